@@ -14,7 +14,7 @@ use crate::scene::{OUTPUT, Scene, judge};
 
 /// A small ring, so that a backlog is written to disk.
 pub(crate) const JOURNAL: &str =
-    "[journal]\nring = \"4MiB\"\nkeep_free = \"0B\"\nlimit = \"1GiB\"\n";
+    "[journal]\nring = \"4MiB\"\nkeep_free = \"0B\"\nsize_max = \"1GiB\"\n";
 const WINDOW: &str = "window = \"1MiB\"\nbatch_size = \"256KiB\"\n";
 
 /// About 40 MB of lines.

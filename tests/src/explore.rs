@@ -95,7 +95,7 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
         table,
         "  @http.status_code  count\n  200                2,700\n  500                  300\n"
     );
-    let slow = ["@n:2990", "--columns", "@duration,@half,@n", "--measure", "half=@duration / 2"];
+    let slow = ["@n:2990", "--columns", "@duration,@half,@n", "--calculate", "half=@duration / 2"];
     let table = said(&weir, &["search"], &slow);
     assert_eq!(table, "@duration  @half   @n\n2.99s      1.495s  2990\n", "with their units");
     let rare = output(&weir, &["search"], &["*", "--group-by", "@rare,service"]);
@@ -107,7 +107,8 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
     assert!(notes.contains("did you mean service?") && !notes.contains("have no"), "{notes}");
     let all = output(&weir, &["search"], &["--group-by", "service"]);
     assert!(!String::from_utf8_lossy(&all.stderr).contains("have no"), "{all:?}");
-    let delay = ["@delay:5", "--measure", "delay=@total - @work", "--compute", "count,avg:@delay"];
+    let delay =
+        ["@delay:5", "--calculate", "delay=@total - @work", "--compute", "count,avg:@delay"];
     assert!(said(&weir, &["search"], &delay).ends_with("  3,000            5\n"));
     let bars = said(&weir, &["search"], &["--histogram", "-o", "json"]);
     let sum: f64 = json_lines(&bars).iter().filter_map(|bar| bar["value"].as_f64()).sum();

@@ -257,7 +257,7 @@ fn a_journal_and_a_store_on_a_small_disk_never_wedge() {
         let mut weir = scene.start(&format!(
             "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n\
              [store]\nenabled = true\nflush_interval = \"1s\"\nretention_size = \"{retention}\"\n\
-             [journal]\nring = \"4MiB\"\nlimit = \"{limit_mib}MiB\"\nkeep_free = \"{keep_free}\"\n"
+             [journal]\nring = \"4MiB\"\nsize_max = \"{limit_mib}MiB\"\nkeep_free = \"{keep_free}\"\n"
         ));
         // Twice the disk, of what cannot be compressed much.
         let lines = disk_mib * 2 * (1 << 20) / 250;
@@ -276,7 +276,7 @@ fn a_full_buffer_is_answered_with_when_to_come_again() {
     let scene = Scene::new();
     let collector = Collector::start();
     collector.answer(Answer::status(503));
-    let keys = "window = \"1MiB\"\nbuffer_limit = \"4MiB\"\n";
+    let keys = "window = \"1MiB\"\nbuffer_max = \"4MiB\"\n";
     let mut weir = scene.start(&config(&collector, "", keys));
     let mut sender = sender(&weir);
     let mut rng = Rng::new();
@@ -314,7 +314,7 @@ fn a_full_buffer_keeps_nobody_waiting_behind_others() {
     let collector = Collector::start();
     collector.answer(Answer::status(503));
     let mut weir =
-        scene.start(&config(&collector, "", "window = \"1MiB\"\nbuffer_limit = \"4MiB\"\n"));
+        scene.start(&config(&collector, "", "window = \"1MiB\"\nbuffer_max = \"4MiB\"\n"));
     let address = weir.source_address("intake");
     let fill = items("s0", 0, 900, &mut Rng::new());
     let mut first = sender(&weir);
@@ -473,7 +473,7 @@ fn only_those_who_know_a_key_may_send() {
 fn a_body_that_does_not_come_costs_its_sender_the_connection_and_nobody_else() {
     let scene = Scene::new();
     let collector = Collector::start();
-    let mut weir = scene.start(&config(&collector, "in_flight_limit = \"8MiB\"\n", ""));
+    let mut weir = scene.start(&config(&collector, "in_flight_max = \"8MiB\"\n", ""));
     let head = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: 5000000\r\n\r\n[");
     let address = weir.source_address("intake");
     let slow: Vec<JoinHandle<std::io::Result<HttpAnswer>>> = (0..20)

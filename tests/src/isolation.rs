@@ -40,7 +40,7 @@ fn block_stops_the_sources_at_the_limit_and_goes_on_without_loss() {
     hung.answer(Answer::status(503));
     let mut scene = Scene::new();
     scene.extra =
-        hec("hung", &hung, "buffer_limit = \"8MiB\"\nwindow = \"1MiB\"\nbatch_size = \"256KiB\"\n");
+        hec("hung", &hung, "buffer_max = \"8MiB\"\nwindow = \"1MiB\"\nbatch_size = \"256KiB\"\n");
     let mut weir = scene.start(&scene.config(&healthy, ""));
     let mut plan = scene.plan();
     plan.body_bytes = (1000, 1000);
@@ -70,7 +70,7 @@ fn drop_oldest_discards_exactly_what_it_counts() {
     scene.extra = hec(
         "hung",
         &hung,
-        "buffer_limit = \"8MiB\"\nwindow = \"1MiB\"\nbatch_size = \"256KiB\"\nwhen_full = \"drop_oldest\"\n",
+        "buffer_max = \"8MiB\"\nwindow = \"1MiB\"\nbatch_size = \"256KiB\"\nwhen_full = \"drop_oldest\"\n",
     );
     let mut weir = scene.start(&scene.config(&healthy, ""));
     let mut plan = scene.plan();
@@ -92,7 +92,7 @@ fn ninety_nine_quiet_applications_lose_nothing_beside_a_loud_one() {
     // At most about 20,000 lines/s.
     collector.answer(Answer::AcceptAfter(Duration::from_millis(50)));
     let scene = Scene::new();
-    let keys = "when_full = \"drop_oldest\"\nbuffer_limit = \"16MiB\"\nwindow = \"4MiB\"\n\
+    let keys = "when_full = \"drop_oldest\"\nbuffer_max = \"16MiB\"\nwindow = \"4MiB\"\n\
                 batch_size = \"256KiB\"\nconnections_max = 1\n";
     let mut weir = scene.start(&scene.config(&collector, keys));
     let mut loud = scene.plan();

@@ -187,11 +187,11 @@ fn fifty_readers_get_what_each_asked_for_and_one_that_does_not_read_costs_no_oth
 #[test]
 fn more_tails_than_are_allowed_are_refused_until_one_ends() {
     let scene = Scene::new();
-    let limits = "[api.queries]\ntails = 2\n";
+    let limits = "[api.queries]\ntails_max = 2\n";
     let mut weir = scene.start(&(scene.source("raw") + NOWHERE + limits));
     let readers = [0, 1].map(|_| Reader::start(&weir, "query=", None));
     let (status, body) = weir.get("/weir/v1/tail?query=").unwrap();
-    assert!(status == 503 && body.contains("api.queries.tails"), "{body}");
+    assert!(status == 503 && body.contains("api.queries.tails_max"), "{body}");
     let (_, page) = weir.get("/metrics").unwrap();
     for row in ["\nweir_live_tails 2\n", "\nweir_live_tails_refused_total 1\n"] {
         assert!(page.contains(row), "{page}");
@@ -231,7 +231,8 @@ fn tails_with_more_regular_expressions_than_fit_are_refused() {
 fn computed_attributes_of_the_configuration_can_be_followed() {
     let scene = Scene::new();
     let mut file = File::create(scene.logs().join("app.log")).unwrap();
-    let measures = "[store.measures]\ndelay = \"@total - @service\"\ntwice = \"@delay * 2\"\n";
+    let measures =
+        "[store.calculated_fields]\ndelay = \"@total - @service\"\ntwice = \"@delay * 2\"\n";
     let mut weir = scene.start(&(scene.source("raw") + NOWHERE + measures));
     let mut one = Reader::start(&weir, "query=@delay:%3E5", None);
     let mut two = Reader::start(&weir, "query=@twice:20%20@service:1", None);

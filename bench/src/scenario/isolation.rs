@@ -20,7 +20,7 @@ const LINE_BYTES: usize = 1024;
 /// How the hung output is configured.
 struct Case {
     when_full: &'static str,
-    buffer_limit: &'static str,
+    buffer_max: &'static str,
 }
 
 /// The measurements of one case.
@@ -43,7 +43,7 @@ pub(crate) fn isolation(options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::new(format!(
         "{RATE} docker-json lines of 1 KiB per second to two collectors, one of them hung for {secs} s."
     ));
-    let roomy = measure(secs, &Case { when_full: "block", buffer_limit: "4GiB" })?;
+    let roomy = measure(secs, &Case { when_full: "block", buffer_max: "4GiB" })?;
     ensure!(roomy.arrived == roomy.written, "the hung output lost lines");
     outcome.figures = vec![
         Figure::new("highest memory, MiB", roomy.memory_bytes_max as f64 / 1_048_576.0)
@@ -52,14 +52,14 @@ pub(crate) fn isolation(options: &Options) -> Result<Outcome> {
             .target(Target::AtLeast(0.95)),
         Figure::new("seconds until the hung output had caught up", roomy.seconds_to_recover),
     ];
-    let block = measure(secs, &Case { when_full: "block", buffer_limit: "64MiB" })?;
+    let block = measure(secs, &Case { when_full: "block", buffer_max: "64MiB" })?;
     outcome.figures.push(lost("64 MiB, block: lines lost, hung output", &block, block.arrived));
     outcome.figures.push(lost(
         "64 MiB, block: lines lost, other output",
         &block,
         block.healthy_arrived,
     ));
-    let drop = measure(secs, &Case { when_full: "drop_oldest", buffer_limit: "64MiB" })?;
+    let drop = measure(secs, &Case { when_full: "drop_oldest", buffer_max: "64MiB" })?;
     let counted = drop.delivered + drop.discarded;
     outcome.figures.push(
         Figure::new(
@@ -95,7 +95,7 @@ fn measure(secs: u64, case: &Case) -> Result<Measured> {
         "{}{}{}",
         source(dir.path(), Shape::DockerJson),
         output("healthy", &healthy, "block", "4GiB"),
-        output("hung", &hung, case.when_full, case.buffer_limit),
+        output("hung", &hung, case.when_full, case.buffer_max),
     );
     let weir = Weir::start(dir.path(), &config)?;
     let writer = start_writer(&settings(dir.path(), secs + 6))?;
@@ -142,10 +142,10 @@ fn settings(dir: &Path, secs: u64) -> writer::Settings {
 }
 
 /// Returns an output to a sink.
-pub(super) fn output(name: &str, sink: &Sink, when_full: &str, buffer_limit: &str) -> String {
+pub(super) fn output(name: &str, sink: &Sink, when_full: &str, buffer_max: &str) -> String {
     format!(
         "[output.{name}]\ntype = \"splunk_hec\"\nendpoint = \"{}\"\ntoken = {{ env = \"HEC_TOKEN\" }}\n\
-         compression = \"none\"\nwhen_full = \"{when_full}\"\nbuffer_limit = \"{buffer_limit}\"\n",
+         compression = \"none\"\nwhen_full = \"{when_full}\"\nbuffer_max = \"{buffer_max}\"\n",
         sink.endpoint()
     )
 }

@@ -18,7 +18,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-use crate::stream::{CutOff, Part, StreamBody};
+use crate::stream::{BodyPart, IncompleteResponse, StreamBody};
 
 /// Shorter responses fit into a packet or two without compression.
 const BYTES_MIN: u64 = 1024;
@@ -113,7 +113,7 @@ impl Encoder {
 }
 
 /// Middleware that compresses responses.
-pub(crate) async fn compressed(request: Request, next: Next) -> Response {
+pub(crate) async fn compress(request: Request, next: Next) -> Response {
     let coding = Coding::accepted(request.headers());
     let is_head = request.method() == Method::HEAD;
     let mut response = next.run(request).await;
@@ -129,9 +129,9 @@ pub(crate) async fn compressed(request: Request, next: Next) -> Response {
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     let (sender, stream) = StreamBody::new(CHUNKS_WAITING);
     tokio::spawn(async move {
-        if pass_on(body, coding, &sender).await.is_err() {
+        if compress_body(body, coding, &sender).await.is_err() {
             // The reader may have left.
-            let _gone = sender.send(Err(CutOff)).await;
+            let _gone = sender.send(Err(IncompleteResponse)).await;
         }
     });
     Response::from_parts(parts, Body::new(stream))
@@ -147,45 +147,50 @@ fn is_compressible(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// The body is incomplete, or the reader has left.
-async fn pass_on(
+async fn compress_body(
     mut body: Body,
     coding: Coding,
-    sender: &mpsc::Sender<Part>,
-) -> Result<(), CutOff> {
-    let mut encoder = Encoder::new(coding).map_err(|_| CutOff)?;
-    let send = async |packed: Vec<u8>| {
-        let data = Frame::data(Bytes::from(packed));
-        sender.send(Ok(data)).await.map_err(|_| CutOff)
+    sender: &mpsc::Sender<BodyPart>,
+) -> Result<(), IncompleteResponse> {
+    let mut encoder = Encoder::new(coding).map_err(|_| IncompleteResponse)?;
+    let send = async |compressed: Vec<u8>| {
+        let data = Frame::data(Bytes::from(compressed));
+        sender.send(Ok(data)).await.map_err(|_| IncompleteResponse)
     };
     loop {
         let frame = tokio::select! {
             frame = body.frame() => frame,
-            () = sender.closed() => return Err(CutOff),
+            () = sender.closed() => return Err(IncompleteResponse),
         };
-        let Some(frame) = frame else { return send(encoder.finish().map_err(|_| CutOff)?).await };
-        match frame.map_err(|_| CutOff)?.into_data() {
+        let Some(frame) = frame else {
+            return send(encoder.finish().map_err(|_| IncompleteResponse)?).await;
+        };
+        match frame.map_err(|_| IncompleteResponse)?.into_data() {
             Ok(chunk) => {
-                let packed;
-                (encoder, packed) = packed_chunk(encoder, chunk).await?;
-                send(packed).await?;
+                let compressed;
+                (encoder, compressed) = compress_chunk(encoder, chunk).await?;
+                send(compressed).await?;
             }
             Err(trailers) => {
-                send(encoder.finish().map_err(|_| CutOff)?).await?;
-                return sender.send(Ok(trailers)).await.map_err(|_| CutOff);
+                send(encoder.finish().map_err(|_| IncompleteResponse)?).await?;
+                return sender.send(Ok(trailers)).await.map_err(|_| IncompleteResponse);
             }
         }
     }
 }
 
-async fn packed_chunk(mut encoder: Encoder, chunk: Bytes) -> Result<(Encoder, Vec<u8>), CutOff> {
+async fn compress_chunk(
+    mut encoder: Encoder,
+    chunk: Bytes,
+) -> Result<(Encoder, Vec<u8>), IncompleteResponse> {
     let is_small = chunk.len() <= INLINE_BYTES_MAX;
-    let pack = move || encoder.chunk(&chunk).map(|packed| (encoder, packed));
-    let packed = if is_small {
-        pack()
+    let compress_now = move || encoder.chunk(&chunk).map(|compressed| (encoder, compressed));
+    let compressed = if is_small {
+        compress_now()
     } else {
-        tokio::task::spawn_blocking(pack).await.map_err(|_| CutOff)?
+        tokio::task::spawn_blocking(compress_now).await.map_err(|_| IncompleteResponse)?
     };
-    packed.map_err(|_| CutOff)
+    compressed.map_err(|_| IncompleteResponse)
 }
 
 #[cfg(test)]

@@ -16,16 +16,16 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::problem::Problem;
-use crate::routes::in_form_of;
+use crate::response::problem_for_path;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// The host names that weir accepts, in addition to IP addresses and `localhost`.
 #[derive(Debug, Clone)]
-pub(crate) struct Names(Arc<[String]>);
+pub(crate) struct AllowedHosts(Arc<[String]>);
 
-impl Names {
+impl AllowedHosts {
     /// The configured names, and the machine's own name.
     pub(crate) fn new(configured: &[String]) -> Self {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -47,7 +47,7 @@ impl Names {
     }
 
     /// The problem with the sender of a request, or with its form.
-    fn refusal(&self, method: &Method, headers: &HeaderMap) -> Option<Problem> {
+    fn rejection(&self, method: &Method, headers: &HeaderMap) -> Option<Problem> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let host = text(header::HOST);
         if let Some(host) = host.filter(|host| !self.has(host)) {
@@ -86,9 +86,13 @@ impl Names {
 }
 
 /// Rejects requests that may come from a page of another site.
-pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
-    match names.refusal(request.method(), request.headers()) {
-        Some(problem) => in_form_of(request.uri(), problem),
+pub(crate) async fn guard(
+    State(allowed): State<AllowedHosts>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match allowed.rejection(request.method(), request.headers()) {
+        Some(problem) => problem_for_path(request.uri(), problem),
         None => next.run(request).await,
     }
 }
@@ -98,12 +102,12 @@ mod tests {
     use super::*;
 
     fn status(method: &Method, headers: &[(&str, &str)]) -> u16 {
-        let names = Names::new(&["logs.example".to_owned()]);
+        let allowed = AllowedHosts::new(&["logs.example".to_owned()]);
         let headers: HeaderMap = headers
             .iter()
             .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
             .collect();
-        let problem = names.refusal(method, &headers);
+        let problem = allowed.rejection(method, &headers);
         problem.map_or(200, |problem| problem.code().as_u16())
     }
 

@@ -15,8 +15,8 @@ use weir_pipeline::stats::{self, ErrorCounts, ListenerStats, OutputStats};
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 use weir_store::query::StoreFigures;
 
-use crate::explore::{Admission, Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
-use crate::routes::Reloads;
+use crate::explore::{Admission, DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
+use crate::state::Reloads;
 use crate::status::seconds;
 use crate::tail::Sessions;
 
@@ -26,7 +26,7 @@ mod store;
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
 
 /// The whole page; without a pipeline only the metrics of the process.
-pub(crate) fn page(
+pub(crate) fn render(
     version: &str,
     view: Option<&PipelineView>,
     reloads: &Reloads,
@@ -106,21 +106,21 @@ impl Page {
         let _infallible = writeln!(rows, "{end} {value}");
     }
 
-    fn of(&mut self, at: &Component<'_>, name: &str, value: impl std::fmt::Display) {
-        self.with(at, name, &[], value);
+    fn add(&mut self, component: &Component<'_>, name: &str, value: impl std::fmt::Display) {
+        self.add_with(component, name, &[], value);
     }
 
-    fn with(
+    fn add_with(
         &mut self,
-        at: &Component<'_>,
+        component: &Component<'_>,
         name: &str,
         more: &[(&str, &str)],
         value: impl std::fmt::Display,
     ) {
         let mut labels = vec![
-            ("component_id", at.id),
-            ("component_kind", at.kind),
-            ("component_type", at.type_name),
+            ("component_id", component.id),
+            ("component_kind", component.kind),
+            ("component_type", component.type_name),
         ];
         labels.extend_from_slice(more);
         self.row(name, &labels, value);
@@ -136,114 +136,130 @@ impl Page {
     }
 
     fn source(&mut self, source: &SourceView, ledger: Option<&SourceLedger>) {
-        let at = Component { id: &source.name, kind: "source", type_name: source.type_name };
-        let figures = &source.stats;
+        let component = Component { id: &source.name, kind: "source", type_name: source.type_name };
+        let stats = &source.stats;
         let book = ledger.map(|ledger| ledger.book).unwrap_or_default();
-        self.of(&at, "weir_component_received_events_total", book.lines);
-        self.of(&at, "weir_component_received_bytes_total", book.bytes_read);
-        self.of(&at, "weir_component_sent_events_total", book.records);
-        self.of(&at, "weir_component_joined_events_total", book.joined);
-        self.of(&at, "weir_component_malformed_events_total", book.malformed);
-        self.of(&at, "weir_component_truncated_events_total", book.truncated);
-        self.discarded(&at, "in", &book.discarded);
+        self.add(&component, "weir_component_received_events_total", book.lines);
+        self.add(&component, "weir_component_received_bytes_total", book.bytes_read);
+        self.add(&component, "weir_component_sent_events_total", book.records);
+        self.add(&component, "weir_component_joined_events_total", book.joined);
+        self.add(&component, "weir_component_malformed_events_total", book.malformed);
+        self.add(&component, "weir_component_truncated_events_total", book.truncated);
+        self.discarded(&component, "in", &book.discarded);
         for (reason, bytes) in AbandonReason::ALL.iter().zip(book.bytes_abandoned) {
             let reason = [("reason", reason.text())];
-            self.with(&at, "weir_component_abandoned_bytes_total", &reason, bytes);
+            self.add_with(&component, "weir_component_abandoned_bytes_total", &reason, bytes);
         }
-        self.of(&at, "weir_component_unaccounted_events", book.unaccounted_lines());
-        self.errors(&at, &figures.errors);
-        self.of(&at, "weir_component_cpu_seconds_total", seconds(stats::get(&figures.cpu_ns)));
-        self.of(&at, "weir_source_lag_time_seconds", seconds(stats::get(&figures.lag_ns)));
-        self.of(&at, "weir_source_lag_bytes", stats::get(&figures.bytes_unread));
-        self.of(&at, "weir_source_seen_bytes_total", stats::get(&figures.bytes_seen));
-        self.of(&at, "weir_source_cut_files_total", book.files_cut);
-        self.of(&at, "weir_source_unseen_files_total", book.files_unseen);
-        self.of(&at, "weir_source_vanished_files_total", book.files_vanished);
-        self.of(&at, "weir_source_seen_bytes_at_least", u8::from(book.is_at_least()));
-        self.of(&at, "weir_source_open_files", stats::get(&figures.files));
-        self.of(&at, "weir_source_unreadable_files", stats::get(&figures.unreadable_files));
-        self.of(&at, "weir_source_unwatched_directories", stats::get(&figures.unwatched_dirs));
-        let (sum, count) = (&figures.discovery_ns, &figures.discovered_files);
-        self.of(&at, "weir_source_discovery_seconds_sum", seconds(stats::get(sum)));
-        self.of(&at, "weir_source_discovery_seconds_count", stats::get(count));
-        let is_blocked = figures.is_blocked.load(std::sync::atomic::Ordering::Relaxed);
-        self.of(&at, "weir_source_blocked", u8::from(is_blocked));
-        self.of(&at, "weir_source_refusals_total", stats::get(&figures.blocked_total));
-        self.of(&at, "weir_source_blocked_seconds_total", seconds(stats::get(&figures.blocked_ns)));
-        if figures.listener.address().is_some() {
-            self.listener(&at, &figures.listener);
+        self.add(&component, "weir_component_unaccounted_events", book.unaccounted_lines());
+        self.errors(&component, &stats.errors);
+        self.add(
+            &component,
+            "weir_component_cpu_seconds_total",
+            seconds(stats::get(&stats.cpu_ns)),
+        );
+        self.add(&component, "weir_source_lag_time_seconds", seconds(stats::get(&stats.lag_ns)));
+        self.add(&component, "weir_source_lag_bytes", stats::get(&stats.bytes_unread));
+        self.add(&component, "weir_source_seen_bytes_total", stats::get(&stats.bytes_seen));
+        self.add(&component, "weir_source_cut_files_total", book.files_cut);
+        self.add(&component, "weir_source_unseen_files_total", book.files_unseen);
+        self.add(&component, "weir_source_vanished_files_total", book.files_vanished);
+        self.add(&component, "weir_source_seen_bytes_at_least", u8::from(book.is_at_least()));
+        self.add(&component, "weir_source_open_files", stats::get(&stats.files));
+        self.add(&component, "weir_source_unreadable_files", stats::get(&stats.unreadable_files));
+        self.add(
+            &component,
+            "weir_source_unwatched_directories",
+            stats::get(&stats.unwatched_dirs),
+        );
+        let (sum, count) = (&stats.discovery_ns, &stats.discovered_files);
+        self.add(&component, "weir_source_discovery_seconds_sum", seconds(stats::get(sum)));
+        self.add(&component, "weir_source_discovery_seconds_count", stats::get(count));
+        let is_blocked = stats.is_blocked.load(std::sync::atomic::Ordering::Relaxed);
+        self.add(&component, "weir_source_blocked", u8::from(is_blocked));
+        self.add(&component, "weir_source_refusals_total", stats::get(&stats.blocked_total));
+        self.add(
+            &component,
+            "weir_source_blocked_seconds_total",
+            seconds(stats::get(&stats.blocked_ns)),
+        );
+        if stats.listener.address().is_some() {
+            self.listener(&component, &stats.listener);
         }
     }
 
-    fn listener(&mut self, at: &Component<'_>, figures: &ListenerStats) {
-        self.of(at, "weir_source_connections", stats::get(&figures.connections));
-        let accepted = stats::get(&figures.connections_total);
-        self.of(at, "weir_source_accepted_connections_total", accepted);
-        let evicted = stats::get(&figures.evicted_total);
-        self.of(at, "weir_source_evicted_connections_total", evicted);
+    fn listener(&mut self, component: &Component<'_>, stats: &ListenerStats) {
+        self.add(component, "weir_source_connections", stats::get(&stats.connections));
+        let accepted = stats::get(&stats.connections_total);
+        self.add(component, "weir_source_accepted_connections_total", accepted);
+        let evicted = stats::get(&stats.evicted_total);
+        self.add(component, "weir_source_evicted_connections_total", evicted);
         let mut requests = 0;
-        for (status, count) in figures.answers() {
+        for (status, count) in stats.answers() {
             requests += count;
             let status = [("status", &*status.to_string())];
-            self.with(at, "weir_source_requests_total", &status, count);
+            self.add_with(component, "weir_source_requests_total", &status, count);
         }
-        let service = seconds(stats::get(&figures.service_ns));
-        self.of(at, "weir_source_request_seconds_sum", service);
-        self.of(at, "weir_source_request_seconds_count", requests);
-        self.of(at, "weir_source_in_flight_bytes", stats::get(&figures.in_flight_bytes));
+        let service = seconds(stats::get(&stats.service_ns));
+        self.add(component, "weir_source_request_seconds_sum", service);
+        self.add(component, "weir_source_request_seconds_count", requests);
+        self.add(component, "weir_source_in_flight_bytes", stats::get(&stats.in_flight_bytes));
     }
 
     fn output(&mut self, output: Option<&OutputView>, cursor: &CursorLedger) {
         let type_name = output.map_or("not_configured", |output| output.type_name);
-        let at = Component { id: &cursor.name, kind: "output", type_name };
+        let component = Component { id: &cursor.name, kind: "output", type_name };
         let book = &cursor.book;
-        self.of(&at, "weir_component_received_events_total", book.routed);
-        self.of(&at, "weir_component_sent_events_total", book.delivered);
-        self.discarded(&at, "out", &book.discarded);
+        self.add(&component, "weir_component_received_events_total", book.routed);
+        self.add(&component, "weir_component_sent_events_total", book.delivered);
+        self.discarded(&component, "out", &book.discarded);
         let buffer_full = book.discarded[DiscardReason::BufferFull as usize];
-        self.of(&at, "weir_buffer_discarded_events_total", buffer_full);
-        self.of(&at, "weir_component_dead_lettered_events_total", book.dead_lettered);
-        self.of(&at, "weir_component_duplicate_events_total", book.resent);
-        self.of(&at, "weir_component_unaccounted_events", cursor.unaccounted());
-        self.of(&at, "weir_output_in_flight_events", cursor.in_flight);
-        self.of(&at, "weir_output_taken_events", cursor.taken);
-        self.of(&at, "weir_buffer_size_bytes", cursor.pending_bytes);
-        self.of(&at, "weir_buffer_max_size_bytes", cursor.buffer_limit_bytes);
-        self.of(&at, "weir_output_lag_time_seconds", cursor.lag_seconds);
-        self.of(&at, "weir_output_blocking", u8::from(cursor.blocking));
+        self.add(&component, "weir_buffer_discarded_events_total", buffer_full);
+        self.add(&component, "weir_component_dead_lettered_events_total", book.dead_lettered);
+        self.add(&component, "weir_component_duplicate_events_total", book.resent);
+        self.add(&component, "weir_component_unaccounted_events", cursor.unaccounted());
+        self.add(&component, "weir_output_in_flight_events", cursor.in_flight);
+        self.add(&component, "weir_output_taken_events", cursor.taken);
+        self.add(&component, "weir_buffer_size_bytes", cursor.pending_bytes);
+        self.add(&component, "weir_buffer_max_size_bytes", cursor.buffer_limit_bytes);
+        self.add(&component, "weir_output_lag_time_seconds", cursor.lag_seconds);
+        self.add(&component, "weir_output_blocking", u8::from(cursor.blocking));
         if let Some(output) = output {
-            self.output_figures(&at, &output.stats);
+            self.output_stats(&component, &output.stats);
             // The others publish it with their statistics.
             let cpu_ns = match &output.running {
                 Some(running) => running.cpu_ns(),
                 None => stats::get(&output.stats.cpu_ns),
             };
-            self.of(&at, "weir_component_cpu_seconds_total", seconds(cpu_ns));
+            self.add(&component, "weir_component_cpu_seconds_total", seconds(cpu_ns));
         }
     }
 
-    fn output_figures(&mut self, at: &Component<'_>, figures: &OutputStats) {
-        self.errors(at, &figures.errors);
-        self.of(at, "weir_component_sent_bytes_total", stats::get(&figures.bytes_sent));
-        self.of(at, "weir_output_encoded_bytes_total", stats::get(&figures.bytes_encoded));
-        self.of(at, "weir_component_retries_total", stats::get(&figures.retries));
-        let (service, requests) = (&figures.service_ns, stats::get(&figures.requests));
-        self.of(at, "weir_output_service_time_seconds_sum", seconds(stats::get(service)));
-        self.of(at, "weir_output_service_time_seconds_count", requests);
-        let (queueing, batches) = (&figures.queueing_ns, stats::get(&figures.batches));
-        self.of(at, "weir_output_queueing_delay_seconds_sum", seconds(stats::get(queueing)));
-        self.of(at, "weir_output_queueing_delay_seconds_count", batches);
-        let in_flight = stats::get(&figures.in_flight_requests);
-        self.of(at, "weir_output_in_flight_requests", in_flight);
-        let limit = stats::get(&figures.concurrency_limit);
-        self.of(at, "weir_output_concurrency_limit", limit);
-        let is_failing = figures.failing.load(std::sync::atomic::Ordering::Relaxed);
-        self.of(at, "weir_output_failing", u8::from(is_failing));
+    fn output_stats(&mut self, component: &Component<'_>, stats: &OutputStats) {
+        self.errors(component, &stats.errors);
+        self.add(component, "weir_component_sent_bytes_total", stats::get(&stats.bytes_sent));
+        self.add(component, "weir_output_encoded_bytes_total", stats::get(&stats.bytes_encoded));
+        self.add(component, "weir_component_retries_total", stats::get(&stats.retries));
+        let (service, requests) = (&stats.service_ns, stats::get(&stats.requests));
+        self.add(component, "weir_output_service_time_seconds_sum", seconds(stats::get(service)));
+        self.add(component, "weir_output_service_time_seconds_count", requests);
+        let (queueing, batches) = (&stats.queueing_ns, stats::get(&stats.batches));
+        self.add(
+            component,
+            "weir_output_queueing_delay_seconds_sum",
+            seconds(stats::get(queueing)),
+        );
+        self.add(component, "weir_output_queueing_delay_seconds_count", batches);
+        let in_flight = stats::get(&stats.in_flight_requests);
+        self.add(component, "weir_output_in_flight_requests", in_flight);
+        let limit = stats::get(&stats.concurrency_limit);
+        self.add(component, "weir_output_concurrency_limit", limit);
+        let is_failing = stats.failing.load(std::sync::atomic::Ordering::Relaxed);
+        self.add(component, "weir_output_failing", u8::from(is_failing));
     }
 
     fn discarded(
         &mut self,
-        at: &Component<'_>,
+        component: &Component<'_>,
         direction: &str,
         counts: &[u64; DiscardReason::COUNT],
     ) {
@@ -251,13 +267,13 @@ impl Page {
             let intentional = if is_intentional(*reason) { "true" } else { "false" };
             let labels =
                 [("reason", reason.text()), ("intentional", intentional), ("direction", direction)];
-            self.with(at, "weir_component_discarded_events_total", &labels, count);
+            self.add_with(component, "weir_component_discarded_events_total", &labels, count);
         }
     }
 
-    fn errors(&mut self, at: &Component<'_>, errors: &ErrorCounts) {
+    fn errors(&mut self, component: &Component<'_>, errors: &ErrorCounts) {
         for (kind, count) in errors.by_kind() {
-            self.with(at, "weir_component_errors_total", &[("error_type", kind)], count);
+            self.add_with(component, "weir_component_errors_total", &[("error_type", kind)], count);
         }
     }
 
@@ -320,27 +336,27 @@ impl Page {
     }
 
     fn queries(&mut self, queries: &Admission) {
-        let figures = queries.figures();
-        for kind in Kind::ALL {
+        let metrics = queries.metrics();
+        for kind in QueryKind::ALL {
             for outcome in Outcome::ALL {
                 let labels = [("kind", kind.name()), ("outcome", outcome.name())];
-                let count = figures.outcomes(kind, outcome);
+                let count = metrics.outcomes(kind, outcome);
                 self.row("weir_queries_total", &labels, count);
             }
         }
         let (running, waiting) = queries.load();
         self.row("weir_queries_running", &[], running);
         self.row("weir_queries_waiting", &[], waiting);
-        self.times("weir_query_queueing_delay_seconds", &figures.queueing);
-        self.times("weir_query_service_time_seconds", &figures.service);
+        self.histogram("weir_query_queueing_delay_seconds", &metrics.queueing);
+        self.histogram("weir_query_service_time_seconds", &metrics.service);
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        self.row("weir_query_scanned_rows_total", &[], get(&figures.scanned_rows));
-        self.row("weir_query_scanned_bytes_total", &[], get(&figures.scanned_bytes));
-        self.row("weir_query_read_pages_total", &[], get(&figures.pages));
-        self.row("weir_query_pruned_pages_total", &[], get(&figures.pages_pruned));
+        self.row("weir_query_scanned_rows_total", &[], get(&metrics.scanned_rows));
+        self.row("weir_query_scanned_bytes_total", &[], get(&metrics.scanned_bytes));
+        self.row("weir_query_read_pages_total", &[], get(&metrics.pages));
+        self.row("weir_query_pruned_pages_total", &[], get(&metrics.pages_pruned));
     }
 
-    fn times(&mut self, name: &str, times: &Times) {
+    fn histogram(&mut self, name: &str, times: &DurationHistogram) {
         let (below, count, sum_ns) = times.read();
         let bucket = format!("{name}_bucket");
         for (end, below) in TIME_BUCKETS_SECONDS.iter().zip(below) {
@@ -351,8 +367,8 @@ impl Page {
         self.row(&format!("{name}_count"), &[], count);
     }
 
-    fn process(&mut self, figures: &ProcessFigures, view: Option<&PipelineView>) {
-        if let Some(seconds) = figures.cpu_seconds {
+    fn process(&mut self, process: &ProcessFigures, view: Option<&PipelineView>) {
+        if let Some(seconds) = process.cpu_seconds {
             self.row("process_cpu_seconds_total", &[], seconds);
         }
         if let Some(view) = view {
@@ -360,11 +376,11 @@ impl Page {
             self.row("process_start_time_seconds", &[], started);
         }
         for (name, value) in [
-            ("process_resident_memory_bytes", figures.resident_bytes),
-            ("process_virtual_memory_bytes", figures.virtual_bytes),
-            ("process_open_fds", figures.open_fds),
-            ("process_max_fds", figures.max_fds),
-            ("process_threads", figures.threads),
+            ("process_resident_memory_bytes", process.resident_bytes),
+            ("process_virtual_memory_bytes", process.virtual_bytes),
+            ("process_open_fds", process.open_fds),
+            ("process_max_fds", process.max_fds),
+            ("process_threads", process.threads),
         ] {
             if let Some(value) = value {
                 self.row(name, &[], value);
@@ -405,7 +421,7 @@ mod tests {
     #[test]
     fn the_page_without_a_pipeline_has_build_and_process() {
         let queries = Admission::new(crate::QueryLimits::default(), Arc::new(RealClock::new()));
-        let page = page("1.2\"3", None, &Reloads::default(), &queries, &Sessions::new(1), None);
+        let page = render("1.2\"3", None, &Reloads::default(), &queries, &Sessions::new(1), None);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
     }

@@ -4,7 +4,7 @@
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
-use crate::problem::{DatadogErrors, Place, ProblemDocument};
+use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
 use crate::{explore, routes, tail};
 
 /// HTTP API of weir: its state, and queries of its store.
@@ -40,23 +40,25 @@ use crate::{explore, routes, tail};
         routes::ready,
         routes::openapi,
     ),
-    components(schemas(ProblemDocument, DatadogErrors<'_>, Place)),
-    modifiers(&Refusals, &Names),
+    components(schemas(ProblemDocument, DatadogErrors<'_>, TextRange)),
+    modifiers(&ErrorResponses, &OperationIds),
     tags(
         (name = "search", description = "Stored records and live tails"),
         (name = "complete", description = "Fields and values that can be queried"),
         (name = "export", description = "Export of records"),
         (name = "store", description = "Contents of the store"),
-        (name = "figures", description = "Ledger, rules and status"),
-        (name = "health", description = "Metrics and health"),
+        (name = "status", description = "Ledger, rules and status"),
+        (name = "metrics", description = "Metrics for Prometheus"),
+        (name = "health", description = "Health"),
+        (name = "openapi", description = "This document"),
     )
 )]
 struct Document;
 
 /// Adds the error responses that every operation can return.
-struct Refusals;
+struct ErrorResponses;
 
-impl Refusals {
+impl ErrorResponses {
     /// The content type and schema of errors on a path; `None` if the operation defines them.
     fn shape(path: &str) -> Option<(&'static str, &'static str)> {
         match path {
@@ -69,7 +71,7 @@ impl Refusals {
     }
 }
 
-impl Modify for Refusals {
+impl Modify for ErrorResponses {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for (path, item) in &mut document.paths.paths {
             let Some((content_type, schema)) = Self::shape(path) else { continue };
@@ -96,9 +98,9 @@ impl Modify for Refusals {
 }
 
 /// Gives every operation a unique id: code generators use it as the name of the function.
-struct Names;
+struct OperationIds;
 
-impl Modify for Names {
+impl Modify for OperationIds {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for (path, item) in &mut document.paths.paths {
             let words = path.split(['/', '{', '}', '.']).filter(|word| !word.is_empty());

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use weir_expr::{Expr, ParseError, Span, Test};
 
-/// Current values must not be cached.
-pub(crate) const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
+use crate::response::NO_STORE;
 
 /// When to retry, in seconds, as clients of Datadog read it.
 const RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
@@ -38,7 +37,7 @@ pub(crate) struct ProblemDocument {
     parameter: Option<String>,
     /// The place in its text, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    span: Option<Place>,
+    span: Option<TextRange>,
     /// What is expected at that place.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<String>,
@@ -56,14 +55,14 @@ pub(crate) struct ProblemDocument {
 
 /// A range of bytes in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct Place {
+pub(crate) struct TextRange {
     /// Start of the range (inclusive).
     start: usize,
     /// End of the range (exclusive).
     end: usize,
 }
 
-impl From<Span> for Place {
+impl From<Span> for TextRange {
     fn from(span: Span) -> Self {
         Self { start: span.start, end: span.end }
     }
@@ -104,20 +103,20 @@ impl Problem {
     }
 
     /// Sets the parameter that the problem is about.
-    pub(crate) fn of(mut self, parameter: &str) -> Self {
+    pub(crate) fn for_parameter(mut self, parameter: &str) -> Self {
         self.0.parameter = Some(parameter.to_owned());
         self
     }
 
     /// Marks the problem as one of a regular expression with this pattern, wherever it occurs.
-    pub(crate) fn of_regexp(mut self, pattern: &str) -> Self {
+    pub(crate) fn for_regexp(mut self, pattern: &str) -> Self {
         self.0.regexp = Some(pattern.to_owned());
         self
     }
 
     /// Adds the place, if the problem is about a regular expression in the expression of the
     /// parameter: `text` is the expression as it was parsed.
-    pub(crate) fn placed(self, parameter: &str, text: &str, expr: &Expr) -> Self {
+    pub(crate) fn with_span(self, parameter: &str, text: &str, expr: &Expr) -> Self {
         let Some(pattern) = &self.0.regexp else { return self };
         let mut place = None;
         expr.for_each_term(&mut |term, span| match &term.test {
@@ -176,14 +175,4 @@ impl IntoResponse for DatadogProblem {
         let errors = [document.detail.as_ref().unwrap_or(&document.title).as_str()];
         self.0.response("application/json", &json!(DatadogErrors { errors, weir: document }))
     }
-}
-
-/// Response for an error.
-pub(crate) fn problem(code: StatusCode, title: &str) -> Response {
-    Problem::new(code, title).into_response()
-}
-
-/// Response for an invalid expression.
-pub(crate) fn wrong_expression(error: &ParseError) -> Response {
-    Problem::expression("query", error).into_response()
 }

@@ -47,12 +47,12 @@ impl RulesDocument {
     pub fn of(view: &PipelineView) -> Self {
         let rules = view.rules.current();
         let stats = rules.stats();
-        let entries = stats.figures().into_iter().map(|figures| RuleEntry {
-            name: figures.name,
-            hits: figures.hits,
-            unparsed: figures.unparsed,
-            last_hit: figures.last_hit_ns.map(format_rfc3339),
-            cpu_seconds: seconds(figures.time_ns),
+        let entries = stats.figures().into_iter().map(|rule| RuleEntry {
+            name: rule.name,
+            hits: rule.hits,
+            unparsed: rule.unparsed,
+            last_hit: rule.last_hit_ns.map(format_rfc3339),
+            cpu_seconds: seconds(rule.time_ns),
         });
         Self {
             schema: "weir.rules.v1".to_owned(),

@@ -35,8 +35,9 @@ use weir_store::query::LogStore;
 
 use crate::explore::deletions::IsLocal;
 use crate::explore::{Explore, QueryLimits};
-use crate::guard::Names;
-use crate::routes::{Reloads, Shared, router};
+use crate::guard::AllowedHosts;
+use crate::routes::router;
+use crate::state::{ApiState, Reloads};
 use crate::tail::{IsLive, Sessions};
 
 /// Connections served at once in addition to searches and live tails: scrapers, probes and pages
@@ -54,20 +55,20 @@ const WRITE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Age at which a connection is closed after its current request.
 const CONNECTION_AGE_MAX: Duration = Duration::from_mins(10);
 /// How long connections may take to send their responses when weir stops.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A bound port, and later the thread that serves it.
 #[derive(Debug)]
 pub struct Api {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    state: Arc<ApiState>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Api {
-    /// Binds the port and serves; until [`Self::show`] every response says that weir is starting.
-    /// Clients must use an IP address, `localhost`, the machine's own name, or one of
+    /// Binds the port and serves; until [`Self::set_pipeline`] every response says that weir is
+    /// starting. Clients must use an IP address, `localhost`, the machine's own name, or one of
     /// `allowed_hosts`.
     pub fn bind(
         listen: SocketAddr,
@@ -77,14 +78,14 @@ impl Api {
     ) -> io::Result<Self> {
         let (listener, address) = weir_host::listen(listen)?;
         let (stop, stopped) = watch::channel(false);
-        let shared = shared(version, limits, stopped.clone());
-        let router = router(shared.clone(), Names::new(allowed_hosts));
+        let state = state(version, limits, stopped.clone());
+        let router = router(state.clone(), AllowedHosts::new(allowed_hosts));
         let connections_max = connections_max(limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name("weir-api".to_owned())
             .spawn(move || runtime.block_on(serve(listener, router, connections_max, stopped)))?;
-        Ok(Self { address, shared, stop, thread: Some(thread) })
+        Ok(Self { address, state, stop, thread: Some(thread) })
     }
 
     /// The address that was bound, with the actual port if port 0 was given.
@@ -94,24 +95,24 @@ impl Api {
 
     /// Shows this pipeline and its store from now on, instead of the previous ones; without a
     /// store, that it is disabled.
-    pub fn show(&self, view: Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
-        self.show_store(store);
-        *self.shared.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
+    pub fn set_pipeline(&self, view: Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
+        self.set_store(store);
+        *self.state.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
     /// Queries this store from now on, or reports that it is disabled.
-    pub fn show_store(&self, store: Option<Arc<dyn LogStore>>) {
-        self.shared.explore.show(store);
+    pub fn set_store(&self, store: Option<Arc<dyn LogStore>>) {
+        self.state.explore.set_store(store);
     }
 
     /// Releases the store until another one is shown.
-    pub fn hide_store(&self) {
-        self.shared.explore.hide();
+    pub fn clear_store(&self) {
+        self.state.explore.clear_store();
     }
 
     /// Counts a reload of the configuration, applied or refused.
     pub fn count_reload(&self, is_applied: bool) {
-        let reloads = &self.shared.reloads;
+        let reloads = &self.state.reloads;
         let count = if is_applied { &reloads.applied } else { &reloads.refused };
         count.fetch_add(1, Ordering::Relaxed);
         reloads.is_refused.store(!is_applied, Ordering::Relaxed);
@@ -125,16 +126,16 @@ impl Api {
         {
             tracing::error!("the API's thread panicked");
         }
-        self.shared.explore.admission.stop();
+        self.state.explore.admission.stop();
     }
 }
 
-fn shared(
+fn state(
     version: &'static str,
     limits: &QueryLimits,
     stopped: watch::Receiver<bool>,
-) -> Arc<Shared> {
-    Arc::new(Shared {
+) -> Arc<ApiState> {
+    Arc::new(ApiState {
         version,
         view: RwLock::new(None),
         reloads: Reloads::default(),
@@ -179,7 +180,7 @@ async fn serve(
         }
     }
     let all_ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, all_ended).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_ended).await.is_err() {
         tracing::debug!("connections of the API were cut off");
     }
 }
@@ -214,24 +215,24 @@ async fn connection(
             let whole = answering.await?;
             // A body with a known length is complete: from then on the client is waited for.
             let working = whole.body().size_hint().exact().is_none().then_some(working);
-            Ok::<_, Infallible>(whole.map(|body| Answer { body, working }))
+            Ok::<_, Infallible>(whole.map(|body| ResponseBody { body, working }))
         }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(bounded(stream)), service);
+        .serve_connection(TokioIo::new(with_write_timeout(stream)), service);
     let mut serving = std::pin::pin!(serving);
-    let shall_end = async {
+    let closing = async {
         tokio::select! {
-            () = has_aged(&is_live) => {}
+            () = max_age_reached(&is_live) => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
     };
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
-        () = shall_end => None,
+        () = closing => None,
         () = slot.evicted() => return tracing::debug!("connection closed to make room for a newer one"),
     };
     let ended = if let Some(ended) = ended {
@@ -247,13 +248,13 @@ async fn connection(
 }
 
 /// The body of a response, and a guard: the connection is not idle while the body is produced.
-struct Answer {
+struct ResponseBody {
     body: axum::body::Body,
     #[expect(dead_code, reason = "held, and dropped with the body")]
     working: Option<Working>,
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -274,7 +275,7 @@ impl Body for Answer {
 }
 
 /// Limits the time in which clients accept no data, or have disappeared silently.
-fn bounded(stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
+fn with_write_timeout(stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
     // Covers data that the kernel has accepted and the client has not.
     let millis = WRITE_TIMEOUT.as_millis() as u32;
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&stream, millis) {
@@ -286,7 +287,7 @@ fn bounded(stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
 }
 
 /// Waits until the connection reaches its maximum age; a connection with a live tail has none.
-async fn has_aged(is_live: &IsLive) {
+async fn max_age_reached(is_live: &IsLive) {
     loop {
         tokio::time::sleep(CONNECTION_AGE_MAX).await;
         if !is_live.get() {

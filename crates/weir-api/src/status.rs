@@ -126,17 +126,17 @@ impl StatusDocument {
 
 impl SourceStatus {
     fn of(source: &SourceView, book: SourceEntry) -> Self {
-        let figures = &source.stats;
+        let stats = &source.stats;
         Self {
             book,
-            address: figures.listener.address().map(|address| address.to_string()),
-            files: stats::get(&figures.files),
-            unreadable_files: stats::get(&figures.unreadable_files),
-            lag_seconds: seconds(stats::get(&figures.lag_ns)),
-            blocked: figures.is_blocked.load(std::sync::atomic::Ordering::Relaxed),
-            blocked_seconds: seconds(stats::get(&figures.blocked_ns)),
-            errors: figures.errors.by_kind().iter().map(|(_, count)| count).sum(),
-            cpu_seconds: seconds(stats::get(&figures.cpu_ns)),
+            address: stats.listener.address().map(|address| address.to_string()),
+            files: stats::get(&stats.files),
+            unreadable_files: stats::get(&stats.unreadable_files),
+            lag_seconds: seconds(stats::get(&stats.lag_ns)),
+            blocked: stats.is_blocked.load(std::sync::atomic::Ordering::Relaxed),
+            blocked_seconds: seconds(stats::get(&stats.blocked_ns)),
+            errors: stats.errors.by_kind().iter().map(|(_, count)| count).sum(),
+            cpu_seconds: seconds(stats::get(&stats.cpu_ns)),
         }
     }
 }
@@ -144,21 +144,21 @@ impl SourceStatus {
 impl OutputStatus {
     fn of(output: Option<&OutputView>, book: CursorEntry) -> Self {
         let idle = stats::OutputStats::default();
-        let figures = output.map_or(&idle, |output| &output.stats);
+        let stats = output.map_or(&idle, |output| &output.stats);
         Self {
             book,
-            failing: figures.failing.load(std::sync::atomic::Ordering::Relaxed),
-            last_error: figures.errors.last(),
-            requests: stats::get(&figures.requests),
-            retries: stats::get(&figures.retries),
-            sent_bytes: stats::get(&figures.bytes_sent),
-            in_flight_requests: stats::get(&figures.in_flight_requests),
-            concurrency_limit: stats::get(&figures.concurrency_limit),
-            service_seconds: seconds(stats::get(&figures.service_ns)),
-            queueing_seconds: seconds(stats::get(&figures.queueing_ns)),
-            batches: stats::get(&figures.batches),
-            errors: figures.errors.by_kind().iter().map(|(_, count)| count).sum(),
-            cpu_seconds: seconds(stats::get(&figures.cpu_ns)),
+            failing: stats.failing.load(std::sync::atomic::Ordering::Relaxed),
+            last_error: stats.errors.last(),
+            requests: stats::get(&stats.requests),
+            retries: stats::get(&stats.retries),
+            sent_bytes: stats::get(&stats.bytes_sent),
+            in_flight_requests: stats::get(&stats.in_flight_requests),
+            concurrency_limit: stats::get(&stats.concurrency_limit),
+            service_seconds: seconds(stats::get(&stats.service_ns)),
+            queueing_seconds: seconds(stats::get(&stats.queueing_ns)),
+            batches: stats::get(&stats.batches),
+            errors: stats.errors.by_kind().iter().map(|(_, count)| count).sum(),
+            cpu_seconds: seconds(stats::get(&stats.cpu_ns)),
         }
     }
 }

@@ -24,7 +24,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Timeout of connecting and of each read.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum wait for the next part of a long response: the server may be busy with other requests.
-const SILENCE_MAX: Duration = Duration::from_mins(2);
+const READ_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The address of a running weir.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ impl Client {
     }
 
     /// Waits longer for responses to slow requests.
-    pub(crate) fn patient(self, work: Option<Duration>) -> Self {
+    pub(crate) fn with_work_timeout(self, work: Option<Duration>) -> Self {
         Self { timeout: self.timeout + work.unwrap_or_default(), ..self }
     }
 
@@ -65,8 +65,8 @@ impl Client {
     }
 
     /// Posts a request and returns the document of the response.
-    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, question: &Value) -> Result<T> {
-        self.document(&self.exchange("POST", path, Some(&question.to_string()))?)
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
+        self.document(&self.exchange("POST", path, Some(&body.to_string()))?)
     }
 
     /// Deletes a resource and returns the document of the response.
@@ -130,7 +130,7 @@ impl Client {
     pub(crate) fn download(&self, path: &str) -> Result<(Headers, Chunked<BufReader<TcpStream>>)> {
         let request = format!("GET {path} HTTP/1.1\r\nconnection: close, te\r\nte: trailers\r\n");
         let (stream, head) = self.begin(&request, "")?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
         let headers = Headers(head);
         let body = Chunked::new(BufReader::new(stream), headers.get("content-length"));
         Ok((headers, body))
@@ -155,14 +155,14 @@ impl Client {
     }
 
     /// Uses HTTP/1.0, so that the response is not chunked and ends with the connection.
-    fn exchange(&self, method: &str, path: &str, question: Option<&str>) -> Result<String> {
-        let headers = question.map(|body| {
+    fn exchange(&self, method: &str, path: &str, body: Option<&str>) -> Result<String> {
+        let headers = body.map(|body| {
             format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len())
         });
         let request = format!("{method} {path} HTTP/1.0\r\n{}", headers.unwrap_or_default());
         let mut answer = Vec::new();
         let read = self
-            .ask(&request, question.unwrap_or_default())
+            .ask(&request, body.unwrap_or_default())
             .and_then(|stream| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer));
         read.map_err(|error| self.no_answer(&error))?;
         self.text(&answer).map(str::to_owned)

@@ -29,7 +29,7 @@ pub(crate) fn when_interrupted(run: impl FnOnce() + Send + 'static) -> io::Resul
 }
 
 /// The signal that requests a reload of the configuration, where it exists.
-pub(crate) const HANG_UP: &str = "SIGHUP";
+pub(crate) const SIGHUP: &str = "SIGHUP";
 
 /// The signals that ask weir to stop.
 pub(crate) struct Signals {
@@ -53,7 +53,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "Ctrl-C",
-            _ = self.hang_up.recv() => HANG_UP,
+            _ = self.hang_up.recv() => SIGHUP,
         }
     }
 }

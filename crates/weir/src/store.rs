@@ -13,7 +13,7 @@ use weir_store::embedded::{EmbeddedStore, StoreConfig};
 use crate::config::STORE;
 
 /// Buffer for the store in ring and segments: when it and the head are full, the sources stop.
-const BUFFER_LIMIT_BYTES: u64 = 1 << 30;
+const BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// The store keeps what it accepts at once, so one batch would be enough.
 const WINDOW_BYTES: u64 = 4 << 20;
 
@@ -30,7 +30,7 @@ pub(crate) fn destination(
     Destination {
         name: STORE.to_owned(),
         type_name: "store",
-        buffer_limit_bytes: BUFFER_LIMIT_BYTES,
+        buffer_limit_bytes: BUFFER_BYTES_MAX,
         window_bytes: WINDOW_BYTES,
         start: Box::new(move |cursor| {
             let store = Arc::new(EmbeddedStore::open(config, disk, clock)?);
@@ -55,21 +55,21 @@ impl Running for RunningStore {
     }
 
     fn cpu_ns(&self) -> u64 {
-        let figures = self.0.figures();
-        ((figures.intake_cpu_seconds + figures.flush_cpu_seconds) * 1e9) as u64
+        let metrics = self.0.figures();
+        ((metrics.intake_cpu_seconds + metrics.flush_cpu_seconds) * 1e9) as u64
     }
 
     fn troubles(&self) -> Vec<Trouble> {
-        let figures = self.0.figures();
+        let metrics = self.0.figures();
         let mut troubles = Vec::new();
-        if let Some(error) = figures.error {
+        if let Some(error) = metrics.error {
             let full =
-                if figures.is_full { ", and accepts no records: its head is full" } else { "" };
+                if metrics.is_full { ", and accepts no records: its head is full" } else { "" };
             let text = format!("cannot write{full}: {error}");
             troubles.push(Trouble { reason: "disk", severity: Severity::Failing, text });
         }
-        if !figures.damaged.is_empty() {
-            let text = format!("damaged, cannot be searched: {}", figures.damaged.join("; "));
+        if !metrics.damaged.is_empty() {
+            let text = format!("damaged, cannot be searched: {}", metrics.damaged.join("; "));
             troubles.push(Trouble { reason: "damaged", severity: Severity::Degraded, text });
         }
         troubles

@@ -22,12 +22,12 @@ use tokio::sync::oneshot;
 use weir_host::Clock;
 use weir_store::query::{Budget, Stop};
 
-use super::figures::{Figures, Kind, Outcome};
 use super::limits::{QueryLimits, STOP_MAX};
+use super::metrics::{Outcome, QueryKind, QueryMetrics};
 
 /// Why a query was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum Rejection {
     /// Too many queries are waiting; retry after this many seconds.
     Full(u64),
     /// It waited too long; retry after this many seconds.
@@ -38,7 +38,7 @@ pub(super) enum Refused {
 
 /// The outcome that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum AnswerStatus {
     /// The answer is complete.
     Complete,
     /// The answer is partial.
@@ -50,7 +50,7 @@ pub(super) enum Ending {
 type Run = Box<dyn FnOnce(Duration) + Send>;
 
 struct Job {
-    kind: Kind,
+    kind: QueryKind,
     since: Duration,
     cancelled: Arc<AtomicBool>,
     run: Run,
@@ -62,7 +62,7 @@ struct Queue {
     running: usize,
     /// Since when the queue has not been empty.
     standing_since: Option<Duration>,
-    is_over: bool,
+    is_stopped: bool,
 }
 
 struct Inner {
@@ -70,7 +70,7 @@ struct Inner {
     limits: QueryLimits,
     queue: Mutex<Queue>,
     changed: Condvar,
-    figures: Figures,
+    metrics: QueryMetrics,
 }
 
 /// The workers and their queue.
@@ -98,8 +98,8 @@ impl Admission {
     /// Creates the queue without workers; they start with [`Self::start`].
     pub(crate) fn new(limits: QueryLimits, clock: Arc<dyn Clock>) -> Self {
         let queue = Mutex::default();
-        let (changed, figures) = (Condvar::new(), Figures::default());
-        let inner = Arc::new(Inner { clock, limits, queue, changed, figures });
+        let (changed, metrics) = (Condvar::new(), QueryMetrics::default());
+        let inner = Arc::new(Inner { clock, limits, queue, changed, metrics });
         Self { inner, threads: Mutex::default() }
     }
 
@@ -118,7 +118,7 @@ impl Admission {
     /// stop in time is left behind: the process ends without it.
     pub(crate) fn stop(&self) {
         let mut queue = self.inner.queue();
-        queue.is_over = true;
+        queue.is_stopped = true;
         self.inner.changed.notify_all();
         let is_busy = |queue: &mut Queue| queue.running > 0;
         let changed = &self.inner.changed;
@@ -139,8 +139,8 @@ impl Admission {
     }
 
     /// Returns the statistics so far.
-    pub(crate) fn figures(&self) -> &Figures {
-        &self.inner.figures
+    pub(crate) fn metrics(&self) -> &QueryMetrics {
+        &self.inner.metrics
     }
 
     /// Returns the number of queries that run, and that wait.
@@ -153,35 +153,35 @@ impl Admission {
     /// memory limit of a query. Dropping the returned future cancels the work.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        kind: Kind,
+        kind: QueryKind,
         time: Option<Duration>,
-        work: impl FnOnce(&Budget) -> (T, Ending) + Send + 'static,
-    ) -> Result<T, Refused> {
+        work: impl FnOnce(&Budget) -> (T, AnswerStatus) + Send + 'static,
+    ) -> Result<T, Rejection> {
         let (sender, mut receiver) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
         let budget = Budget::new(inner.clock.clone(), time, inner.limits.query_bytes_max);
         let cancelled = budget.cancelled();
         let run = Box::new(move |waited: Duration| {
             // The sender may have left.
-            let _nobody_waits = sender.send(inner.answer(kind, waited, &budget, work));
+            let _disconnected = sender.send(inner.execute(kind, waited, &budget, work));
         });
         let since = self.inner.clock.monotonic();
         let guard = CancelOnDrop(Arc::clone(&cancelled));
         if !self.inner.enqueue(Job { kind, since, cancelled, run }) {
-            self.inner.figures.count(kind, Outcome::RefusedFull);
-            return Err(Refused::Full(self.inner.retry_seconds()));
+            self.inner.metrics.count(kind, Outcome::RefusedFull);
+            return Err(Rejection::Full(self.inner.retry_seconds()));
         }
         let answer = loop {
             tokio::select! {
                 answer = &mut receiver => break answer,
                 // Workers that are busy for long do not check the queue.
-                () = tokio::time::sleep(self.inner.limits.wait_max) => self.inner.look(),
+                () = tokio::time::sleep(self.inner.limits.wait_max) => self.inner.expire(),
             }
         };
         drop(guard);
         match answer {
-            Ok(answer) => answer.ok_or(Refused::Failed),
-            Err(_) => Err(Refused::Late(self.inner.retry_seconds())),
+            Ok(answer) => answer.ok_or(Rejection::Failed),
+            Err(_) => Err(Rejection::Late(self.inner.retry_seconds())),
         }
     }
 }
@@ -196,7 +196,7 @@ impl Inner {
         let now = self.clock.monotonic();
         let mut queue = self.queue();
         self.drop_late(&mut queue, now);
-        if queue.is_over || queue.waiting.len() >= self.limits.waiting_max {
+        if queue.is_stopped || queue.waiting.len() >= self.limits.waiting_max {
             return false;
         }
         queue.waiting.push_back(job);
@@ -221,12 +221,12 @@ impl Inner {
                 () if job.since + wait < now => Outcome::RefusedLate,
                 () => return true,
             };
-            self.figures.count(job.kind, outcome);
+            self.metrics.count(job.kind, outcome);
             false
         });
     }
 
-    fn look(&self) {
+    fn expire(&self) {
         let now = self.clock.monotonic();
         self.drop_late(&mut self.queue(), now);
     }
@@ -248,7 +248,7 @@ impl Inner {
 
     fn work(&self) {
         let mut queue = self.queue();
-        while !queue.is_over {
+        while !queue.is_stopped {
             let Some((job, waited)) = self.next(&mut queue) else {
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -258,7 +258,7 @@ impl Inner {
             (job.run)(waited);
             queue = self.queue();
             queue.running -= 1;
-            if queue.is_over {
+            if queue.is_stopped {
                 self.changed.notify_all();
             }
         }
@@ -266,31 +266,31 @@ impl Inner {
     }
 
     /// Does the work and counts it. Returns `None` if it panicked.
-    fn answer<T>(
+    fn execute<T>(
         &self,
-        kind: Kind,
+        kind: QueryKind,
         waited: Duration,
         budget: &Budget,
-        work: impl FnOnce(&Budget) -> (T, Ending),
+        work: impl FnOnce(&Budget) -> (T, AnswerStatus),
     ) -> Option<T> {
-        self.figures.queueing.observe(waited);
-        let begun = self.clock.monotonic();
+        self.metrics.queueing.observe(waited);
+        let started = self.clock.monotonic();
         let answer = catch_unwind(AssertUnwindSafe(|| work(budget)));
-        self.figures.service.observe(self.clock.monotonic().saturating_sub(begun));
+        self.metrics.service.observe(self.clock.monotonic().saturating_sub(started));
         let outcome = match &answer {
             _ if budget.check() == Err(Stop::Cancelled) => Outcome::Cancelled,
-            Ok((_, Ending::Complete)) => Outcome::Complete,
-            Ok((_, Ending::Partial)) => Outcome::Partial,
-            Ok((_, Ending::Failed)) | Err(_) => Outcome::Failed,
+            Ok((_, AnswerStatus::Complete)) => Outcome::Complete,
+            Ok((_, AnswerStatus::Partial)) => Outcome::Partial,
+            Ok((_, AnswerStatus::Failed)) | Err(_) => Outcome::Failed,
         };
-        self.figures.count(kind, outcome);
+        self.metrics.count(kind, outcome);
         answer.ok().map(|(answer, _)| answer)
     }
 
     /// Estimates when the queue will be empty.
     fn retry_seconds(&self) -> u64 {
         let waiting = self.queue().waiting.len();
-        let service = self.figures.service.mean().unwrap_or_default();
+        let service = self.metrics.service.mean().unwrap_or_default();
         let wait = service.mul_f64(waiting as f64 / self.limits.workers as f64);
         wait.as_secs().clamp(1, 60)
     }
@@ -317,7 +317,7 @@ mod tests {
         let log = Arc::clone(log);
         let run = Box::new(move |_: Duration| log.lock().unwrap().push(number));
         let since = inner.clock.monotonic();
-        Job { kind: Kind::Search, since, cancelled: Arc::default(), run }
+        Job { kind: QueryKind::Search, since, cancelled: Arc::default(), run }
     }
 
     /// Runs the next query.
@@ -349,7 +349,7 @@ mod tests {
         clock.advance(60 * MS);
         assert!(run_next(&inner));
         assert_eq!(*log.lock().unwrap(), [0, 1, 4], "newest first");
-        assert_eq!(inner.figures.outcomes(Kind::Search, Outcome::RefusedLate), 1, "number 2");
+        assert_eq!(inner.metrics.outcomes(QueryKind::Search, Outcome::RefusedLate), 1, "number 2");
         assert!(run_next(&inner) && !run_next(&inner));
         // Empty once: overload ends.
         for number in [5, 6] {
@@ -370,7 +370,7 @@ mod tests {
         assert!(!inner.enqueue(job(&inner, 4, &log)));
         clock.advance(1001 * MS);
         assert!(inner.enqueue(job(&inner, 5, &log)));
-        assert_eq!(inner.figures.outcomes(Kind::Search, Outcome::RefusedLate), 4);
+        assert_eq!(inner.metrics.outcomes(QueryKind::Search, Outcome::RefusedLate), 4);
     }
 
     #[test]
@@ -383,6 +383,6 @@ mod tests {
         drop(CancelOnDrop(cancelled));
         assert!(run_next(&inner) && !run_next(&inner));
         assert_eq!(*log.lock().unwrap(), [1]);
-        assert_eq!(inner.figures.outcomes(Kind::Search, Outcome::Cancelled), 1);
+        assert_eq!(inner.metrics.outcomes(QueryKind::Search, Outcome::Cancelled), 1);
     }
 }

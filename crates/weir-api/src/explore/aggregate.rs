@@ -3,35 +3,26 @@
 //! Invariants: a query that could have more groups, steps or points than allowed is rejected with
 //! that number; all pages of a result are taken from the same order of groups.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, Bucket, Compute, ComputeValue, GroupBy,
-    GroupHistogram, GroupKey, GroupSort, LogStore, NamedMeasure, PageKey, SortBy, TimeRange,
+    GroupHistogram, GroupKey, GroupSort, NamedMeasure, PageKey, SortBy, TimeRange,
 };
 
-use super::Kind;
-use super::access::access;
 use super::cursor::Cursor;
+use super::deserialize::{object, objects, optional_object};
 use super::limits::{
     COMPUTES_MAX, GROUP_FIELDS_MAX, GROUP_VALUES, GROUP_VALUES_MAX, HISTOGRAM_STEPS_MAX,
     PAGE_BUCKETS, SERIES_POINTS, SERIES_POINTS_MAX,
 };
-use super::meta::{Meta, NextPage, Warning, figure_name, unit_symbol};
-use super::question::{
-    FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, field,
+use super::meta::{NextPage, Warning, aggregate_name, unit_symbol};
+use super::prelude::*;
+use super::query::{
+    FilterBody, OptionsBody, ParameterNames, RequestBody, WeirOptions, body, field,
 };
 use super::record::json_value;
-use super::words::{object, objects, optional_object};
-use crate::problem::{DatadogProblem, Problem};
-use crate::routes::Shared;
+use crate::problem::DatadogProblem;
 
 /// Request for aggregates of groups.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -185,8 +176,8 @@ pub struct AggregateBucket {
 
 impl AggregateBucket {
     /// The aggregate with this index, counted from 0.
-    pub fn figure(&self, index: usize) -> Option<&Value> {
-        self.computes.get(&figure_name(index))
+    pub fn value(&self, index: usize) -> Option<&Value> {
+        self.computes.get(&aggregate_name(index))
     }
 }
 
@@ -197,42 +188,43 @@ impl AggregateBucket {
     responses((status = 200, description = "The aggregates", body = AggregateAnswer))
 )]
 pub(crate) async fn post(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
-    received: Received,
+    received: RequestBody,
 ) -> Result<Response, DatadogProblem> {
-    Ok(answer(&shared, &headers, body(&headers, received)?).await?)
+    Ok(answer(&state, &headers, body(&headers, received)?).await?)
 }
 
 async fn answer(
-    shared: &Shared,
+    state: &ApiState,
     headers: &HeaderMap,
-    asked: AggregateBody,
+    params: AggregateBody,
 ) -> Result<Response, Problem> {
-    let names = Names::BODY;
-    let mut arrival = shared.explore.arrival();
-    let zone = asked.options.zone()?;
-    let question = Question::new(names, &asked.filter, &asked.weir.measures).in_zone(zone.clone());
-    let mut filter = question.filter(arrival.now_ns(), access(headers))?;
-    arrival.look_at(&question.query, &filter.query);
-    let rest = json!([asked.compute, asked.group_by, zone.name()]);
-    let hash = question.hash(&format!("aggregate {rest}"));
-    let begin = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
+    let names = ParameterNames::BODY;
+    let mut request_context = state.explore.request_context();
+    let zone = params.options.zone()?;
+    let spec = QuerySpec::new(names, &params.filter, &params.weir.calculated_fields)
+        .with_zone(zone.clone());
+    let mut filter = spec.filter(request_context.now_ns(), access(headers))?;
+    request_context.lint(&spec.query, &filter.query);
+    let rest = json!([params.compute, params.group_by, zone.name()]);
+    let hash = spec.hash(&format!("aggregate {rest}"));
+    let begin = spec.resume_from(params.page.cursor.as_deref(), hash, &mut filter)?;
     let first = begin.map_or(0, |key| key.sequence as usize);
     let range = filter.range;
-    let points = bounded("weir.points", asked.weir.points, SERIES_POINTS, SERIES_POINTS_MAX)?;
-    let computes = computes(&asked.compute, range, points)?;
-    let group_by = group_by(&asked.group_by)?;
-    let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
+    let points = bounded("weir.points", params.weir.points, SERIES_POINTS, SERIES_POINTS_MAX)?;
+    let computes = computes(&params.compute, range, points)?;
+    let group_by = group_by(&params.group_by)?;
+    let time = state.explore.deadline(names.timeout, params.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
-    let measures = shared.explore.measures(&filter.measures)?;
-    let grouped = asked.group_by.iter().zip(&group_by).filter_map(|(asked, group)| {
-        Some((asked.facet.clone(), unit_symbol(&group.field, &measures)?))
+    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
+    let grouped = params.group_by.iter().zip(&group_by).filter_map(|(params, group)| {
+        Some((params.facet.clone(), unit_symbol(&group.field, &calculated_fields)?))
     });
-    let units = units(&computes, &measures).chain(grouped).collect();
+    let units = units(&computes, &calculated_fields).chain(grouped).collect();
     let request = AggregateRequest { filter, computes, group_by, zone };
     let document = move |aggregate: Aggregate, mut meta: Meta| {
-        meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
+        meta.warnings.extend(params.options.ignored().map(Warning::ignored));
         meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));
         meta.weir.matched = Some(aggregate.matched);
         meta.weir.grouped = Some(aggregate.grouped);
@@ -242,29 +234,32 @@ async fn answer(
         let rest = aggregate.buckets.len().saturating_sub(first);
         if rest > PAGE_BUCKETS {
             let key = PageKey { time_ns: 0, sequence: (first + PAGE_BUCKETS) as u64 };
-            let after = Cursor { question: hash, range, key }.encode();
+            let after = Cursor { query_hash: hash, range, key }.encode();
             meta.page = Some(NextPage { after });
         }
-        let facets: Vec<&str> = asked.group_by.iter().map(|group| &*group.facet).collect();
+        let facets: Vec<&str> = params.group_by.iter().map(|group| &*group.facet).collect();
         let page = aggregate.buckets.iter().skip(first).take(PAGE_BUCKETS);
         let buckets = page.map(|bucket| bucket_document(bucket, &facets)).collect();
         Ok(AggregateAnswer { data: AggregateData { buckets }, meta })
     };
-    let ask = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
-    let asking = shared.explore.ask(Kind::Aggregate, Some(time), arrival, ask, document).await;
-    asking.map_err(|problem| question.placed(problem))
+    let run = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
+    let answer = state
+        .explore
+        .run_query(QueryKind::Aggregate, Some(time), request_context, run, document)
+        .await;
+    answer.map_err(|problem| spec.with_span(problem))
 }
 
 /// The units of the aggregates.
 fn units(
     computes: &[Compute],
-    measures: &[NamedMeasure],
+    calculated_fields: &[NamedMeasure],
 ) -> impl Iterator<Item = (String, String)> {
     let unit = |(index, compute): (usize, &Compute)| {
         let is_number =
             matches!(compute.aggregation, Aggregation::Count | Aggregation::Cardinality);
         let field = compute.field.as_ref().filter(|_| !is_number)?;
-        Some((figure_name(index), unit_symbol(field, measures)?))
+        Some((aggregate_name(index), unit_symbol(field, calculated_fields)?))
     };
     computes.iter().enumerate().filter_map(unit)
 }
@@ -275,7 +270,7 @@ fn bucket_document(bucket: &Bucket, facets: &[&str]) -> AggregateBucket {
         .computes
         .iter()
         .enumerate()
-        .filter_map(|(index, value)| Some((figure_name(index), compute_json(value)?)));
+        .filter_map(|(index, value)| Some((aggregate_name(index), compute_json(value)?)));
     AggregateBucket { by: by.collect(), computes: computes.collect() }
 }
 
@@ -304,25 +299,25 @@ fn compute_json(value: &ComputeValue) -> Option<Value> {
 
 /// Reads the requested aggregates.
 fn computes(
-    asked: &[ComputeBody],
+    params: &[ComputeBody],
     range: TimeRange,
     points: usize,
 ) -> Result<Vec<Compute>, Problem> {
-    if asked.len() > COMPUTES_MAX {
-        let what = format!("has {} items; the maximum is {COMPUTES_MAX}", asked.len());
+    if params.len() > COMPUTES_MAX {
+        let what = format!("has {} items; the maximum is {COMPUTES_MAX}", params.len());
         return Err(Problem::parameter("compute", what));
     }
-    if asked.is_empty() {
+    if params.is_empty() {
         return Ok(vec![Compute {
             aggregation: Aggregation::Count,
             field: None,
             interval_ns: None,
         }]);
     }
-    let read = |(index, asked): (usize, &ComputeBody)| {
+    let read = |(index, params): (usize, &ComputeBody)| {
         let at = format!("compute[{index}]");
-        let mut compute = figure(&at, &asked.aggregation, asked.metric.as_deref())?;
-        match (asked.compute_type, &asked.interval) {
+        let mut compute = compute(&at, &params.aggregation, params.metric.as_deref())?;
+        match (params.compute_type, &params.interval) {
             (ComputeType::Timeseries, interval) => {
                 let name = format!("{at}.interval");
                 compute.interval_ns = Some(interval_ns(&name, interval.as_deref(), range, points)?);
@@ -335,11 +330,11 @@ fn computes(
         }
         Ok(compute)
     };
-    asked.iter().enumerate().map(read).collect()
+    params.iter().enumerate().map(read).collect()
 }
 
 /// Reads an aggregate by its name; `at` is its place in the request.
-fn figure(at: &str, name: &str, metric: Option<&str>) -> Result<Compute, Problem> {
+fn compute(at: &str, name: &str, metric: Option<&str>) -> Result<Compute, Problem> {
     let aggregation = aggregation(name).ok_or_else(|| {
         let what = format!(
             "unknown aggregation {name:?}; known are count, cardinality, sum, avg, min, max, \
@@ -410,50 +405,50 @@ fn nice_interval_ns(span_ns: i64, points: i64) -> i64 {
 }
 
 /// Reads the fields to group by.
-fn group_by(asked: &[GroupByBody]) -> Result<Vec<GroupBy>, Problem> {
-    if asked.len() > GROUP_FIELDS_MAX {
-        let what = format!("has {} items; the maximum is {GROUP_FIELDS_MAX}", asked.len());
+fn group_by(params: &[GroupByBody]) -> Result<Vec<GroupBy>, Problem> {
+    if params.len() > GROUP_FIELDS_MAX {
+        let what = format!("has {} items; the maximum is {GROUP_FIELDS_MAX}", params.len());
         return Err(Problem::parameter("group_by", what));
     }
-    let read = |(index, asked): (usize, &GroupByBody)| {
+    let read = |(index, params): (usize, &GroupByBody)| {
         let at = |member: &str| format!("group_by[{index}].{member}");
-        let field = field(&at("facet"), &asked.facet)?;
-        let limit = bounded(&at("limit"), asked.limit, GROUP_VALUES, GROUP_VALUES_MAX)?;
-        let sort = sort(&at("sort"), asked.sort.as_ref())?;
+        let field = field(&at("facet"), &params.facet)?;
+        let limit = bounded(&at("limit"), params.limit, GROUP_VALUES, GROUP_VALUES_MAX)?;
+        let sort = sort(&at("sort"), params.sort.as_ref())?;
         let histogram =
-            asked.histogram.map(|histogram| steps(&at("histogram"), histogram)).transpose()?;
-        let missing = name(&at("missing"), asked.missing.as_ref())?;
-        let total = name(&at("total"), asked.total.as_ref())?;
+            params.histogram.map(|histogram| steps(&at("histogram"), histogram)).transpose()?;
+        let missing = name(&at("missing"), params.missing.as_ref())?;
+        let total = name(&at("total"), params.total.as_ref())?;
         Ok(GroupBy { field, limit, sort, histogram, missing, total })
     };
-    asked.iter().enumerate().map(read).collect()
+    params.iter().enumerate().map(read).collect()
 }
 
-fn sort(at: &str, asked: Option<&SortBody>) -> Result<GroupSort, Problem> {
+fn sort(at: &str, params: Option<&SortBody>) -> Result<GroupSort, Problem> {
     let default = SortBody::default();
-    let is_asked = asked.is_some();
-    let asked = asked.unwrap_or(&default);
-    let has_figure = asked.aggregation.is_some() || asked.metric.is_some();
-    let by_figure = match asked.sort_type {
-        Some(SortType::Alphabetical) if has_figure => {
+    let is_given = params.is_some();
+    let params = params.unwrap_or(&default);
+    let has_aggregate = params.aggregation.is_some() || params.metric.is_some();
+    let by_aggregate = match params.sort_type {
+        Some(SortType::Alphabetical) if has_aggregate => {
             let what = "sorts by the value; an aggregate requires type \"measure\"";
             return Err(Problem::parameter(&format!("{at}.type"), what));
         }
         Some(sort_type) => sort_type == SortType::Measure,
-        None => has_figure || !is_asked,
+        None => has_aggregate || !is_given,
     };
-    let by = if by_figure {
-        let name = asked.aggregation.as_deref().unwrap_or("count");
-        SortBy::Figure(figure(at, name, asked.metric.as_deref())?)
+    let by = if by_aggregate {
+        let name = params.aggregation.as_deref().unwrap_or("count");
+        SortBy::Figure(compute(at, name, params.metric.as_deref())?)
     } else {
         SortBy::Value
     };
-    let descending = asked.order.map_or(by_figure, |order| order == Direction::Desc);
+    let descending = params.order.map_or(by_aggregate, |order| order == Direction::Desc);
     Ok(GroupSort { by, descending })
 }
 
-fn steps(at: &str, asked: HistogramBody) -> Result<GroupHistogram, Problem> {
-    let HistogramBody { interval, min, max } = asked;
+fn steps(at: &str, params: HistogramBody) -> Result<GroupHistogram, Problem> {
+    let HistogramBody { interval, min, max } = params;
     let is_finite = [interval, min, max].iter().all(|number| number.is_finite());
     if !is_finite || interval <= 0.0 || min >= max {
         return Err(Problem::parameter(
@@ -470,8 +465,8 @@ fn steps(at: &str, asked: HistogramBody) -> Result<GroupHistogram, Problem> {
 }
 
 /// The name of a special group.
-fn name(at: &str, asked: Option<&Value>) -> Result<Option<String>, Problem> {
-    match asked {
+fn name(at: &str, params: Option<&Value>) -> Result<Option<String>, Problem> {
+    match params {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(Value::Bool(true)) => Ok(Some("total".to_owned())),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -503,7 +498,7 @@ mod tests {
         for wrong in ["pc101", "pc", "pcnan", "mean", "pc-1"] {
             assert_eq!(aggregation(wrong), None, "{wrong}");
         }
-        assert!(figure("c", "avg", None).is_err() && figure("c", "count", Some("*")).is_ok());
+        assert!(compute("c", "avg", None).is_err() && compute("c", "count", Some("*")).is_ok());
         let range = TimeRange { from_ns: 0, to_ns: 3_600_000_000_000 };
         assert_eq!(interval_ns("i", Some("1m"), range, 150), Ok(60_000_000_000));
         assert!(interval_ns("i", Some("1ms"), range, 150).is_err());
@@ -517,8 +512,8 @@ mod tests {
     #[test]
     fn groups_come_in_the_order_that_was_asked_for() {
         let read = |text: &str| {
-            let asked: SortBody = serde_json::from_str(text).unwrap();
-            sort("s", Some(&asked)).map(|sort| (sort.by == SortBy::Value, sort.descending))
+            let params: SortBody = serde_json::from_str(text).unwrap();
+            sort("s", Some(&params)).map(|sort| (sort.by == SortBy::Value, sort.descending))
         };
         assert!(sort("s", None).unwrap().descending, "most records first");
         assert_eq!(read("{}"), Ok((true, false)));

@@ -1,29 +1,18 @@
 //! `/weir/v1/fields` and `/weir/v1/values`: completions while a query is being typed.
 
-use std::sync::Arc;
-
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
 use weir_expr::{Expr, ExprKind, Field, Glob, Piece, Test};
 use weir_host::Zone;
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, Compute, ComputeValue, FieldInfo, FieldList, GroupBy,
-    GroupKey, LogStore, ValueType,
+    GroupKey, ValueType,
 };
 
-use super::Kind;
-use super::access::access;
 use super::limits::{COMPLETIONS, COMPLETIONS_MAX};
-use super::meta::{Meta, Warning};
-use super::question::{Question, bounded, field, parameters};
+use super::meta::Warning;
+use super::prelude::*;
+use super::query::field;
 use super::record::json_value;
-use crate::problem::Problem;
-use crate::routes::Shared;
 
 /// Request for fields.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -71,17 +60,18 @@ pub struct FieldEntry {
     responses((status = 200, description = "The fields", body = FieldsAnswer))
 )]
 pub(crate) async fn fields(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
     query: Result<Query<FieldsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let asked = parameters(query)?;
-    let arrival = shared.explore.arrival();
-    let question = Question::own("", asked.from.as_deref(), asked.to.as_deref(), None)?;
-    let filter = question.filter(arrival.now_ns(), access(&headers))?;
-    let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
-    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
-    let prefix = asked.prefix.to_lowercase();
+    let params = parameters(query)?;
+    let request_context = state.explore.request_context();
+    let spec =
+        QuerySpec::from_query_string("", params.from.as_deref(), params.to.as_deref(), None)?;
+    let filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    let limit = bounded("limit", params.limit, COMPLETIONS, COMPLETIONS_MAX)?;
+    let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
+    let prefix = params.prefix.to_lowercase();
     let document = move |list: FieldList, meta| {
         let fields = list.fields.into_iter().filter(|field| {
             let name = field.name.to_lowercase();
@@ -90,9 +80,9 @@ pub(crate) async fn fields(
         });
         Ok(FieldsAnswer { fields: fields.take(limit).map(entry).collect(), meta })
     };
-    let ask =
+    let run =
         move |store: &dyn LogStore, budget: &_| store.fields(filter.range, &filter.access, budget);
-    shared.explore.ask(Kind::Complete, Some(time), arrival, ask, document).await
+    state.explore.run_query(QueryKind::Complete, Some(time), request_context, run, document).await
 }
 
 fn entry(field: FieldInfo) -> FieldEntry {
@@ -140,7 +130,7 @@ pub(crate) struct ValuesQuery {
     /// Maximum number of values. Default: 20.
     limit: Option<usize>,
     /// Calculated fields: a JSON object from name to expression.
-    measures: Option<String>,
+    calculated_fields: Option<String>,
     /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
@@ -169,28 +159,29 @@ pub struct ValueEntry {
     responses((status = 200, description = "The values", body = ValuesAnswer))
 )]
 pub(crate) async fn values(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
     query: Result<Query<ValuesQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let asked = parameters(query)?;
-    let arrival = shared.explore.arrival();
-    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
-    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
-    let mut filter = question.filter(arrival.now_ns(), access(&headers))?;
-    let _can_be_computed = shared.explore.measures(&filter.measures)?;
-    let field = listed_field("field", &asked.field)?;
-    let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
-    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
-    if !asked.prefix.is_empty() {
-        let glob = Glob::new([Piece::Text(asked.prefix.clone()), Piece::Any]);
+    let params = parameters(query)?;
+    let request_context = state.explore.request_context();
+    let (from, to) = (params.from.as_deref(), params.to.as_deref());
+    let spec =
+        QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
+    let mut filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    let _can_be_computed = state.explore.calculated_fields(&filter.measures)?;
+    let field = listed_field("field", &params.field)?;
+    let limit = bounded("limit", params.limit, COMPLETIONS, COMPLETIONS_MAX)?;
+    let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
+    if !params.prefix.is_empty() {
+        let glob = Glob::new([Piece::Text(params.prefix.clone()), Piece::Any]);
         let begins = Expr::term(field.clone(), Test::Glob(glob));
         filter.query = Expr::new(ExprKind::And(vec![filter.query, begins]));
     }
     let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
     let group_by = vec![GroupBy::top(field, limit)];
     let request = AggregateRequest { filter, computes: vec![count], group_by, zone: Zone::UTC };
-    let prefix = asked.prefix;
+    let prefix = params.prefix;
     let document = move |aggregate: Aggregate, mut meta: Meta| {
         meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));
         meta.weir.matched = Some(aggregate.matched);
@@ -206,8 +197,8 @@ pub(crate) async fn values(
         let values = entries.filter(|entry| begins_with(&entry.value, &prefix)).collect();
         Ok(ValuesAnswer { values, meta })
     };
-    let ask = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
-    shared.explore.ask(Kind::Complete, Some(time), arrival, ask, document).await
+    let run = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
+    state.explore.run_query(QueryKind::Complete, Some(time), request_context, run, document).await
 }
 
 fn begins_with(value: &Value, prefix: &str) -> bool {

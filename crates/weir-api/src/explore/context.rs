@@ -1,24 +1,11 @@
 //! `/weir/v1/context`: the records before and after a record, in its stream.
 
-use std::sync::Arc;
+use weir_store::query::{ContextRequest, RecordContext};
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
-use weir_store::query::{ContextRequest, LogStore, RecordContext};
-
-use super::Kind;
-use super::access::access;
 use super::cursor::decode_id;
 use super::limits::{CONTEXT_RECORDS, CONTEXT_RECORDS_MAX};
-use super::meta::Meta;
-use super::question::parameters;
+use super::prelude::*;
 use super::record::LogEntry;
-use crate::problem::Problem;
-use crate::routes::Shared;
 
 /// Request for the context of a record.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -61,13 +48,13 @@ pub struct ContextAnswer {
     )
 )]
 pub(crate) async fn get(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
     query: Result<Query<ContextQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let asked = parameters(query)?;
-    let id =
-        decode_id(&asked.id).ok_or_else(|| Problem::parameter("id", "is not a valid record id"))?;
+    let params = parameters(query)?;
+    let id = decode_id(&params.id)
+        .ok_or_else(|| Problem::parameter("id", "is not a valid record id"))?;
     let count = |name: &str, number: Option<usize>| match number.unwrap_or(CONTEXT_RECORDS) {
         number if number <= CONTEXT_RECORDS_MAX => Ok(number),
         number => {
@@ -75,12 +62,12 @@ pub(crate) async fn get(
             Err(Problem::parameter(name, what))
         }
     };
-    let (before, after) = (count("before", asked.before)?, count("after", asked.after)?);
-    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
+    let (before, after) = (count("before", params.before)?, count("after", params.after)?);
+    let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
     let request = ContextRequest { id, before, after, access: access(&headers) };
-    let measures = shared.explore.measures(&[])?;
+    let calculated_fields = state.explore.calculated_fields(&[])?;
     let document = move |context: Option<RecordContext>, meta| {
-        let entry = |record| LogEntry::new(record, true, &measures);
+        let entry = |record| LogEntry::new(record, true, &calculated_fields);
         let context = context
             .ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "the record no longer exists"))?;
         Ok(ContextAnswer {
@@ -90,6 +77,9 @@ pub(crate) async fn get(
             meta,
         })
     };
-    let ask = move |store: &dyn LogStore, budget: &_| store.context(&request, budget);
-    shared.explore.ask(Kind::Context, Some(time), shared.explore.arrival(), ask, document).await
+    let run = move |store: &dyn LogStore, budget: &_| store.context(&request, budget);
+    state
+        .explore
+        .run_query(QueryKind::Context, Some(time), state.explore.request_context(), run, document)
+        .await
 }

@@ -15,7 +15,7 @@ const VERSION: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cursor {
     /// Hash of the query.
-    pub(super) question: u64,
+    pub(super) query_hash: u64,
     /// The range of the first page.
     pub(super) range: TimeRange,
     /// Where the page starts: for records the previous record; for groups their number, in
@@ -26,7 +26,7 @@ pub(super) struct Cursor {
 impl Cursor {
     pub(super) fn encode(&self) -> String {
         let mut bytes = vec![VERSION];
-        bytes.extend_from_slice(&self.question.to_le_bytes());
+        bytes.extend_from_slice(&self.query_hash.to_le_bytes());
         for number in [self.range.from_ns, self.range.to_ns, self.key.time_ns] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
@@ -35,11 +35,11 @@ impl Cursor {
     }
 
     /// Decodes the cursor if it belongs to this query.
-    pub(super) fn decode(text: &str, question: u64) -> Result<Self, &'static str> {
+    pub(super) fn decode(text: &str, query_hash: u64) -> Result<Self, &'static str> {
         let bytes = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
         let cursor = Self::read(&bytes)
             .ok_or("was not created by this release of weir; start again with the first page")?;
-        if cursor.question != question {
+        if cursor.query_hash != query_hash {
             return Err(
                 "belongs to another query: query, range, order and groups must be the same as for \
                  the page that returned it",
@@ -54,11 +54,15 @@ impl Cursor {
             .chunks_exact(8)
             .map(|chunk| chunk.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
         let mut next = || numbers.next();
-        let question = next()?;
+        let query_hash = next()?;
         let (from_ns, to_ns) = (next()?.cast_signed(), next()?.cast_signed());
         let (time_ns, sequence) = (next()?.cast_signed(), next()?);
         let range = TimeRange { from_ns, to_ns };
-        (bytes.len() == 41).then_some(Self { question, range, key: PageKey { time_ns, sequence } })
+        (bytes.len() == 41).then_some(Self {
+            query_hash,
+            range,
+            key: PageKey { time_ns, sequence },
+        })
     }
 }
 
@@ -97,7 +101,7 @@ mod tests {
         fn what_was_given_is_read_again(a: u64, b: i64, c: i64, d: i64, e: u64, f: u32) {
             let range = TimeRange { from_ns: b, to_ns: c };
             let key = PageKey { time_ns: d, sequence: e };
-            let cursor = Cursor { question: a, range, key };
+            let cursor = Cursor { query_hash: a, range, key };
             prop_assert_eq!(Cursor::decode(&cursor.encode(), a), Ok(cursor));
             prop_assert!(Cursor::decode(&cursor.encode(), a ^ 1).is_err());
             let id = RecordId { time_ns: b, stream: StreamId(a), position: Position::new(f, e) };
@@ -105,8 +109,8 @@ mod tests {
         }
 
         #[test]
-        fn other_texts_are_refused(text in "[A-Za-z0-9_-]{0,70}", question: u64) {
-            if let Ok(cursor) = Cursor::decode(&text, question) {
+        fn other_texts_are_refused(text in "[A-Za-z0-9_-]{0,70}", query_hash: u64) {
+            if let Ok(cursor) = Cursor::decode(&text, query_hash) {
                 prop_assert_eq!(cursor.encode().len(), text.len());
             }
             let _id = decode_id(&text);

@@ -4,31 +4,21 @@
 //! sites cannot: see [`crate::guard`]); what a deletion would hide can be counted first, by the
 //! same query over the same range.
 
-use std::sync::Arc;
-
 use axum::Extension;
+use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use weir_expr::{Expr, parse};
 use weir_host::Zone;
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, CancelError, Compute, ComputeValue, DeleteError,
-    DeletionReport, Filter, LogStore, QueryError, TimeRange,
+    DeletionReport, Filter, QueryError, TimeRange,
 };
 
 use super::limits::{DEADLINE_MAX, DELETE_TIMEOUT};
-use super::meta::Meta;
-use super::question::{Received, body};
+use super::prelude::*;
+use super::query::{RequestBody, body};
 use super::record::precise_time;
 use super::time::TimeText;
-use super::{Answer, Coverage, Kind};
-use crate::explore::access::access;
-use crate::problem::Problem;
-use crate::routes::Shared;
 
 /// Whether the sender of a request is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,17 +135,26 @@ impl Answer for Vec<DeletionReport> {
     responses((status = 200, description = "The deletions", body = DeletionsAnswer))
 )]
 pub(crate) async fn get(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let access = access(&headers);
-    let ask = move |store: &dyn LogStore, _budget: &_| Ok(store.deletions(&access));
+    let run = move |store: &dyn LogStore, _budget: &_| Ok(store.deletions(&access));
     let document = |reports: Vec<DeletionReport>, _meta: Meta| {
         let deletions = reports.into_iter().map(DeletionEntry::from).collect();
         Ok(DeletionsAnswer { schema: "weir.deletions.v1".to_owned(), deletions })
     };
-    let arrival = shared.explore.arrival();
-    shared.explore.ask(Kind::Complete, Some(shared.explore.deadline), arrival, ask, document).await
+    let request_context = state.explore.request_context();
+    state
+        .explore
+        .run_query(
+            QueryKind::Complete,
+            Some(state.explore.deadline),
+            request_context,
+            run,
+            document,
+        )
+        .await
 }
 
 /// Deletes records
@@ -176,20 +175,20 @@ pub(crate) async fn get(
     )
 )]
 pub(crate) async fn post(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     Extension(is_local): Extension<IsLocal>,
     headers: HeaderMap,
-    received: Received,
+    received: RequestBody,
 ) -> Result<Response, Problem> {
-    check_machine(is_local)?;
-    let asked: DeletionBody = body(&headers, received)?;
-    let arrival = shared.explore.arrival();
-    let query = query_of(&asked)?;
-    let range = range_of(&asked, arrival.now_ns())?;
+    require_local(is_local)?;
+    let params: DeletionBody = body(&headers, received)?;
+    let request_context = state.explore.request_context();
+    let query = parse_query(&params)?;
+    let range = parse_range(&params, request_context.now_ns())?;
     let access = access(&headers);
-    if asked.dry_run {
+    if params.dry_run {
         let filter = Filter { query, range, ..Filter::all(access) };
-        let ask = move |store: &dyn LogStore, budget: &_| count(store, filter, budget);
+        let run = move |store: &dyn LogStore, budget: &_| count(store, filter, budget);
         let document = |answer: Aggregate, meta: Meta| {
             let value = answer.buckets.first().and_then(|bucket| bucket.computes.first());
             let records = match value {
@@ -198,19 +197,19 @@ pub(crate) async fn post(
             };
             Ok(DeletionAnswer { id: None, records: Some(records), meta })
         };
-        return shared
+        return state
             .explore
-            .ask(Kind::Aggregate, Some(DEADLINE_MAX), arrival, ask, document)
+            .run_query(QueryKind::Aggregate, Some(DEADLINE_MAX), request_context, run, document)
             .await;
     }
-    let ask = move |store: &dyn LogStore, _budget: &_| {
+    let run = move |store: &dyn LogStore, _budget: &_| {
         Ok(store.delete(&query, range, &access, DELETE_TIMEOUT))
     };
     let document = |answer: Deleted, meta: Meta| match answer {
         Ok(id) => Ok(DeletionAnswer { id: Some(id), records: None, meta }),
-        Err(error) => Err(refused(&error)),
+        Err(error) => Err(delete_problem(&error)),
     };
-    shared.explore.ask(Kind::Delete, None, arrival, ask, document).await
+    state.explore.run_query(QueryKind::Delete, None, request_context, run, document).await
 }
 
 /// Cancels a deletion
@@ -230,25 +229,28 @@ pub(crate) async fn post(
     )
 )]
 pub(crate) async fn cancel(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     Extension(is_local): Extension<IsLocal>,
     headers: HeaderMap,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Problem> {
-    check_machine(is_local)?;
+    require_local(is_local)?;
     let Path(id) = id.map_err(|_| Problem::parameter("id", "is not a valid deletion id"))?;
     let access = access(&headers);
-    let ask = move |store: &dyn LogStore, _budget: &_| {
+    let run = move |store: &dyn LogStore, _budget: &_| {
         Ok(store.cancel_deletion(id, &access, DELETE_TIMEOUT))
     };
     let document = |answer: Cancelled, _meta: Meta| match answer {
         Ok(report) => Ok(DeletionEntry::from(report)),
-        Err(error) => Err(not_cancelled(error)),
+        Err(error) => Err(cancel_problem(error)),
     };
-    shared.explore.ask(Kind::Delete, None, shared.explore.arrival(), ask, document).await
+    state
+        .explore
+        .run_query(QueryKind::Delete, None, state.explore.request_context(), run, document)
+        .await
 }
 
-fn not_cancelled(error: CancelError) -> Problem {
+fn cancel_problem(error: CancelError) -> Problem {
     let code = match error {
         CancelError::Unknown(_) => StatusCode::NOT_FOUND,
         CancelError::Done(_) => StatusCode::CONFLICT,
@@ -270,7 +272,7 @@ fn count(
     store.aggregate(&request, budget)
 }
 
-fn check_machine(is_local: IsLocal) -> Result<(), Problem> {
+fn require_local(is_local: IsLocal) -> Result<(), Problem> {
     if is_local.0 {
         return Ok(());
     }
@@ -280,22 +282,22 @@ fn check_machine(is_local: IsLocal) -> Result<(), Problem> {
 
 /// The records to delete. The expression is required, so that a forgotten parameter does not delete
 /// everything.
-fn query_of(asked: &DeletionBody) -> Result<Expr, Problem> {
-    if asked.query.trim().is_empty() {
+fn parse_query(params: &DeletionBody) -> Result<Expr, Problem> {
+    if params.query.trim().is_empty() {
         return Err(Problem::parameter("query", "is empty; use * for every record"));
     }
-    parse(&asked.query).map_err(|error| Problem::expression("query", &error))
+    parse(&params.query).map_err(|error| Problem::expression("query", &error))
 }
 
-fn range_of(asked: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
+fn parse_range(params: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
     let time = |name: &str, text: &Option<TimeText>, open: i64| match text {
         Some(text) => {
             text.resolve(now_ns, &Zone::UTC).map_err(|error| Problem::parameter(name, error))
         }
         None => Ok(open),
     };
-    let from_ns = time("from", &asked.from, TimeRange::ALL.from_ns)?;
-    let to_ns = time("to", &asked.to, TimeRange::ALL.to_ns)?;
+    let from_ns = time("from", &params.from, TimeRange::ALL.from_ns)?;
+    let to_ns = time("to", &params.to, TimeRange::ALL.to_ns)?;
     let range = TimeRange { from_ns, to_ns };
     if range.is_empty() {
         let what = format!("{} must be before {}", precise_time(from_ns), precise_time(to_ns));
@@ -304,7 +306,7 @@ fn range_of(asked: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
     Ok(range)
 }
 
-fn refused(error: &DeleteError) -> Problem {
+fn delete_problem(error: &DeleteError) -> Problem {
     let code = match error {
         DeleteError::Computed(_) => return Problem::parameter("query", error),
         DeleteError::TooMany => StatusCode::TOO_MANY_REQUESTS,

@@ -1,25 +1,13 @@
 //! `/weir/v1/facets`: the fields of records, with their most frequent values.
 
-use std::sync::Arc;
-
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 use weir_expr::{Field, NamedMeasure};
-use weir_store::query::{Facet, Facets, FacetsRequest, LogStore};
+use weir_store::query::{Facet, Facets, FacetsRequest};
 
-use super::Kind;
-use super::access::access;
 use super::complete::{ValueEntry, listed_field, type_name};
 use super::limits::{FACET_VALUES, FACET_VALUES_MAX, FACETS, FACETS_MAX};
-use super::meta::{Meta, unit_symbol};
-use super::question::{Question, bounded, parameters};
+use super::meta::unit_symbol;
+use super::prelude::*;
 use super::record::json_value;
-use crate::problem::Problem;
-use crate::routes::Shared;
 
 /// Request for facets.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -40,7 +28,7 @@ pub(crate) struct FacetsQuery {
     /// Maximum number of values per field. Default: 5.
     values: Option<usize>,
     /// Calculated fields: a JSON object from name to expression.
-    measures: Option<String>,
+    calculated_fields: Option<String>,
     /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
@@ -85,9 +73,9 @@ pub struct FacetEntry {
 }
 
 impl FacetEntry {
-    fn new(facet: Facet, measures: &[NamedMeasure]) -> Self {
+    fn new(facet: Facet, calculated_fields: &[NamedMeasure]) -> Self {
         let field = listed_field("fields", &facet.name).ok();
-        let unit = field.and_then(|field| unit_symbol(&field, measures));
+        let unit = field.and_then(|field| unit_symbol(&field, calculated_fields));
         let value = |(value, count)| ValueEntry { value: json_value(&value), count };
         Self {
             name: facet.name,
@@ -108,31 +96,38 @@ impl FacetEntry {
     responses((status = 200, description = "The fields with their values", body = FacetsAnswer))
 )]
 pub(crate) async fn get(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
     query: Result<Query<FacetsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let asked = parameters(query)?;
-    let mut arrival = shared.explore.arrival();
-    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
-    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
-    let filter = question.filter(arrival.now_ns(), access(&headers))?;
-    arrival.look_at(&question.query, &filter.query);
-    let measures = shared.explore.measures(&filter.measures)?;
-    let fields = fields(asked.fields.as_deref())?;
-    let limit = bounded("limit", asked.limit, FACETS, FACETS_MAX)?;
-    let values = bounded("values", asked.values, FACET_VALUES, FACET_VALUES_MAX)?;
-    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
+    let params = parameters(query)?;
+    let mut request_context = state.explore.request_context();
+    let (from, to) = (params.from.as_deref(), params.to.as_deref());
+    let spec =
+        QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
+    let filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    request_context.lint(&spec.query, &filter.query);
+    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
+    let fields = fields(params.fields.as_deref())?;
+    let limit = bounded("limit", params.limit, FACETS, FACETS_MAX)?;
+    let values = bounded("values", params.values, FACET_VALUES, FACET_VALUES_MAX)?;
+    let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
     let request = FacetsRequest { filter, fields, limit, values };
     let document = move |answer: Facets, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);
-        let facets =
-            answer.facets.into_iter().map(|facet| FacetEntry::new(facet, &measures)).collect();
+        let facets = answer
+            .facets
+            .into_iter()
+            .map(|facet| FacetEntry::new(facet, &calculated_fields))
+            .collect();
         Ok(FacetsAnswer { facets, left_out: answer.left_out, meta })
     };
-    let ask = move |store: &dyn LogStore, budget: &_| store.facets(&request, budget);
-    let asking = shared.explore.ask(Kind::Aggregate, Some(time), arrival, ask, document).await;
-    asking.map_err(|problem| question.placed(problem))
+    let run = move |store: &dyn LogStore, budget: &_| store.facets(&request, budget);
+    let answer = state
+        .explore
+        .run_query(QueryKind::Aggregate, Some(time), request_context, run, document)
+        .await;
+    answer.map_err(|problem| spec.with_span(problem))
 }
 
 fn fields(text: Option<&str>) -> Result<Vec<Field>, Problem> {

@@ -51,7 +51,7 @@ pub(super) const SERIES_POINTS: usize = 150;
 pub(super) const SERIES_POINTS_MAX: usize = 10_000;
 
 /// Maximum number of calculated fields per query.
-pub(super) const MEASURES_MAX: usize = 32;
+pub(super) const CALCULATED_FIELDS_MAX: usize = 32;
 
 /// Maximum number of values or fields of a completion.
 pub(super) const COMPLETIONS_MAX: usize = 1000;

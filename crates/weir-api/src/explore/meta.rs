@@ -87,19 +87,19 @@ pub struct ScanMeta {
 }
 
 /// The unit of a field, as in [`ScanMeta::units`].
-pub(super) fn unit_symbol(field: &Field, measures: &[NamedMeasure]) -> Option<String> {
-    Some(Unit::of(field, measures)?.symbol().to_owned())
+pub(super) fn unit_symbol(field: &Field, calculated_fields: &[NamedMeasure]) -> Option<String> {
+    Some(Unit::of(field, calculated_fields)?.symbol().to_owned())
 }
 
 /// The name of the aggregate with this number.
-pub(super) fn figure_name(index: usize) -> String {
+pub(super) fn aggregate_name(index: usize) -> String {
     format!("c{index}")
 }
 
 impl ScanMeta {
     /// The unit of the aggregate with this number.
     pub fn unit(&self, index: usize) -> Option<Unit> {
-        Unit::from_symbol(self.units.get(&figure_name(index))?)
+        Unit::from_symbol(self.units.get(&aggregate_name(index))?)
     }
 
     /// Adds the range of the query.
@@ -164,8 +164,8 @@ impl Warning {
         Self::new("unknown_field", "unknown field", detail)
     }
 
-    fn doubtful(doubt: &Doubt) -> Self {
-        let detail = format!("{}; {}", doubt.message, doubt.help);
+    fn of_lint(lint: &Doubt) -> Self {
+        let detail = format!("{}; {}", lint.message, lint.help);
         Self::new("doubtful", "possible mistake in the query", detail)
     }
 
@@ -176,26 +176,26 @@ impl Warning {
 
 /// A request that has arrived.
 #[derive(Debug, Clone)]
-pub(super) struct Arrival {
+pub(super) struct RequestContext {
     clock: Arc<dyn Clock>,
     since: Duration,
     request_id: u64,
-    doubts: Vec<Doubt>,
+    lints: Vec<Doubt>,
     /// Why no record can match.
     never: Option<String>,
 }
 
-impl Arrival {
+impl RequestContext {
     /// Records the arrival of a request now.
     pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
         let (clock, request_id) = (Arc::clone(clock), fastrand::u64(..));
         let since = clock.monotonic();
-        Self { since, clock, request_id, doubts: Vec::new(), never: None }
+        Self { since, clock, request_id, lints: Vec::new(), never: None }
     }
 
     /// Adds warnings about what may not be intended in the query.
-    pub(super) fn look_at(&mut self, text: &str, query: &Expr) {
-        (self.doubts, self.never) = (query.doubts(text), query.never());
+    pub(super) fn lint(&mut self, text: &str, query: &Expr) {
+        (self.lints, self.never) = (query.doubts(text), query.never());
     }
 
     /// Time of arrival, nanoseconds since 1970.
@@ -208,10 +208,10 @@ impl Arrival {
         let is_late = coverage.shortfalls.contains(&Shortfall::Deadline);
         let shortfalls = coverage.shortfalls.iter().map(Warning::of_shortfall);
         let unknown = coverage.unknown_fields.iter().map(|name| Warning::unknown_field(name));
-        let is_new = |doubt: &&Doubt| {
-            doubt.tag.as_ref().is_none_or(|tag| !coverage.unknown_fields.contains(tag))
+        let is_new = |lint: &&Doubt| {
+            lint.tag.as_ref().is_none_or(|tag| !coverage.unknown_fields.contains(tag))
         };
-        let doubts = self.doubts.iter().filter(is_new).map(Warning::doubtful);
+        let lints = self.lints.iter().filter(is_new).map(Warning::of_lint);
         let never = self.never.as_deref().map(Warning::never);
         let scanned = coverage.scanned;
         let elapsed = self.clock.monotonic().saturating_sub(self.since);
@@ -220,7 +220,7 @@ impl Arrival {
             request_id: format!("{:016x}", self.request_id),
             status: if is_late { "timeout" } else { "done" }.to_owned(),
             page: None,
-            warnings: shortfalls.chain(unknown).chain(doubts).chain(never).collect(),
+            warnings: shortfalls.chain(unknown).chain(lints).chain(never).collect(),
             weir: ScanMeta {
                 partial: coverage.is_partial(),
                 from: None,

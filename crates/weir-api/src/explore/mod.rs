@@ -1,6 +1,6 @@
 //! Search over HTTP: Datadog's explore API, so that its clients work, and additional paths.
 //!
-//! Reading order: [`question`] and [`time`] (parsing of requests), [`admission`] (which queries run
+//! Reading order: [`query`] and [`time`] (parsing of requests), [`admission`] (which queries run
 //! and when), [`search`] and [`aggregate`] (the two most important queries), [`record`] and
 //! [`meta`] (form of answers), then the others.
 //!
@@ -15,25 +15,27 @@ pub(crate) mod complete;
 pub(crate) mod context;
 mod cursor;
 pub(crate) mod deletions;
+mod deserialize;
 pub(crate) mod export;
 pub(crate) mod facets;
-mod figures;
 pub(crate) mod limits;
 mod meta;
+mod metrics;
 pub(crate) mod patterns;
-mod question;
+mod prelude;
+mod query;
 mod record;
 pub(crate) mod report;
 pub(crate) mod search;
 mod time;
-mod words;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{delete, get, post};
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -44,15 +46,16 @@ use weir_store::query::{
     RecordContext, SearchPage, Shortfall, StoreFigures,
 };
 
-use crate::compression::compressed;
-use crate::problem::{NO_STORE, Problem};
-use crate::routes::{Router, Shared};
-use admission::{Ending, Refused};
-use meta::{Arrival, Meta};
+use crate::compression::compress;
+use crate::problem::Problem;
+use crate::response::json_text;
+use crate::state::ApiState;
+use admission::{AnswerStatus, Rejection};
+use meta::{Meta, RequestContext};
 
 pub(crate) use admission::Admission;
-pub(crate) use figures::{Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
-pub(crate) use question::parameters;
+pub(crate) use metrics::{DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
+pub(crate) use query::parameters;
 
 pub use aggregate::{AggregateAnswer, AggregateBucket, AggregateData};
 pub use complete::{FieldEntry, FieldsAnswer, ValueEntry, ValuesAnswer};
@@ -68,20 +71,20 @@ pub use search::{Links, SearchAnswer};
 
 /// The store to query, if there is one.
 #[derive(Debug, Clone, Default)]
-enum Slot {
+enum StoreState {
     /// The pipeline has not started yet, or is restarting.
     #[default]
     Starting,
     /// The store is disabled in the configuration.
-    Off,
+    Disabled,
     /// This one.
-    On(Arc<dyn LogStore>),
+    Available(Arc<dyn LogStore>),
 }
 
 /// The state that all queries share.
 #[derive(Debug)]
 pub(crate) struct Explore {
-    slot: RwLock<Slot>,
+    store_state: RwLock<StoreState>,
     clock: Arc<dyn Clock>,
     pub(crate) admission: Admission,
     /// Permits for exports.
@@ -94,32 +97,32 @@ impl Explore {
     pub(crate) fn new(clock: Arc<dyn Clock>, limits: QueryLimits) -> Self {
         let exports = Arc::new(Semaphore::new(export::exports_max(limits.workers)));
         let admission = Admission::new(limits, Arc::clone(&clock));
-        let (slot, deadline) = (RwLock::default(), limits.deadline);
-        Self { slot, clock, admission, exports, deadline }
+        let (store_state, deadline) = (RwLock::default(), limits.deadline);
+        Self { store_state, clock, admission, exports, deadline }
     }
 
     /// Queries this store from now on, or none.
-    pub(crate) fn show(&self, store: Option<Arc<dyn LogStore>>) {
+    pub(crate) fn set_store(&self, store: Option<Arc<dyn LogStore>>) {
         if store.is_some()
             && let Err(error) = self.admission.start()
         {
             tracing::error!(%error, "could not start enough threads for searching");
         }
-        let slot = store.map_or(Slot::Off, Slot::On);
-        *self.slot.write().unwrap_or_else(PoisonError::into_inner) = slot;
+        let store_state = store.map_or(StoreState::Disabled, StoreState::Available);
+        *self.store_state.write().unwrap_or_else(PoisonError::into_inner) = store_state;
     }
 
     /// Queries no store from now on, until another one is set.
-    pub(crate) fn hide(&self) {
-        *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Slot::Starting;
+    pub(crate) fn clear_store(&self) {
+        *self.store_state.write().unwrap_or_else(PoisonError::into_inner) = StoreState::Starting;
     }
 
     /// Calculated fields for a query: its own, followed by the configured ones. Returns an error if
     /// they become too long.
-    fn measures(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
-        let measures = self.store()?.measures_with(own);
-        match NamedMeasure::too_long(&measures) {
-            None => Ok(measures),
+    fn calculated_fields(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
+        let calculated_fields = self.store()?.measures_with(own);
+        match NamedMeasure::too_long(&calculated_fields) {
+            None => Ok(calculated_fields),
             Some(path) => Err(Problem::new(
                 StatusCode::BAD_REQUEST,
                 format!(
@@ -132,13 +135,13 @@ impl Explore {
 
     /// Returns the store, or an error that explains why there is none.
     fn store(&self) -> Result<Arc<dyn LogStore>, Problem> {
-        match self.slot.read().unwrap_or_else(PoisonError::into_inner).clone() {
-            Slot::On(store) => Ok(store),
-            Slot::Off => Err(Problem::new(
+        match self.store_state.read().unwrap_or_else(PoisonError::into_inner).clone() {
+            StoreState::Available(store) => Ok(store),
+            StoreState::Disabled => Err(Problem::new(
                 StatusCode::CONFLICT,
                 "the store is disabled: [store] enabled = false",
             )),
-            Slot::Starting => Err(Problem::new(
+            StoreState::Starting => Err(Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "weir is starting: its journal is being recovered",
             )
@@ -147,26 +150,26 @@ impl Explore {
     }
 
     /// Returns the statistics of the store; `None` if there is none.
-    pub(crate) fn figures(&self) -> Option<StoreFigures> {
+    pub(crate) fn store_metrics(&self) -> Option<StoreFigures> {
         self.store().ok().map(|store| store.figures())
     }
 
     /// The deadline of a query: as requested, or the default.
-    fn time(&self, name: &str, asked: Option<&str>) -> Result<Duration, Problem> {
-        asked.map_or(Ok(self.deadline), |text| question::deadline(name, text))
+    fn deadline(&self, name: &str, requested: Option<&str>) -> Result<Duration, Problem> {
+        requested.map_or(Ok(self.deadline), |text| query::deadline(name, text))
     }
 
-    fn arrival(&self) -> Arrival {
-        Arrival::new(&self.clock)
+    fn request_context(&self) -> RequestContext {
+        RequestContext::new(&self.clock)
     }
 
     /// Queries the store and creates the document of the answer, both on a worker.
-    async fn ask<A, D>(
+    async fn run_query<A, D>(
         &self,
-        kind: Kind,
+        kind: QueryKind,
         time: Option<Duration>,
-        arrival: Arrival,
-        question: impl FnOnce(&dyn LogStore, &Budget) -> Result<A, QueryError> + Send + 'static,
+        request_context: RequestContext,
+        run: impl FnOnce(&dyn LogStore, &Budget) -> Result<A, QueryError> + Send + 'static,
         document: impl FnOnce(A, Meta) -> Result<D, Problem> + Send + 'static,
     ) -> Result<Response, Problem>
     where
@@ -174,24 +177,24 @@ impl Explore {
         D: Serialize,
     {
         let store = self.store()?;
-        let ask = self.admission.run(kind, time, move |budget| {
-            let answer = match question(&*store, budget) {
+        let answering = self.admission.run(kind, time, move |budget| {
+            let answer = match run(&*store, budget) {
                 Ok(answer) => answer,
-                Err(error) => return (Err(failed(&error)), Ending::Failed),
+                Err(error) => return (Err(store_problem(&error)), AnswerStatus::Failed),
             };
             let coverage = answer.coverage();
-            let ending = if coverage.is_partial() { Ending::Partial } else { Ending::Complete };
-            let meta = arrival.meta(&coverage);
+            let status =
+                if coverage.is_partial() { AnswerStatus::Partial } else { AnswerStatus::Complete };
+            let meta = request_context.meta(&coverage);
             let scanned = coverage.scanned;
             let text = document(answer, meta).and_then(|document| {
-                serde_json::to_string(&document).map_err(|error| unexpected(&error))
+                serde_json::to_string(&document).map_err(|error| internal_error(&error))
             });
-            (text.map(|text| (text, scanned)), ending)
+            (text.map(|text| (text, scanned)), status)
         });
-        let (text, scanned) = ask.await.map_err(refused)??;
-        self.admission.figures().scanned(&scanned);
-        Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json"), NO_STORE], text + "\n")
-            .into_response())
+        let (text, scanned) = answering.await.map_err(rejection_problem)??;
+        self.admission.metrics().scanned(&scanned);
+        Ok(json_text(StatusCode::OK, text))
     }
 }
 
@@ -238,7 +241,7 @@ impl Answer for FieldList {
 }
 
 /// Converts an error of the store to a problem.
-fn failed(error: &QueryError) -> Problem {
+fn store_problem(error: &QueryError) -> Problem {
     let code = match error {
         QueryError::Expression(_) | QueryError::Invalid(_) => StatusCode::BAD_REQUEST,
         // This response is never sent.
@@ -249,29 +252,29 @@ fn failed(error: &QueryError) -> Problem {
     };
     let problem = Problem::new(code, error.to_string());
     match error {
-        QueryError::Expression(CompileError::Regexp { pattern, .. }) => problem.of_regexp(pattern),
+        QueryError::Expression(CompileError::Regexp { pattern, .. }) => problem.for_regexp(pattern),
         QueryError::Unfound(Shortfall::CatchingUp) | QueryError::Read(_) => problem.retry_after(5),
         _ => problem,
     }
 }
 
-fn refused(refused: Refused) -> Problem {
-    match refused {
-        Refused::Full(seconds) => {
+fn rejection_problem(rejection: Rejection) -> Problem {
+    match rejection {
+        Rejection::Full(seconds) => {
             let title = "too many queries are waiting";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, title).retry_after(seconds)
         }
-        Refused::Late(seconds) => {
+        Rejection::Late(seconds) => {
             let title = "too many queries: this one waited too long";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(seconds)
         }
-        Refused::Failed => {
+        Rejection::Failed => {
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the query failed: internal error")
         }
     }
 }
 
-fn unexpected(error: &dyn std::error::Error) -> Problem {
+fn internal_error(error: &dyn std::error::Error) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
@@ -292,7 +295,7 @@ pub(crate) const PATHS: [&str; 12] = [
 ];
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<Shared>> {
+pub(crate) fn routes() -> Router<Arc<ApiState>> {
     Router::new()
         .route("/api/v2/logs/events", get(search::get))
         .route("/api/v2/logs/events/search", get(search::get_in_place).post(search::post))
@@ -307,5 +310,5 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/weir/v1/store/deletions", get(deletions::get).post(deletions::post))
         .route("/weir/v1/store/deletions/{id}", delete(deletions::cancel))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
-        .layer(axum::middleware::from_fn(compressed))
+        .layer(axum::middleware::from_fn(compress))
 }

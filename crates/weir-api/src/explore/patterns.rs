@@ -1,23 +1,11 @@
 //! `/weir/v1/patterns`: common patterns of messages.
 
-use std::sync::Arc;
+use weir_store::query::{Patterns, PatternsRequest};
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
-use weir_store::query::{LogStore, Patterns, PatternsRequest};
-
-use super::Kind;
-use super::access::access;
 use super::limits::{PATTERNS, PATTERNS_MAX};
-use super::meta::{Meta, Warning};
-use super::question::{Question, bounded, parameters};
+use super::meta::Warning;
+use super::prelude::*;
 use super::record::LogEntry;
-use crate::problem::Problem;
-use crate::routes::Shared;
 
 /// Request for patterns.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -34,7 +22,7 @@ pub(crate) struct PatternsQuery {
     /// Maximum number of patterns. Default: 50.
     limit: Option<usize>,
     /// Calculated fields: a JSON object from name to expression.
-    measures: Option<String>,
+    calculated_fields: Option<String>,
     /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
@@ -67,25 +55,26 @@ pub struct PatternEntry {
     responses((status = 200, description = "The patterns", body = PatternsAnswer))
 )]
 pub(crate) async fn get(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
     query: Result<Query<PatternsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let asked = parameters(query)?;
-    let mut arrival = shared.explore.arrival();
-    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
-    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
-    let filter = question.filter(arrival.now_ns(), access(&headers))?;
-    arrival.look_at(&question.query, &filter.query);
-    let limit = bounded("limit", asked.limit, PATTERNS, PATTERNS_MAX)?;
-    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
-    let measures = shared.explore.measures(&filter.measures)?;
+    let params = parameters(query)?;
+    let mut request_context = state.explore.request_context();
+    let (from, to) = (params.from.as_deref(), params.to.as_deref());
+    let spec =
+        QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
+    let filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    request_context.lint(&spec.query, &filter.query);
+    let limit = bounded("limit", params.limit, PATTERNS, PATTERNS_MAX)?;
+    let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
+    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
     let request = PatternsRequest { filter, limit };
     let document = move |answer: Patterns, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);
         meta.warnings.extend(answer.is_approximate.then(Warning::approximate));
         let all = answer.matched.max(1) as f64;
-        let entry = |record| LogEntry::new(record, false, &measures);
+        let entry = |record| LogEntry::new(record, false, &calculated_fields);
         let entries = answer.patterns.into_iter().map(|pattern| PatternEntry {
             template: pattern.template,
             count: pattern.count,
@@ -94,7 +83,10 @@ pub(crate) async fn get(
         });
         Ok(PatternsAnswer { patterns: entries.collect(), meta })
     };
-    let ask = move |store: &dyn LogStore, budget: &_| store.patterns(&request, budget);
-    let asking = shared.explore.ask(Kind::Patterns, Some(time), arrival, ask, document).await;
-    asking.map_err(|problem| question.placed(problem))
+    let run = move |store: &dyn LogStore, budget: &_| store.patterns(&request, budget);
+    let answer = state
+        .explore
+        .run_query(QueryKind::Patterns, Some(time), request_context, run, document)
+        .await;
+    answer.map_err(|problem| spec.with_span(problem))
 }

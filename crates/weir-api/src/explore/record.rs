@@ -102,7 +102,11 @@ impl LogAttributes {
 impl LogEntry {
     /// Creates the entry of a record with calculated fields, and with additional details if
     /// `with_details` is set.
-    pub(super) fn new(record: StoredRecord, with_details: bool, measures: &[NamedMeasure]) -> Self {
+    pub(super) fn new(
+        record: StoredRecord,
+        with_details: bool,
+        calculated_fields: &[NamedMeasure],
+    ) -> Self {
         let (stream, position) = (record.stream, record.position);
         let id = encode_id(&RecordId { time_ns: record.time_ns, stream, position });
         let weir = with_details.then(|| LogDetails {
@@ -114,7 +118,7 @@ impl LogEntry {
         let attributes = LogAttributes {
             timestamp: format_rfc3339(record.time_ns),
             tags: tags(&record),
-            attributes: nested(&record, computed(&record, measures)),
+            attributes: nested(&record, computed(&record, calculated_fields)),
             host: record.host,
             service: record.service,
             status: record.status,
@@ -178,14 +182,14 @@ pub(super) fn json_value(value: &AttributeValue) -> Value {
 }
 
 /// The calculated fields of a record, by path.
-fn computed(record: &StoredRecord, measures: &[NamedMeasure]) -> Vec<(String, Value)> {
-    if measures.is_empty() {
+fn computed(record: &StoredRecord, calculated_fields: &[NamedMeasure]) -> Vec<(String, Value)> {
+    if calculated_fields.is_empty() {
         return Vec::new();
     }
     let fields = StoredFields::new(record);
-    let record = Computed::new(&fields, measures);
+    let record = Computed::new(&fields, calculated_fields);
     let mut computed: Vec<(String, Value)> = Vec::new();
-    for NamedMeasure { path, .. } in measures {
+    for NamedMeasure { path, .. } in calculated_fields {
         if computed.iter().any(|(known, _)| known == path) {
             continue;
         }

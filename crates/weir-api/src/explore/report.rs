@@ -1,19 +1,9 @@
 //! `/weir/v1/store`: the contents of the store and its size.
 
-use std::sync::Arc;
+use weir_store::query::{ClassReport, ColumnReport, StoreReport};
 
-use axum::extract::State;
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use weir_store::query::{ClassReport, ColumnReport, LogStore, StoreReport};
-
-use super::Kind;
-use super::meta::Meta;
+use super::prelude::*;
 use super::record::precise_time;
-use super::{Answer, Coverage};
-use crate::problem::Problem;
-use crate::routes::Shared;
 
 /// The contents of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -111,11 +101,17 @@ impl Answer for StoreReport {
     get, path = "/weir/v1/store", tag = "store",
     responses((status = 200, description = "Contents of the store", body = StoreDocument))
 )]
-pub(crate) async fn get(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    let ask = |store: &dyn LogStore, _budget: &_| Ok(store.report());
+pub(crate) async fn get(State(state): State<Arc<ApiState>>) -> Result<Response, Problem> {
+    let run = |store: &dyn LogStore, _budget: &_| Ok(store.report());
     let document = |report: StoreReport, _meta: Meta| Ok(StoreDocument::from(report));
-    shared
+    state
         .explore
-        .ask(Kind::Complete, Some(shared.explore.deadline), shared.explore.arrival(), ask, document)
+        .run_query(
+            QueryKind::Complete,
+            Some(state.explore.deadline),
+            state.explore.request_context(),
+            run,
+            document,
+        )
         .await
 }

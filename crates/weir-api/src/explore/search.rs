@@ -3,32 +3,23 @@
 //! Invariants: pages of one query do not overlap and omit nothing, even while records arrive: the
 //! range is that of the first page; a cursor of another query is rejected.
 
-use std::sync::Arc;
-
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, header};
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use axum::http::header;
 use weir_codec::percent_encoded;
 use weir_expr::{Field, NamedMeasure};
 use weir_store::query::{Order, PageKey, SearchPage, SearchRequest};
 
-use super::Kind;
-use super::access::access;
 use super::cursor::Cursor;
+use super::deserialize::object;
 use super::limits::{PAGE_RECORDS, PAGE_RECORDS_MAX};
-use super::meta::{Meta, NextPage, Warning, unit_symbol};
-use super::question::{
-    FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, measures_of,
-    parameters,
+use super::meta::{NextPage, Warning, unit_symbol};
+use super::prelude::*;
+use super::query::{
+    FilterBody, OptionsBody, ParameterNames, RequestBody, WeirOptions, body,
+    parse_calculated_fields,
 };
 use super::record::LogEntry;
 use super::time::TimeText;
-use super::words::object;
-use crate::problem::{DatadogProblem, Problem};
-use crate::routes::Shared;
+use crate::problem::DatadogProblem;
 
 /// Request for a page of records.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -104,8 +95,8 @@ pub(crate) struct SearchQuery {
     #[serde(rename = "page[limit]")]
     limit: Option<usize>,
     /// Calculated fields: a JSON object from name to expression.
-    #[serde(rename = "weir.measures")]
-    measures: Option<String>,
+    #[serde(rename = "weir.calculated_fields")]
+    calculated_fields: Option<String>,
     /// Deadline of the query, such as `5s`. Default: 1500ms.
     #[serde(rename = "weir.timeout")]
     timeout: Option<String>,
@@ -143,12 +134,12 @@ pub struct Links {
     responses((status = 200, description = "The records", body = SearchAnswer))
 )]
 pub(crate) async fn post(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
-    received: Received,
+    received: RequestBody,
 ) -> Result<Response, DatadogProblem> {
-    let asked: SearchBody = body(&headers, received)?;
-    Ok(answer(&shared, &headers, asked, Names::BODY).await?)
+    let params: SearchBody = body(&headers, received)?;
+    Ok(answer(&state, &headers, params, ParameterNames::BODY).await?)
 }
 
 /// Records in a range that match an expression, page by page
@@ -157,33 +148,36 @@ pub(crate) async fn post(
     responses((status = 200, description = "The records", body = SearchAnswer))
 )]
 pub(crate) async fn get(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     headers: HeaderMap,
     query: Result<Query<SearchQuery>, QueryRejection>,
 ) -> Result<Response, DatadogProblem> {
-    let asked = parameters(query)?;
-    let measures = measures_of(Names::ADDRESS.measures, asked.measures.as_deref())?;
-    let indexes = asked.indexes.iter().flat_map(|list| list.split(',')).map(str::to_owned);
+    let params = parameters(query)?;
+    let calculated_fields = parse_calculated_fields(
+        ParameterNames::DATADOG.calculated_fields,
+        params.calculated_fields.as_deref(),
+    )?;
+    let indexes = params.indexes.iter().flat_map(|list| list.split(',')).map(str::to_owned);
     let filter = FilterBody {
-        query: asked.query,
-        from: asked.from.map(TimeText::Text),
-        to: asked.to.map(TimeText::Text),
+        query: params.query,
+        from: params.from.map(TimeText::Text),
+        to: params.to.map(TimeText::Text),
         indexes: indexes.collect(),
-        storage_tier: asked.storage_tier,
+        storage_tier: params.storage_tier,
     };
-    let asked = SearchBody {
+    let params = SearchBody {
         filter,
-        sort: asked.sort,
-        page: PageBody { limit: asked.limit, cursor: asked.cursor },
+        sort: params.sort,
+        page: PageBody { limit: params.limit, cursor: params.cursor },
         options: OptionsBody::default(),
         weir: WeirOptions {
-            measures,
-            timeout: asked.timeout,
-            details: asked.details,
+            calculated_fields,
+            timeout: params.timeout,
+            details: params.details,
             points: None,
         },
     };
-    Ok(answer(&shared, &headers, asked, Names::ADDRESS).await?)
+    Ok(answer(&state, &headers, params, ParameterNames::DATADOG).await?)
 }
 
 /// The same as `/api/v2/logs/events`
@@ -192,7 +186,7 @@ pub(crate) async fn get(
     responses((status = 200, description = "The records", body = SearchAnswer))
 )]
 pub(crate) async fn get_in_place(
-    state: State<Arc<Shared>>,
+    state: State<Arc<ApiState>>,
     headers: HeaderMap,
     query: Result<Query<SearchQuery>, QueryRejection>,
 ) -> Result<Response, DatadogProblem> {
@@ -200,80 +194,91 @@ pub(crate) async fn get_in_place(
 }
 
 async fn answer(
-    shared: &Shared,
+    state: &ApiState,
     headers: &HeaderMap,
-    asked: SearchBody,
-    names: Names,
+    params: SearchBody,
+    names: ParameterNames,
 ) -> Result<Response, Problem> {
-    let mut arrival = shared.explore.arrival();
-    let zone = asked.options.zone()?;
-    let question = Question::new(names, &asked.filter, &asked.weir.measures).in_zone(zone);
-    let mut filter = question.filter(arrival.now_ns(), access(headers))?;
-    arrival.look_at(&question.query, &filter.query);
-    let hash = question.hash(&format!("search {:?}", asked.sort));
-    let after = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
+    let mut request_context = state.explore.request_context();
+    let zone = params.options.zone()?;
+    let spec =
+        QuerySpec::new(names, &params.filter, &params.weir.calculated_fields).with_zone(zone);
+    let mut filter = spec.filter(request_context.now_ns(), access(headers))?;
+    request_context.lint(&spec.query, &filter.query);
+    let hash = spec.hash(&format!("search {:?}", params.sort));
+    let after = spec.resume_from(params.page.cursor.as_deref(), hash, &mut filter)?;
     let range = filter.range;
-    let limit = bounded(names.limit, asked.page.limit, PAGE_RECORDS, PAGE_RECORDS_MAX)?;
-    let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
-    let order = match asked.sort {
+    let limit = bounded(names.limit, params.page.limit, PAGE_RECORDS, PAGE_RECORDS_MAX)?;
+    let time = state.explore.deadline(names.timeout, params.weir.timeout.as_deref())?;
+    let order = match params.sort {
         Sort::Oldest => Order::OldestFirst,
         Sort::Newest => Order::NewestFirst,
     };
-    let measures = shared.explore.measures(&filter.measures)?;
+    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
     let request = SearchRequest { filter, order, limit, after };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let document = move |page: SearchPage, mut meta: Meta| {
-        meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
-        let after = |key: PageKey| Cursor { question: hash, range, key }.encode();
+        meta.warnings.extend(params.options.ignored().map(Warning::ignored));
+        let after = |key: PageKey| Cursor { query_hash: hash, range, key }.encode();
         let next = page.next.map(after);
-        let links = next.as_deref().map(|next| Links { next: next_page(&asked, host, next) });
+        let links = next.as_deref().map(|next| Links { next: next_page(&params, host, next) });
         meta.page = next.map(|after| NextPage { after });
         meta.weir.set_range(range);
-        meta.weir.units =
-            measures.iter().filter_map(|named| computed_unit(named, &measures)).collect();
-        let details = asked.weir.details;
-        let entry = |record| LogEntry::new(record, details, &measures);
+        meta.weir.units = calculated_fields
+            .iter()
+            .filter_map(|named| computed_unit(named, &calculated_fields))
+            .collect();
+        let details = params.weir.details;
+        let entry = |record| LogEntry::new(record, details, &calculated_fields);
         let data = page.records.into_iter().map(entry).collect();
         Ok(SearchAnswer { data, meta, links })
     };
-    let ask =
-        move |store: &dyn weir_store::query::LogStore, budget: &_| store.search(&request, budget);
-    let asking = shared.explore.ask(Kind::Search, Some(time), arrival, ask, document).await;
-    asking.map_err(|problem| question.placed(problem))
+    let run = move |store: &dyn LogStore, budget: &_| store.search(&request, budget);
+    let answer = state
+        .explore
+        .run_query(QueryKind::Search, Some(time), request_context, run, document)
+        .await;
+    answer.map_err(|problem| spec.with_span(problem))
 }
 
 /// A calculated field as written, and its unit.
-fn computed_unit(named: &NamedMeasure, measures: &[NamedMeasure]) -> Option<(String, String)> {
+fn computed_unit(
+    named: &NamedMeasure,
+    calculated_fields: &[NamedMeasure],
+) -> Option<(String, String)> {
     let field = Field::Attribute(named.path.clone());
-    Some((format!("@{}", named.path), unit_symbol(&field, measures)?))
+    Some((format!("@{}", named.path), unit_symbol(&field, calculated_fields)?))
 }
 
 /// The URL of the next page.
-fn next_page(asked: &SearchBody, host: Option<String>, cursor: &str) -> String {
+fn next_page(params: &SearchBody, host: Option<String>, cursor: &str) -> String {
     let mut address = host.map(|host| format!("http://{host}")).unwrap_or_default();
     address.push_str("/api/v2/logs/events?filter[query]=");
-    address.push_str(&percent_encoded(&asked.filter.query));
+    address.push_str(&percent_encoded(&params.filter.query));
     let mut add = |name: &str, value: &str| {
         address.extend(["&", name, "=", &percent_encoded(value)]);
     };
-    for (name, time) in [("filter[from]", &asked.filter.from), ("filter[to]", &asked.filter.to)] {
+    for (name, time) in [("filter[from]", &params.filter.from), ("filter[to]", &params.filter.to)] {
         if let Some(time) = time {
             add(name, &time.to_string());
         }
     }
-    if asked.sort == Sort::Oldest {
+    if params.sort == Sort::Oldest {
         add("sort", "timestamp");
     }
-    if let Some(limit) = asked.page.limit {
+    if let Some(limit) = params.page.limit {
         add("page[limit]", &limit.to_string());
     }
-    if !asked.weir.measures.is_empty() {
-        add("weir.measures", &serde_json::json!(asked.weir.measures).to_string());
+    if !params.weir.calculated_fields.is_empty() {
+        add(
+            "weir.calculated_fields",
+            &serde_json::json!(params.weir.calculated_fields).to_string(),
+        );
     }
-    if let Some(timeout) = &asked.weir.timeout {
+    if let Some(timeout) = &params.weir.timeout {
         add("weir.timeout", timeout);
     }
-    if asked.weir.details {
+    if params.weir.details {
         add("weir.details", "true");
     }
     add("page[cursor]", cursor);

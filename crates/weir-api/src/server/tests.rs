@@ -18,8 +18,8 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let shared = |stopped| shared("1.2.3", &QueryLimits::default(), stopped);
-        Self::serving(|stopped| router(shared(stopped), Names::new(&[])))
+        let state = |stopped| state("1.2.3", &QueryLimits::default(), stopped);
+        Self::serving(|stopped| router(state(stopped), AllowedHosts::new(&[])))
     }
 
     fn serving(router: impl FnOnce(watch::Receiver<bool>) -> Router) -> Self {

@@ -7,7 +7,7 @@
 //!
 //! Invariants: a slow or absent reader costs a bounded amount of memory for a bounded time, and
 //! blocks nothing; what it misses is counted; a reader that reconnects with `Last-Event-ID` within
-//! [`sessions::KEPT`] continues after that row.
+//! [`sessions::SESSION_LIFETIME`] continues after that row.
 
 mod sampler;
 mod session;
@@ -29,8 +29,9 @@ use weir_expr::CompileError;
 use weir_pipeline::live::{LiveError, LiveTail};
 
 use crate::explore::parameters;
-use crate::problem::{NO_STORE, Problem, problem, wrong_expression};
-use crate::routes::{Shared, starting};
+use crate::problem::Problem;
+use crate::response::{NO_STORE, invalid_expression, problem, starting};
+use crate::state::ApiState;
 use session::Session;
 pub(crate) use sessions::Sessions;
 
@@ -80,29 +81,29 @@ pub(crate) struct TailQuery {
     )
 )]
 pub(crate) async fn tail(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     Extension(is_live): Extension<IsLive>,
     query: Result<Query<TailQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Response {
-    let asked = match parameters(query) {
-        Ok(asked) => asked,
+    let params = match parameters(query) {
+        Ok(params) => params,
         Err(problem) => return problem.into_response(),
     };
-    let Some(permit) = shared.tails.admit() else {
-        let title = "the maximum number of live tails was reached (api.queries.tails); end one, or \
-                     try again later";
+    let Some(permit) = state.tails.admit() else {
+        let title = "the maximum number of live tails was reached (api.queries.tails_max); end \
+                     one, or try again later";
         return unavailable(title);
     };
-    let (session, first) = match session(&shared, &asked, &headers).await {
+    let (session, first) = match session(&state, &params, &headers).await {
         Ok(begun) => begun,
         Err(refusal) => return refusal,
     };
     is_live.0.store(true, Ordering::Relaxed);
     let (sender, body) = Channel::new(CHUNKS_WAITING);
-    let stopped = shared.stopped.clone();
+    let stopped = state.stopped.clone();
     tokio::spawn(async move {
-        session.run(sender, first, &shared.tails, stopped).await;
+        session.run(sender, first, &state.tails, stopped).await;
         drop(permit);
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), NO_STORE];
@@ -114,24 +115,24 @@ fn unavailable(title: &str) -> Response {
 }
 
 /// The response if a valid expression cannot be compiled.
-fn uncompiled(query: &str, error: &CompileError) -> Response {
+fn compile_problem(query: &str, error: &CompileError) -> Response {
     let problem = Problem::new(StatusCode::BAD_REQUEST, error.to_string());
     let CompileError::Regexp { pattern, .. } = error else {
-        return problem.of("query").into_response();
+        return problem.for_parameter("query").into_response();
     };
     match weir_expr::parse(query) {
-        Ok(expr) => problem.of_regexp(pattern).placed("query", query, &expr).into_response(),
-        Err(error) => wrong_expression(&error),
+        Ok(expr) => problem.for_regexp(pattern).with_span("query", query, &expr).into_response(),
+        Err(error) => invalid_expression(&error),
     }
 }
 
 /// The session that the reader continues or a new one, and the events that it starts with.
 async fn session(
-    shared: &Arc<Shared>,
-    asked: &TailQuery,
+    state: &Arc<ApiState>,
+    params: &TailQuery,
     headers: &HeaderMap,
 ) -> Result<(Session, Vec<u8>), Response> {
-    let max_rate = asked.max_rate.unwrap_or(ROWS_PER_SECOND);
+    let max_rate = params.max_rate.unwrap_or(ROWS_PER_SECOND);
     if !(1..=ROWS_PER_SECOND_MAX).contains(&max_rate) {
         let what = format!("is {max_rate}; it must be from 1 to {ROWS_PER_SECOND_MAX}");
         return Err(Problem::parameter("max_rate", what).into_response());
@@ -139,28 +140,30 @@ async fn session(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     if let Some(last) = last
         && let Some((id, seq)) = session::parse_id(last)
-        && let Some(mut session) = shared.tails.take(id).await
-        && session.query == asked.query
+        && let Some(mut session) = state.tails.take(id).await
+        && session.query == params.query
     {
         let first = session.resume(seq);
         return Ok((session, first));
     }
-    let expression = weir_expr::parse(&asked.query).map_err(|error| wrong_expression(&error))?;
-    let view = shared.view().ok_or_else(starting)?;
+    let expression = weir_expr::parse(&params.query).map_err(|error| invalid_expression(&error))?;
+    let view = state.view().ok_or_else(starting)?;
     // Compiling a large expression must not block others.
     let joining = tokio::task::spawn_blocking(move || LiveTail::new(&view, &expression)).await;
     let tail = match joining {
         Ok(Ok(tail)) => tail,
-        Ok(Err(LiveError::Expression(error))) => return Err(uncompiled(&asked.query, &error)),
+        Ok(Err(LiveError::Expression(error))) => {
+            return Err(compile_problem(&params.query, &error));
+        }
         Ok(Err(error)) => {
             if matches!(error, LiveError::TooLargeTogether { .. }) {
-                shared.tails.count_refused();
+                state.tails.count_refused();
             }
             return Err(unavailable(&error.to_string()));
         }
         Err(error) => return Err(unavailable(&error.to_string())),
     };
-    let session = Session::new(&asked.query, tail, max_rate);
+    let session = Session::new(&params.query, tail, max_rate);
     let first = if last.is_some() { session::unknown_gap() } else { Vec::new() };
     Ok((session, first))
 }

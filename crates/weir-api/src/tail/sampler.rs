@@ -9,13 +9,13 @@ use serde::Serialize;
 #[derive(Debug)]
 pub(super) struct Sampler {
     /// Rows per second that the reader requested, and its current limit.
-    asked_rate: u64,
+    requested_rate: u64,
     max_rate: u64,
     /// Of this many rows, `max_rate` are sent: as many as matched in the previous second, if that
     /// was more.
-    of: u64,
-    /// Grows by `max_rate` with every row; a row is sent whenever it reaches `of`.
-    due: u64,
+    total: u64,
+    /// Grows by `max_rate` with every row; a row is sent whenever it reaches `total`.
+    accumulated: u64,
     second: Stat,
 }
 
@@ -37,19 +37,25 @@ pub(super) struct Stat {
 impl Sampler {
     pub(super) fn new(max_rate: u32) -> Self {
         let max_rate = u64::from(max_rate);
-        Self { asked_rate: max_rate, max_rate, of: max_rate, due: 0, second: Stat::default() }
+        Self {
+            requested_rate: max_rate,
+            max_rate,
+            total: max_rate,
+            accumulated: 0,
+            second: Stat::default(),
+        }
     }
 
     /// Counts a matching row; returns whether to send it.
     pub(super) fn is_shown(&mut self) -> bool {
         self.second.matched += 1;
-        self.due += self.max_rate;
-        let is_due = self.due >= self.of;
-        if is_due {
-            self.due -= self.of;
+        self.accumulated += self.max_rate;
+        let is_selected = self.accumulated >= self.total;
+        if is_selected {
+            self.accumulated -= self.total;
         }
         // If more arrive than in the previous second, the rest of this one is not sent.
-        let is_shown = is_due && self.second.shown < self.max_rate;
+        let is_shown = is_selected && self.second.shown < self.max_rate;
         if is_shown {
             self.second.shown += 1;
         } else {
@@ -67,9 +73,9 @@ impl Sampler {
     /// at most `rate_share` are sent.
     pub(super) fn end_second(&mut self, rate_share: u32) -> Option<Stat> {
         let mut second = std::mem::take(&mut self.second);
-        self.max_rate = self.asked_rate.min(u64::from(rate_share));
-        self.of = second.matched.max(self.max_rate);
-        self.due = 0;
+        self.max_rate = self.requested_rate.min(u64::from(rate_share));
+        self.total = second.matched.max(self.max_rate);
+        self.accumulated = 0;
         if second.matched + second.missed == 0 {
             return None;
         }
@@ -100,7 +106,7 @@ mod tests {
         let stat = sampler.end_second(u32::MAX).unwrap();
         assert!((stat.sample_ratio - 0.1).abs() < 0.001);
         assert_eq!(sampler.end_second(u32::MAX), None);
-        let mut sampler = Sampler { of: 1000, ..Sampler::new(300) };
+        let mut sampler = Sampler { total: 1000, ..Sampler::new(300) };
         assert_eq!((0..1000).filter(|_| sampler.is_shown()).count(), 300);
         // Other readers are active too.
         sampler.end_second(50);

@@ -40,7 +40,7 @@ pub(crate) struct Session {
 type Body = Sender<Bytes>;
 
 /// The reader has left.
-struct Gone;
+struct Disconnected;
 
 /// Parses session and row number from an id.
 pub(super) fn parse_id(id: &str) -> Option<(u64, u64)> {
@@ -109,7 +109,7 @@ impl Session {
         body: &mut Body,
         first: Vec<u8>,
         sessions: &Sessions,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         // The headers are sent with the first bytes; a comment has no meaning.
         let hello = [b": live tail\n\n".to_vec(), first].concat();
         send(body, hello.into()).await?;
@@ -185,8 +185,8 @@ impl Session {
     }
 }
 
-async fn send(body: &mut Body, bytes: Bytes) -> Result<(), Gone> {
-    body.send_data(bytes).await.map_err(|_| Gone)
+async fn send(body: &mut Body, bytes: Bytes) -> Result<(), Disconnected> {
+    body.send_data(bytes).await.map_err(|_| Disconnected)
 }
 
 fn gap(records: u64, reason: &str) -> Vec<u8> {

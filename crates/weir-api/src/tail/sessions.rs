@@ -1,8 +1,8 @@
 //! All live tails: their number, and those whose readers are away.
 //!
 //! Invariants: a session belongs to its connection or is here, never both; one whose reader does
-//! not return is dropped after [`KEPT`]; at most as many may be away as may be served; the total
-//! number of rows per second is limited to [`ROWS_PER_SECOND_MAX`].
+//! not return is dropped after [`SESSION_LIFETIME`]; at most as many may be away as may be served;
+//! the total number of rows per second is limited to [`ROWS_PER_SECOND_MAX`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use super::ROWS_PER_SECOND_MAX;
 use super::session::Session;
 
 /// How long a session is kept for its reader to return.
-pub(crate) const KEPT: Duration = Duration::from_secs(30);
+pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30);
 
 /// How long a connection may take to hand its session to another.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ enum Slot {
 
 impl Slot {
     fn is_expired(&self) -> bool {
-        matches!(self, Self::Parked(_, since) if since.elapsed() >= KEPT)
+        matches!(self, Self::Parked(_, since) if since.elapsed() >= SESSION_LIFETIME)
     }
 }
 
@@ -120,7 +120,7 @@ impl Sessions {
         self.parked.notify_waiters();
         let sessions = Arc::downgrade(self);
         tokio::spawn(async move {
-            tokio::time::sleep(KEPT).await;
+            tokio::time::sleep(SESSION_LIFETIME).await;
             if let Some(sessions) = sessions.upgrade() {
                 sessions.slots().retain(|_, slot| !slot.is_expired());
             }

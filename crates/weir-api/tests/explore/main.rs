@@ -5,5 +5,5 @@ mod datadog;
 mod deletions;
 mod export;
 mod overload;
-mod questions;
+mod queries;
 mod support;

@@ -76,7 +76,7 @@ fn a_question_that_does_not_end_does_not_hold_up_the_end_of_weir() {
 #[test]
 fn without_a_store_every_path_says_so() {
     let (api, store) = api(1);
-    api.show_store(None);
+    api.set_store(None);
     let reply = get(&api, "/weir/v1/store");
     assert_eq!(reply.status, 409);
     assert!(reply.text.contains("the store is disabled: [store] enabled = false"), "{reply:?}");

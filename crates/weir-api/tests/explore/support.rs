@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct MemoryStore {
     pub(crate) records: Mutex<Vec<StoredRecord>>,
     /// Calculated fields of every query, when it returns records.
-    pub(crate) measures: Vec<NamedMeasure>,
+    pub(crate) calculated_fields: Vec<NamedMeasure>,
     /// Reports that the deadline was reached before it was done.
     pub(crate) is_late: bool,
     /// Reports a damaged segment after the record with this sequence.
@@ -98,7 +98,7 @@ impl LogStore for MemoryStore {
     }
 
     fn measures(&self) -> &[NamedMeasure] {
-        &self.measures
+        &self.calculated_fields
     }
 
     fn aggregate(
@@ -317,7 +317,7 @@ pub(crate) fn api_of(store: Arc<MemoryStore>) -> Api {
     let api =
         Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &[], "1.2.3", &QueryLimits::default())
             .unwrap();
-    api.show_store(Some(store));
+    api.set_store(Some(store));
     api
 }
 

@@ -149,7 +149,7 @@ impl<'a> Torture<'a> {
                 Target::new("second", "window = \"2MiB\"\n"),
                 Target::new(
                     "dropping",
-                    "window = \"1MiB\"\nwhen_full = \"drop_oldest\"\nbuffer_limit = \"4MiB\"\n",
+                    "window = \"1MiB\"\nwhen_full = \"drop_oldest\"\nbuffer_max = \"4MiB\"\n",
                 ),
             ],
             process: None,
@@ -187,7 +187,7 @@ impl<'a> Torture<'a> {
         let journal = format!(
             "[store]\nflush_interval = \"1s\"\nretention = \"36500d\"\nretention_size = \"100%\"\n\
              [journal]\nring = \"4MiB\"\n\
-             limit = \"16MiB\"\nkeep_free = \"{keep_free}\"\n"
+             size_max = \"16MiB\"\nkeep_free = \"{keep_free}\"\n"
         );
         parts.chain(self.targets.iter().map(output)).chain([journal]).collect()
     }

@@ -58,12 +58,12 @@ pub(crate) struct SearchArgs {
     pub(crate) group_by: Vec<String>,
     /// Aggregates: count, or cardinality, sum, avg, min, max, median, p99 with a field, such as
     /// avg:@duration. The first one determines the order of groups. Default: count.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURES")]
+    #[arg(long, value_delimiter = ',', value_name = "AGGREGATES")]
     pub(crate) compute: Vec<String>,
     /// A calculated field, such as delay='@total - @service', that can be used like any other. May
     /// be repeated.
-    #[arg(long = "measure", value_name = "NAME=MEASURE", value_parser = key_value)]
-    pub(crate) measures: Vec<(String, String)>,
+    #[arg(long = "calculate", value_name = "NAME=EXPRESSION", value_parser = key_value)]
+    pub(crate) calculated_fields: Vec<(String, String)>,
     /// Draw the first aggregate over time, with one bar per interval.
     #[arg(long, conflicts_with_all = ["group_by", "columns"])]
     pub(crate) histogram: bool,
@@ -88,7 +88,7 @@ pub(crate) struct SearchArgs {
         short,
         long,
         conflicts_with_all =
-            ["group_by", "compute", "histogram", "patterns", "fields", "measures", "to", "order"]
+            ["group_by", "compute", "histogram", "patterns", "fields", "calculated_fields", "to", "order"]
     )]
     pub(crate) follow: bool,
     /// Deadline of the query; what was found by then is shown. Default: 1500ms.

@@ -24,7 +24,7 @@ pub(crate) fn file(args: &LoadFileArgs) -> Result<Exit> {
     let is_interrupted = crate::signal::interrupted()?;
     note(&format!("writing {}", described(&plan)));
     let mut progress = Progress::new(is_interrupted.clone());
-    let report = load::run(&plan, |lines| progress.heard(lines))
+    let report = load::run(&plan, |lines| progress.update(lines))
         .with_context(|| format!("failed to write in {}", plan.dir.display()))?;
     let text = match args.output {
         Output::Text => report.to_string(),
@@ -118,7 +118,7 @@ impl Progress {
         Self { is_interrupted, interval, last: Instant::now(), is_terminal }
     }
 
-    fn heard(&mut self, lines: u64) -> ControlFlow<()> {
+    fn update(&mut self, lines: u64) -> ControlFlow<()> {
         if self.is_interrupted.load(Ordering::Relaxed) {
             if self.is_terminal {
                 note("");

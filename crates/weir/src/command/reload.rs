@@ -14,7 +14,7 @@ use crate::term::Paint;
 
 /// How often the files are checked. A change is applied when two consecutive checks see the same
 /// state, so that half-written files are not loaded.
-pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Identifies a state of the files: name, length and modification time of each.
 type Fingerprint = Vec<(PathBuf, u64, Option<SystemTime>)>;
@@ -71,7 +71,7 @@ fn fingerprint(path: &Path) -> Fingerprint {
 
 /// What a changed configuration requires.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum ConfigChange {
     /// It is invalid; the reasons are in the log.
     Refused,
     /// At most the rules have changed.
@@ -81,12 +81,12 @@ pub(crate) enum Change {
 }
 
 /// Reads the configuration again and determines what is needed to apply it.
-pub(crate) fn read(path: &Path, running: &Plan) -> Change {
+pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
     let loaded = match config::load(Some(path)) {
         Ok(loaded) => loaded,
         Err(error) => {
             tracing::error!("the configuration was not reloaded: {error}");
-            return Change::Refused;
+            return ConfigChange::Refused;
         }
     };
     for diagnostic in &loaded.diagnostics.0 {
@@ -100,7 +100,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> Change {
         tracing::error!(
             "the configuration is invalid and was not reloaded: keeping the previous one"
         );
-        return Change::Refused;
+        return ConfigChange::Refused;
     };
     let is_api_changed = plan.api_listen != running.api_listen
         || plan.api_allowed_hosts != running.api_allowed_hosts
@@ -110,13 +110,13 @@ pub(crate) fn read(path: &Path, running: &Plan) -> Change {
     }
     if plan.pipeline.data_dir != running.pipeline.data_dir {
         tracing::error!("changing data_dir requires a restart: the configuration was not reloaded");
-        return Change::Refused;
+        return ConfigChange::Refused;
     }
     let plan = Box::new(plan);
     if plan.pipeline.differs_only_in_rules(&running.pipeline) && plan.store == running.store {
-        Change::Rules(plan)
+        ConfigChange::Rules(plan)
     } else {
-        Change::Everything(plan)
+        ConfigChange::Everything(plan)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::term::{ColorChoice, Paint, Style, note, print_data};
 /// Runs every test of the configuration.
 pub(crate) fn test(args: &ConfigArgs, output: Output, color: ColorChoice) -> Result<Exit> {
     let plan = load_plan(args, color)?;
-    let mut trial = trial(&plan, "")?;
+    let mut trial = prepare(&plan, "")?;
     let mut results = Vec::new();
     for test in &plan.tests {
         results.push((test, run_test(test, &mut trial)?));
@@ -169,7 +169,7 @@ fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
     Ok((batch, resource))
 }
 
-fn trial(plan: &Plan, source: &str) -> Result<Trial> {
+fn prepare(plan: &Plan, source: &str) -> Result<Trial> {
     let mut outputs: Vec<String> = plan.pipeline.outputs.iter().map(|o| o.name.clone()).collect();
     outputs.extend(plan.store.is_some().then(|| STORE.to_owned()));
     let default_to = plan.pipeline.default_to.as_deref();
@@ -184,7 +184,7 @@ pub(crate) fn explain(command: &ConfigCommand, color: ColorChoice) -> Result<Exi
     };
     let plan = load_plan(config, color)?;
     let format = format_of(format)?;
-    let mut trial = trial(&plan, source)?;
+    let mut trial = prepare(&plan, source)?;
     let mut known = Resource::new();
     for (key, value) in resource {
         known.set(key, value.as_str());

@@ -24,11 +24,11 @@ use weir_store::embedded::{EmbeddedStore, Explorer};
 
 use crate::cli::ConfigArgs;
 use crate::command::config::{load_plan, summary};
-use crate::command::reload::{self, Change, Watch};
+use crate::command::reload::{self, ConfigChange, Watch};
 use crate::config::Plan;
 use crate::exit::{Exit, ExitError};
 use crate::logging;
-use crate::signal::{HANG_UP, Signals};
+use crate::signal::{SIGHUP, Signals};
 use crate::store::StoreSlot;
 use crate::term::{ColorChoice, Paint, Style, note};
 
@@ -50,9 +50,9 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     };
     let api = bind(&plan)?;
     let (pipeline, store) = start(&plan)?;
-    greet(&plan, args, api.as_ref(), color);
+    print_started(&plan, args, api.as_ref(), color);
     let mut running = Running { pipeline, store, plan, api };
-    running.show();
+    running.publish();
     let mut files = args.config.as_deref().map(Watch::new);
     let name = loop {
         match runtime.block_on(watch(&running.pipeline.view(), &mut signals, files.as_mut())) {
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     view.set_stopping();
     let exit = runtime.block_on(stop(pipeline, &mut signals))?;
     if exit == Exit::Ok {
-        farewell(&view);
+        print_stopped(&view);
         if let Some(api) = api {
             api.shutdown();
         }
@@ -91,16 +91,16 @@ struct Running {
 
 impl Running {
     /// Connects the API to the current pipeline and its store.
-    fn show(&self) {
+    fn publish(&self) {
         if let Some(api) = &self.api {
-            let measures = &self.plan.measures;
+            let calculated_fields = &self.plan.calculated_fields;
             let explorer = |store: &Arc<_>| {
                 let explorer = Explorer::new(Arc::clone(store));
-                Arc::new(explorer.with_measures(measures.clone())) as Arc<_>
+                Arc::new(explorer.with_measures(calculated_fields.clone())) as Arc<_>
             };
             let view = self.pipeline.view();
-            view.set_names(measures, &self.plan.renames);
-            api.show(view, self.store.as_ref().map(explorer));
+            view.set_names(calculated_fields, &self.plan.renames);
+            api.set_pipeline(view, self.store.as_ref().map(explorer));
         }
     }
 
@@ -108,9 +108,9 @@ impl Running {
     fn reload(&mut self, path: &Path, why: &str) -> Result<()> {
         tracing::info!("{why}: reloading the configuration");
         let is_applied = match reload::read(path, &self.plan) {
-            Change::Refused => false,
-            Change::Rules(plan) => self.replace_rules(*plan),
-            Change::Everything(plan) => self.restart(*plan)?,
+            ConfigChange::Refused => false,
+            ConfigChange::Rules(plan) => self.replace_rules(*plan),
+            ConfigChange::Everything(plan) => self.restart(*plan)?,
         };
         if let Some(api) = &self.api {
             api.count_reload(is_applied);
@@ -124,7 +124,7 @@ impl Running {
                 let rules = plan.pipeline.rules.len();
                 tracing::info!(generation, rules, "rules of generation {generation} are active");
                 self.plan = plan;
-                self.show();
+                self.publish();
                 true
             }
             Err(error) => {
@@ -140,7 +140,7 @@ impl Running {
         tracing::info!("restarting sources and outputs");
         // The store is opened again: no reference to the current one may remain.
         if let Some(api) = &self.api {
-            api.hide_store();
+            api.clear_store();
         }
         self.store = None;
         self.pipeline.stop(STOP_DEADLINE);
@@ -160,7 +160,7 @@ impl Running {
             tracing::info!("{}", summary(&plan));
             self.plan = plan;
         }
-        self.show();
+        self.publish();
         Ok(is_applied)
     }
 }
@@ -212,7 +212,7 @@ fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
 }
 
 /// Prints what runs, where to look and what to try.
-fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) {
+fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) {
     let version = env!("CARGO_PKG_VERSION");
     let data_dir = plan.pipeline.data_dir.display();
     let address = api.map(|api| format!("http://{}", api.address()));
@@ -276,12 +276,12 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
     let mut known = BTreeSet::new();
     let mut ticks = tokio::time::interval(HEALTH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut looks = tokio::time::interval(reload::LOOK_INTERVAL);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut polls = tokio::time::interval(reload::POLL_INTERVAL);
+    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             name = signals.next() => match &mut files {
-                Some(files) if name == HANG_UP => {
+                Some(files) if name == SIGHUP => {
                     files.take();
                     return Event::Reload(name);
                 }
@@ -289,11 +289,11 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
             },
             _ = ticks.tick() => {
                 log_changes(&view.health(), &mut known);
-                if nobody_reads(view) {
+                if has_stdout_reader_left(view) {
                     return Event::Stop("standard output, the only output, was closed");
                 }
             }
-            _ = looks.tick(), if files.is_some() => {
+            _ = polls.tick(), if files.is_some() => {
                 if files.as_mut().is_some_and(|files| files.has_changed()) {
                     return Event::Reload("the configuration has changed");
                 }
@@ -303,7 +303,7 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
 }
 
 /// `weir run | head` ends when `head` has read enough. With another output weir continues.
-fn nobody_reads(view: &PipelineView) -> bool {
+fn has_stdout_reader_left(view: &PipelineView) -> bool {
     let is_closed = |output: &OutputView| {
         output.type_name == OutputType::Stdout.name()
             && output.stats.failing.load(Ordering::Relaxed)
@@ -361,7 +361,7 @@ async fn stop(pipeline: Pipeline, signals: &mut Signals) -> Result<Exit> {
     }
 }
 
-fn farewell(view: &PipelineView) {
+fn print_stopped(view: &PipelineView) {
     let ledger = view.journal.ledger();
     let records: u64 = ledger.sources.iter().map(|source| source.book.records).sum();
     let waiting: u64 = ledger.cursors.iter().map(|cursor| cursor.in_flight).sum();

@@ -15,11 +15,11 @@ use super::glob;
 use super::plan::{Named, Sections};
 use super::section::Section;
 use super::tables::{BASE_BYTES, STORE_PER_HEAD};
-use super::text::Place;
+use super::text::SourceLocation;
 
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
-    both_ends(sections, diagnostics);
+    sources_and_outputs(sections, diagnostics);
     data_dir(sections, diagnostics);
     api(sections.table("api"), diagnostics);
     memory(sections, diagnostics);
@@ -48,7 +48,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
 
 /// There must be something to read and somewhere for it to go. A component that exists but is
 /// invalid has its own error.
-fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
+fn sources_and_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
     let wrong = |family: &str| {
         let prefix = format!("{family}.");
         diagnostics.0.iter().any(|d| d.key_path == family || d.key_path.starts_with(&prefix))
@@ -84,7 +84,7 @@ fn data_dir(sections: &Sections, diagnostics: &mut Diagnostics) {
     if !blocker.is_dir() {
         let message =
             format!("data_dir cannot be created: {} is not a directory", blocker.display());
-        diagnostics.error(sections.top.place("data_dir"), "data_dir", message);
+        diagnostics.error(sections.top.location("data_dir"), "data_dir", message);
     }
 }
 
@@ -92,11 +92,12 @@ fn data_dir(sections: &Sections, diagnostics: &mut Diagnostics) {
 /// part of the memory plan, since it is rarely needed, so only explicitly set values are checked.
 fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
     let Some(queries) = sections.table("api").table("queries") else { return };
-    let Some(key) = ["memory", "concurrent"].into_iter().find(|key| queries.is_set(key)) else {
+    let Some(key) = ["memory_max", "concurrent_max"].into_iter().find(|key| queries.is_set(key))
+    else {
         return;
     };
     let concurrent = super::plan::queries(queries).workers;
-    let (each, memory) = (queries.size("memory"), sections.table("limits").size("memory"));
+    let (each, memory) = (queries.size("memory_max"), sections.table("limits").size("memory"));
     let sum = each.saturating_mul(concurrent as u64);
     if memory == 0 || sum <= memory {
         return;
@@ -107,9 +108,9 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
         format_size(sum),
         format_size(memory),
     );
-    diagnostics
-        .error(queries.place(key), &queries.key_path(key), message)
-        .help("reduce api.queries.memory or api.queries.concurrent, or increase limits.memory");
+    diagnostics.error(queries.location(key), &queries.key_path(key), message).help(
+        "reduce api.queries.memory_max or api.queries.concurrent_max, or increase limits.memory",
+    );
 }
 
 fn api(api: &Section, diagnostics: &mut Diagnostics) {
@@ -117,7 +118,7 @@ fn api(api: &Section, diagnostics: &mut Diagnostics) {
     if !listen.ip().is_loopback() {
         diagnostics
             .warn(
-                api.place("listen"),
+                api.location("listen"),
                 "api.listen",
                 format!("the API is open to the network at {listen} without authentication"),
             )
@@ -162,7 +163,7 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
         format_size(BASE_BYTES),
         format_size(sum),
     );
-    diagnostics.error(section.place(key), &section.key_path(key), message).help(format!(
+    diagnostics.error(section.location(key), &section.key_path(key), message).help(format!(
         "set limits.memory to {} or more, or reduce ring or windows{}",
         format_size(sum),
         if store > 0 { " or store.head" } else { "" },
@@ -170,31 +171,31 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
 }
 
 fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
-    let shares = (journal.size_or_share("limit"), journal.size_or_share("keep_free"));
+    let shares = (journal.size_or_share("size_max"), journal.size_or_share("keep_free"));
     match shares {
         (SizeOrShare::Share(0), _) => {
             diagnostics
                 .error(
-                    journal.place("limit"),
-                    "journal.limit",
-                    "journal.limit leaves no disk space for the journal",
+                    journal.location("size_max"),
+                    "journal.size_max",
+                    "journal.size_max leaves no disk space for the journal",
                 )
                 .help("write a share such as \"10%\", or a size such as \"10GiB\"");
         }
         (SizeOrShare::Share(limit), SizeOrShare::Share(free)) if limit + free > 10_000 => {
-            let key = if journal.is_set("limit") { "limit" } else { "keep_free" };
+            let key = if journal.is_set("size_max") { "size_max" } else { "keep_free" };
             diagnostics
                 .error(
-                    journal.place(key),
+                    journal.location(key),
                     &journal.key_path(key),
-                    "journal.limit and journal.keep_free together exceed 100%",
+                    "journal.size_max and journal.keep_free together exceed 100%",
                 )
-                .help("journal.limit can be at most what keep_free leaves");
+                .help("journal.size_max can be at most what keep_free leaves");
         }
         (_, SizeOrShare::Share(10_000)) => {
             diagnostics
                 .error(
-                    journal.place("keep_free"),
+                    journal.location("keep_free"),
                     "journal.keep_free",
                     "journal.keep_free leaves no disk space for the journal",
                 )
@@ -207,17 +208,17 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
 /// The buffer must hold the window; otherwise nothing could ever wait.
 fn buffer(output: &Named<OutputType>, diagnostics: &mut Diagnostics) {
     let section = &output.section;
-    let (limit, window) = (section.size("buffer_limit"), section.size("window"));
+    let (limit, window) = (section.size("buffer_max"), section.size("window"));
     if limit != 0 && window != 0 && limit < window {
-        let key = if section.is_set("buffer_limit") { "buffer_limit" } else { "window" };
+        let key = if section.is_set("buffer_max") { "buffer_max" } else { "window" };
         let message = format!(
-            "buffer_limit {} of {} is less than its window {}",
+            "buffer_max {} of {} is less than its window {}",
             format_size(limit),
             section.path,
             format_size(window),
         );
-        diagnostics.error(section.place(key), &section.key_path(key), message).help(
-            "records in flight count towards the buffer: increase buffer_limit or reduce window",
+        diagnostics.error(section.location(key), &section.key_path(key), message).help(
+            "records in flight count towards the buffer: increase buffer_max or reduce window",
         );
     }
 }
@@ -228,11 +229,11 @@ fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
     for output in outputs {
         diagnostics
             .error(
-                Some(output.name_place.clone()),
+                Some(output.name_location.clone()),
                 &output.section.path,
                 format!("standard output is already written by output {:?}", first.name),
             )
-            .other(Some(first.name_place.clone()), "the other one is at")
+            .other(Some(first.name_location.clone()), "the other one is at")
             .help("at most one output is of type \"stdout\"");
     }
 }
@@ -248,7 +249,7 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                 section.list("exclude").iter().map(|(p, _)| glob::exclusion(p)).collect();
             glob::any_matches(patterns.iter().map(String::as_str), path)
         };
-        for (pattern, place) in section.list("include") {
+        for (pattern, location) in section.list("include") {
             let reads = |path: &Path| {
                 let pattern = glob::absolute(Path::new(pattern));
                 let pattern = pattern.to_string_lossy();
@@ -259,7 +260,7 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                 if reads(&path) || reads(&glob::resolved(&path)) {
                     diagnostics
                         .error(
-                            Some(place.clone()),
+                            Some(location.clone()),
                             &section.key_path("include"),
                             format!(
                                 "{pattern:?} would read {}, which output {:?} writes: every line \
@@ -268,7 +269,7 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                                 output.name,
                             ),
                         )
-                        .other(output.section.place("path"), "the output's path is at")
+                        .other(output.section.location("path"), "the output's path is at")
                         .help(format!(
                             "add exclude = [{:?}], or write the file elsewhere",
                             path.display().to_string()
@@ -278,7 +279,7 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
             if has_data_dir && glob::fixed_part(pattern).starts_with(&data_dir) {
                 diagnostics
                     .error(
-                        Some(place.clone()),
+                        Some(location.clone()),
                         &section.key_path("include"),
                         format!("{pattern:?} is in data_dir, where weir does not read logs"),
                     )
@@ -300,7 +301,7 @@ pub(crate) fn readable_file(
     match std::fs::read(&path) {
         Err(error) => {
             let message = format!("{key_path}: {} could not be read: {error}", path.display());
-            diagnostics.error(section.place(key), &key_path, message);
+            diagnostics.error(section.location(key), &key_path, message);
         }
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
@@ -314,26 +315,26 @@ pub(crate) fn readable_file(
                     marker.to_lowercase()
                 );
                 diagnostics
-                    .error(section.place(key), &key_path, message)
+                    .error(section.location(key), &key_path, message)
                     .help(format!("a PEM file contains a line \"-----BEGIN {marker}-----\""));
             }
         }
     }
     if marker == "PRIVATE KEY" {
-        kept_secret(&path, section.place(key), &key_path, diagnostics);
+        kept_secret(&path, section.location(key), &key_path, diagnostics);
     }
 }
 
 /// A file that every user may read is not secret.
 pub(crate) fn kept_secret(
     path: &Path,
-    place: Option<Place>,
+    location: Option<SourceLocation>,
     key_path: &str,
     diagnostics: &mut Diagnostics,
 ) {
     if is_world_readable(path) {
         diagnostics
-            .warn(place, key_path, format!("every user can read {}", path.display()))
+            .warn(location, key_path, format!("every user can read {}", path.display()))
             .help(format!("chmod 600 {}", path.display()));
     }
 }

@@ -26,12 +26,12 @@ pub(crate) fn example(section: &Section) -> Option<PathBuf> {
 fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
     let Some(text) = section.text("path") else { return };
     let key_path = section.key_path("path");
-    let place = section.place("path");
+    let location = section.location("path");
     let path = match FilePath::parse(text) {
         Ok(path) => path,
         Err(error) => {
             diagnostics
-                .error(place, &key_path, format!("{key_path}: {error}"))
+                .error(location, &key_path, format!("{key_path}: {error}"))
                 .help("fields are written in braces: \"/log/{host}/{service}.log\"");
             return;
         }
@@ -39,7 +39,7 @@ fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
     let example = path.example();
     if !path.is_template() && (example.is_dir() || text.ends_with('/')) {
         diagnostics
-            .error(place, &key_path, format!("{} is a directory, not a file", example.display()))
+            .error(location, &key_path, format!("{} is a directory, not a file", example.display()))
             .help(format!(
                 "write a file in that directory, such as \"{}\"",
                 example.join("weir.log").display()
@@ -50,7 +50,7 @@ fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
         && glob::resolved(&example).starts_with(glob::resolved(&data_dir))
     {
         let message = format!("{text} is in data_dir, which is reserved for weir's own files");
-        diagnostics.error(place, &key_path, message).help("write the file elsewhere");
+        diagnostics.error(location, &key_path, message).help("write the file elsewhere");
         return;
     }
     let dir = glob::absolute(if path.is_template() { path.base() } else { &example });
@@ -58,7 +58,7 @@ fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
     let blocker = dir.ancestors().skip(skipped).find(|path| path.exists());
     if let Some(blocker) = blocker.filter(|blocker| !blocker.is_dir()) {
         let message = format!("{text} cannot be created: {} is not a directory", blocker.display());
-        diagnostics.error(place, &key_path, message);
+        diagnostics.error(location, &key_path, message);
     }
 }
 
@@ -72,7 +72,7 @@ fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
             let key_path = section.key_path(key);
             let message = format!("{key_path} has no effect: files are never rotated");
             diagnostics
-                .warn(section.place(key), &key_path, message)
+                .warn(section.location(key), &key_path, message)
                 .help("add rotate_size = \"100MiB\" or rotate_every = \"24h\"");
         }
     }
@@ -83,23 +83,23 @@ pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) 
     let mut seen: BTreeMap<PathBuf, &Named<OutputType>> = BTreeMap::new();
     for output in sections.outputs.iter().filter(|o| o.component_type == OutputType::File) {
         let Some(path) = example(&output.section) else { continue };
-        let place = glob::resolved(&path);
-        let first = seen.get(&place).copied().or_else(|| {
+        let location = glob::resolved(&path);
+        let first = seen.get(&location).copied().or_else(|| {
             sections.outputs.iter().find(|other| {
                 let is_other =
                     other.component_type == OutputType::File && other.name != output.name;
-                is_other && !is_template(output) && covers(other, &place)
+                is_other && !is_template(output) && covers(other, &location)
             })
         });
-        seen.insert(place, output);
+        seen.insert(location, output);
         if let Some(first) = first {
             diagnostics
                 .error(
-                    output.section.place("path"),
+                    output.section.location("path"),
                     &output.section.key_path("path"),
                     format!("{} is already written by output {:?}", path.display(), first.name),
                 )
-                .other(first.section.place("path"), "it is also named at")
+                .other(first.section.location("path"), "it is also named at")
                 .help("use a different file for each output");
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn url(
         Err(problem) => {
             let key_path = section.key_path(key);
             let message = format!("{key_path} {problem}");
-            let said = diagnostics.error(section.place(key), &key_path, message);
+            let said = diagnostics.error(section.location(key), &key_path, message);
             said.help(problem.help());
             if problem == EndpointError::Credentials {
                 said.secret();
@@ -50,16 +50,20 @@ fn endpoint(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
     let url = url(section, "endpoint", Endpoint::collector, diagnostics)?;
     let text = section.text("endpoint").unwrap_or_default();
     let key_path = section.key_path("endpoint");
-    let place = section.place("endpoint");
+    let location = section.location("endpoint");
     if url.path.contains("/services/collector") {
         let (front, _) = text.split_once("/services/collector").unwrap_or((text, ""));
         diagnostics
-            .error(place.clone(), &key_path, format!("{key_path} ends in the collector's own path"))
+            .error(
+                location.clone(),
+                &key_path,
+                format!("{key_path} ends in the collector's own path"),
+            )
             .help(format!("weir appends /services/collector itself: write {front:?}"));
     }
     if !url.tls && !url.is_local() {
         diagnostics
-            .warn(place, &key_path, "the token and all records cross the network unencrypted")
+            .warn(location, &key_path, "the token and all records cross the network unencrypted")
             .help("write https:// if the collector supports it");
     }
     Some(url.tls)
@@ -70,7 +74,7 @@ pub(crate) fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut D
     if is_https == Some(false) {
         diagnostics
             .error(
-                section.place("tls"),
+                section.location("tls"),
                 &tls.path,
                 format!("{} is set, but the connection is not encrypted", tls.path),
             )
@@ -83,7 +87,7 @@ pub(crate) fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut D
         if tls.is_set(one) && !tls.is_set(other) {
             diagnostics
                 .error(
-                    tls.place(one),
+                    tls.location(one),
                     &tls.key_path(one),
                     format!("{} requires {other}", tls.key_path(one)),
                 )
@@ -97,7 +101,7 @@ pub(crate) fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut D
         let message = "any certificate is accepted: an attacker on the network path can read the \
                        token and all records";
         diagnostics
-            .warn(tls.place("insecure_skip_verify"), &key_path, message)
+            .warn(tls.location("insecure_skip_verify"), &key_path, message)
             .help("set ca_file to the server's CA certificate instead");
     }
 }
@@ -123,7 +127,7 @@ fn tls_loads(tls: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostic
     };
     if let Err(error) = Connector::new(settings) {
         let message = format!("{} cannot be used: {error}", tls.path);
-        diagnostics.error(tls.place.clone(), &tls.path, message);
+        diagnostics.error(tls.location.clone(), &tls.path, message);
     }
 }
 
@@ -138,7 +142,7 @@ pub(crate) fn bounds(section: &Section, diagnostics: &mut Diagnostics) {
             format_size(window),
         );
         diagnostics
-            .error(section.place(key), &section.key_path(key), message)
+            .error(section.location(key), &section.key_path(key), message)
             .help("increase window to at least the size of one request");
     }
     pauses(section, diagnostics);
@@ -154,7 +158,7 @@ pub(crate) fn pauses(section: &Section, diagnostics: &mut Diagnostics) {
             section.path,
             format_duration(max),
         );
-        diagnostics.error(section.place(key), &section.key_path(key), message);
+        diagnostics.error(section.location(key), &section.key_path(key), message);
     }
 }
 
@@ -166,7 +170,7 @@ fn index(section: &Section, diagnostics: &mut Diagnostics) {
         let key_path = section.key_path("index");
         diagnostics
             .error(
-                section.place("index"),
+                section.location("index"),
                 &key_path,
                 format!("{key_path}: {index:?} is not a valid index name"),
             )
@@ -181,7 +185,7 @@ fn server_name(tls: &Section, diagnostics: &mut Diagnostics) {
     if name.parse::<IpAddr>().is_err() && !name.chars().all(allowed) {
         let key_path = tls.key_path("server_name");
         diagnostics
-            .error(tls.place("server_name"), &key_path, format!("{key_path} is {name:?}"))
+            .error(tls.location("server_name"), &key_path, format!("{key_path} is {name:?}"))
             .help("write a name or an IP address, without scheme and port");
     }
 }
@@ -192,7 +196,7 @@ fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
         let key_path = section.key_path("ack_timeout");
         diagnostics
             .warn(
-                section.place("ack_timeout"),
+                section.location("ack_timeout"),
                 &key_path,
                 format!("{key_path} has no effect without indexer_ack"),
             )
@@ -203,6 +207,6 @@ fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
 /// The file that a secret was read from.
 pub(crate) fn secret_file(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
     if let Some(path) = section.secret_file(key) {
-        kept_secret(path, section.place(key), &section.key_path(key), diagnostics);
+        kept_secret(path, section.location(key), &section.key_path(key), diagnostics);
     }
 }

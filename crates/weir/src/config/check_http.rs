@@ -28,7 +28,7 @@ pub(crate) fn socket(section: &Section, diagnostics: &mut Diagnostics) {
         let key_path = section.key_path("datagram_max");
         diagnostics
             .warn(
-                section.place("datagram_max"),
+                section.location("datagram_max"),
                 &key_path,
                 format!("{key_path} has no effect without protocol = \"udp\""),
             )
@@ -52,7 +52,7 @@ fn is_https(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
     if !url.tls && !url.is_local() {
         let message = "all records, and credentials, cross the network unencrypted";
         diagnostics
-            .warn(section.place("url"), &section.key_path("url"), message)
+            .warn(section.location("url"), &section.key_path("url"), message)
             .help("write https:// if the endpoint supports it");
     }
     Some(url.tls)
@@ -63,20 +63,20 @@ fn credentials(section: &Section, diagnostics: &mut Diagnostics) {
         if section.is_set(one) && !section.is_set(other) {
             let key_path = section.key_path(one);
             diagnostics
-                .error(section.place(one), &key_path, format!("{key_path} requires {other}"))
+                .error(section.location(one), &key_path, format!("{key_path} requires {other}"))
                 .help(format!("add {other}, or remove {one}"));
         }
     }
     if section.is_set("bearer") && section.is_set("user") {
         let key_path = section.key_path("bearer");
         diagnostics
-            .error(section.place("bearer"), &key_path, "bearer and user cannot be combined")
+            .error(section.location("bearer"), &key_path, "bearer and user cannot be combined")
             .help("remove one of them");
     }
     if section.text("user").is_some_and(|user| user.contains(':')) {
         let key_path = section.key_path("user");
         let message = format!("{key_path} contains a colon, which would end it");
-        diagnostics.error(section.place("user"), &key_path, message);
+        diagnostics.error(section.location("user"), &key_path, message);
     }
     secret_file(section, "bearer", diagnostics);
     secret_file(section, "password", diagnostics);
@@ -88,14 +88,14 @@ fn header_values(section: &Section, diagnostics: &mut Diagnostics) {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     for entry in section.values("headers") {
         let key_path = format!("{}.{}", section.key_path("headers"), entry.key);
-        let place = Some(entry.node.place.clone());
+        let location = Some(entry.node.location.clone());
         let fits = |text: &str| text.chars().all(|c| c == ' ' || c.is_ascii_graphic());
         match &entry.node.value {
             NodeValue::Text(text) if fits(text) => {}
             _ => {
                 diagnostics
                     .error(
-                        place.clone(),
+                        location.clone(),
                         &key_path,
                         format!("{key_path} must be text without line breaks"),
                     )
@@ -104,13 +104,13 @@ fn header_values(section: &Section, diagnostics: &mut Diagnostics) {
         }
         if entry.key.is_empty() || !entry.key.chars().all(is_name) {
             diagnostics.error(
-                place,
+                location,
                 &key_path,
                 format!("{:?} is not a valid header name", entry.key),
             );
         } else if OWN.contains(&entry.key.to_ascii_lowercase().as_str()) {
             diagnostics
-                .error(place, &key_path, format!("{key_path} is set by weir itself"))
+                .error(location, &key_path, format!("{key_path} is set by weir itself"))
                 .help("remove it");
         }
     }

@@ -14,7 +14,7 @@ use super::check_hec::secret_file;
 use super::diagnostic::Diagnostics;
 use super::plan::{Named, Sections, server_tls};
 use super::section::Section;
-use super::text::Place;
+use super::text::SourceLocation;
 
 /// All checks of one source.
 pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
@@ -22,7 +22,7 @@ pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
     if section.secret("api_keys").is_some_and(|keys| keys.list().is_none()) {
         let message = "one of the keys is empty: clients without a key would be accepted";
         diagnostics
-            .error(section.place("api_keys"), &section.key_path("api_keys"), message.to_owned())
+            .error(section.location("api_keys"), &section.key_path("api_keys"), message.to_owned())
             .help(
                 "separate keys by single commas, and check that every variable they are built from \
                  is set",
@@ -40,7 +40,7 @@ pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
     if !listen.ip().is_loopback() && !knows_clients {
         let message = format!("any client that reaches {listen} can send records");
         diagnostics
-            .warn(section.place("listen"), &section.key_path("listen"), message)
+            .warn(section.location("listen"), &section.key_path("listen"), message)
             .help("add api_keys, or listen on an address that only trusted senders can reach");
     }
 }
@@ -51,7 +51,7 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
     let Some(files) = server_tls(tls).filter(|_| !is_wrong) else { return };
     if let Err(error) = Acceptor::new(files, Duration::ZERO) {
         let message = format!("{} cannot be used: {error}", tls.path);
-        diagnostics.error(tls.place.clone(), &tls.path, message);
+        diagnostics.error(tls.location.clone(), &tls.path, message);
     }
 }
 
@@ -66,15 +66,15 @@ fn is_listener(source: &Named<SourceType>) -> bool {
 /// Memory of all sources that listen, bytes.
 pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
     let listeners = sections.sources.iter().filter(|source| is_listener(source));
-    listeners.map(|source| source.section.size("in_flight_limit") + LISTENER_BYTES).sum()
+    listeners.map(|source| source.section.size("in_flight_max") + LISTENER_BYTES).sum()
 }
 
 /// No two components may listen on the same port of the same address.
 pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     let api = sections.table("api");
-    let mut taken: Vec<(SocketAddr, Option<Place>)> = Vec::new();
+    let mut taken: Vec<(SocketAddr, Option<SourceLocation>)> = Vec::new();
     if let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) {
-        taken.push((listen, api.place("listen")));
+        taken.push((listen, api.location("listen")));
     }
     for source in sections.sources.iter().filter(|source| is_listener(source)) {
         let section = &source.section;
@@ -85,16 +85,16 @@ pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
             let is_any = other.ip().is_unspecified() || listen.ip().is_unspecified();
             other.port() == listen.port() && (is_any || other.ip() == listen.ip())
         };
-        if let Some((_, place)) = taken.iter().find(|(other, _)| clashes(other)) {
+        if let Some((_, location)) = taken.iter().find(|(other, _)| clashes(other)) {
             diagnostics
                 .error(
-                    section.place("listen"),
+                    section.location("listen"),
                     &section.key_path("listen"),
                     format!("the port {} is already used by another part of weir", listen.port()),
                 )
-                .other(place.clone(), "it is also used at")
+                .other(location.clone(), "it is also used at")
                 .help("choose another port");
         }
-        taken.push((listen, section.place("listen")));
+        taken.push((listen, section.location("listen")));
     }
 }

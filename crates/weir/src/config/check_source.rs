@@ -12,7 +12,7 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::glob;
 use super::plan::{Named, Sections};
 use super::section::{Section, is_shell};
-use super::text::Place;
+use super::text::SourceLocation;
 
 /// Keys of directories that are searched for containers.
 const ROOTS: [&str; 3] = ["docker_roots", "pod_roots", "link_roots"];
@@ -39,35 +39,35 @@ pub(crate) fn source(source: &Named<SourceType>, diagnostics: &mut Diagnostics) 
 fn wrong<'a>(
     section: &Section,
     key: &str,
-    place: &Place,
+    location: &SourceLocation,
     message: String,
     diagnostics: &'a mut Diagnostics,
 ) -> &'a mut Diagnostic {
-    diagnostics.error(Some(place.clone()), &section.key_path(key), message)
+    diagnostics.error(Some(location.clone()), &section.key_path(key), message)
 }
 
 const LITERAL: &str = "a literal [, {, * or ? is written [[], [{], [*] or [?]";
 
 fn patterns(section: &Section, diagnostics: &mut Diagnostics) {
     for key in ["include", "exclude"] {
-        for (pattern, place) in section.list(key) {
+        for (pattern, location) in section.list(key) {
             if let Err(error) = glob::compile(pattern) {
                 let message = format!("{pattern:?} is not a valid pattern: {error}");
-                wrong(section, key, place, message, diagnostics).help(LITERAL);
+                wrong(section, key, location, message, diagnostics).help(LITERAL);
             } else if key == "include" && Path::new(pattern).is_dir() {
                 let dir = pattern.trim_end_matches('/');
                 let message = format!("{pattern:?} is a directory, not a file");
-                wrong(section, key, place, message, diagnostics)
+                wrong(section, key, location, message, diagnostics)
                     .help(format!("to tail the files in it, write \"{dir}/*.log\""));
             } else if is_shell(pattern) {
                 let message = format!("{pattern:?}: ~ and $ are not expanded in patterns");
-                wrong(section, key, place, message, diagnostics).help("write the full path");
+                wrong(section, key, location, message, diagnostics).help("write the full path");
             } else if pattern.contains("://") {
                 let path = pattern.split_once("://").map_or("", |(_, path)| path);
                 wrong(
                     section,
                     key,
-                    place,
+                    location,
                     format!("{pattern:?} is a URL, not a path"),
                     diagnostics,
                 )
@@ -78,7 +78,7 @@ fn patterns(section: &Section, diagnostics: &mut Diagnostics) {
     if section.is_empty_list("include") {
         let key_path = section.key_path("include");
         diagnostics
-            .error(section.place("include"), &key_path, format!("{key_path} names no file"))
+            .error(section.location("include"), &key_path, format!("{key_path} names no file"))
             .help("write at least one pattern, such as [\"/var/log/app/*.log\"]");
     }
 }
@@ -86,8 +86,8 @@ fn patterns(section: &Section, diagnostics: &mut Diagnostics) {
 /// A pattern that can never match a file that is read.
 fn what_is_left(section: &Section, diagnostics: &mut Diagnostics) {
     let key_path = section.key_path("include");
-    for (pattern, place) in section.list("include") {
-        let at = Some(place.clone());
+    for (pattern, location) in section.list("include") {
+        let at = Some(location.clone());
         if is_compressed_or_temporary(pattern) {
             let message = format!("{pattern:?}: compressed and temporary files are never read");
             diagnostics
@@ -97,7 +97,7 @@ fn what_is_left(section: &Section, diagnostics: &mut Diagnostics) {
             let message = format!("{pattern:?} is also excluded, so it matches nothing");
             diagnostics
                 .warn(at, &key_path, message)
-                .other(section.place("exclude"), "it is excluded at")
+                .other(section.location("exclude"), "it is excluded at")
                 .help("remove it from exclude, or exclude less");
         }
     }
@@ -107,20 +107,20 @@ fn roots(section: &Section, diagnostics: &mut Diagnostics) {
     if ROOTS.iter().all(|key| section.list(key).is_empty()) {
         diagnostics
             .error(
-                section.place("docker_roots"),
+                section.location("docker_roots"),
                 &section.path,
                 format!("{} has no root directory", section.path),
             )
             .help("remove the keys to search the usual directories");
     }
     for key in ROOTS {
-        for (root, place) in section.list(key) {
+        for (root, location) in section.list(key) {
             let path = Path::new(root);
             if root.contains(['*', '?', '[', '{']) {
-                wrong(section, key, place, format!("{root:?} is a pattern"), diagnostics)
+                wrong(section, key, location, format!("{root:?} is a pattern"), diagnostics)
                     .help("a root is one directory, which is searched recursively");
             } else if path.exists() && !path.is_dir() {
-                wrong(section, key, place, format!("{root:?} is not a directory"), diagnostics)
+                wrong(section, key, location, format!("{root:?} is not a directory"), diagnostics)
                     .help("write the directory that contains the logs of all containers");
             }
         }
@@ -129,10 +129,10 @@ fn roots(section: &Section, diagnostics: &mut Diagnostics) {
 
 fn container_names(section: &Section, diagnostics: &mut Diagnostics) {
     let key = "exclude_containers";
-    for (pattern, place) in section.list(key) {
+    for (pattern, location) in section.list(key) {
         if let Err(error) = glob::compile(pattern) {
             let message = format!("{pattern:?} is not a valid pattern: {error}");
-            wrong(section, key, place, message, diagnostics).help(LITERAL);
+            wrong(section, key, location, message, diagnostics).help(LITERAL);
         }
     }
 }
@@ -142,7 +142,7 @@ fn limit(section: &Section, diagnostics: &mut Diagnostics) {
         let key_path = section.key_path("when_limited");
         diagnostics
             .warn(
-                section.place("when_limited"),
+                section.location("when_limited"),
                 &key_path,
                 format!("{key_path} has no effect without rate_limit"),
             )
@@ -153,7 +153,7 @@ fn limit(section: &Section, diagnostics: &mut Diagnostics) {
 /// The same pattern or root in two places would read and deliver every line twice.
 pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     for keys in [&["include"][..], &ROOTS] {
-        let mut seen: BTreeMap<PathBuf, Option<Place>> = BTreeMap::new();
+        let mut seen: BTreeMap<PathBuf, Option<SourceLocation>> = BTreeMap::new();
         for source in &sections.sources {
             let reads_by = |key: &str| match source.component_type {
                 SourceType::File => key == "include",
@@ -161,17 +161,18 @@ pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
                 SourceType::DatadogIntake => false,
             };
             for key in keys.iter().filter(|key| reads_by(key)) {
-                for (item, place) in source.section.list(key) {
+                for (item, location) in source.section.list(key) {
                     // Defaults have no place in a file.
-                    let place = if source.section.is_set(key) { Some(place.clone()) } else { None };
-                    let place = place.or_else(|| Some(source.name_place.clone()));
+                    let location =
+                        if source.section.is_set(key) { Some(location.clone()) } else { None };
+                    let location = location.or_else(|| Some(source.name_location.clone()));
                     let path = glob::absolute(Path::new(item));
-                    if let Some(first) = seen.insert(path, place.clone()) {
+                    if let Some(first) = seen.insert(path, location.clone()) {
                         let message = format!(
                             "{item:?} is included twice: its lines are read and delivered twice"
                         );
                         diagnostics
-                            .warn(place, &source.section.key_path(key), message)
+                            .warn(location, &source.section.key_path(key), message)
                             .other(first, "it is also included at");
                     }
                 }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::text::{Place, Texts};
+use super::text::{SourceLocation, Texts};
 use crate::term::{Paint, Style};
 
 /// Severity.
@@ -27,13 +27,13 @@ pub(crate) struct Diagnostic {
     pub(crate) level: Level,
     /// The message: one lower-case sentence without a full stop.
     pub(crate) message: String,
-    pub(crate) place: Option<Place>,
+    pub(crate) location: Option<SourceLocation>,
     /// Such as `output.splunk.endpoint`; empty for the file as a whole.
     pub(crate) key_path: String,
     /// How to fix it.
     pub(crate) help: Vec<String>,
     /// A related place, and a description of it.
-    pub(crate) other: Option<(Place, &'static str)>,
+    pub(crate) other: Option<(SourceLocation, &'static str)>,
     /// The line may contain a secret.
     pub(crate) secret: bool,
 }
@@ -46,34 +46,34 @@ impl Diagnostics {
     /// Adds an error; returns it so that details can be added.
     pub(crate) fn error(
         &mut self,
-        place: Option<Place>,
+        location: Option<SourceLocation>,
         key_path: &str,
         message: impl Into<String>,
     ) -> &mut Diagnostic {
-        self.add(Level::Error, place, key_path, message.into())
+        self.add(Level::Error, location, key_path, message.into())
     }
 
     /// Adds a warning.
     pub(crate) fn warn(
         &mut self,
-        place: Option<Place>,
+        location: Option<SourceLocation>,
         key_path: &str,
         message: impl Into<String>,
     ) -> &mut Diagnostic {
-        self.add(Level::Warning, place, key_path, message.into())
+        self.add(Level::Warning, location, key_path, message.into())
     }
 
     fn add(
         &mut self,
         level: Level,
-        place: Option<Place>,
+        location: Option<SourceLocation>,
         key_path: &str,
         message: String,
     ) -> &mut Diagnostic {
         self.0.push(Diagnostic {
             level,
             message,
-            place,
+            location,
             key_path: key_path.to_owned(),
             help: Vec::new(),
             other: None,
@@ -96,18 +96,18 @@ impl Diagnostics {
     /// Where the text is not valid TOML, removes the errors that follow from it: others on the same
     /// line, and missing keys of its table.
     pub(crate) fn drop_consequences(&mut self, texts: &Texts) {
-        let line = |place: &Place| (place.file, texts.line(place).number);
+        let line = |location: &SourceLocation| (location.file, texts.line(location).number);
         let is_syntax = |d: &Diagnostic| d.message.starts_with(NOT_TOML);
-        let broken = self.0.iter().filter(|d| is_syntax(d)).filter_map(|d| d.place.as_ref());
+        let broken = self.0.iter().filter(|d| is_syntax(d)).filter_map(|d| d.location.as_ref());
         let broken: BTreeSet<_> = broken.map(line).collect();
         if broken.is_empty() {
             return;
         }
-        let mut told = BTreeSet::new();
-        self.0.retain(|d| match &d.place {
-            Some(place) if is_syntax(d) => told.insert(line(place)),
-            Some(place) => {
-                let (file, number) = line(place);
+        let mut seen = BTreeSet::new();
+        self.0.retain(|d| match &d.location {
+            Some(location) if is_syntax(d) => seen.insert(line(location)),
+            Some(location) => {
+                let (file, number) = line(location);
                 let rest = texts.files()[file].text.lines().skip(number);
                 let table_len = rest.take_while(|line| !line.trim_start().starts_with('[')).count();
                 let in_table = broken.range((file, number)..=(file, number + table_len));
@@ -121,7 +121,9 @@ impl Diagnostics {
     /// Sorts them in the order of the text; those without a place come last.
     pub(crate) fn sort(&mut self) {
         self.0.sort_by_key(|d| {
-            d.place.as_ref().map_or((usize::MAX, 0), |place| (place.file, place.span.start))
+            d.location
+                .as_ref()
+                .map_or((usize::MAX, 0), |location| (location.file, location.span.start))
         });
     }
 
@@ -156,8 +158,12 @@ impl Diagnostic {
     }
 
     /// Adds a second place.
-    pub(crate) fn other(&mut self, place: Option<Place>, note: &'static str) -> &mut Self {
-        self.other = place.map(|place| (place, note));
+    pub(crate) fn other(
+        &mut self,
+        location: Option<SourceLocation>,
+        note: &'static str,
+    ) -> &mut Self {
+        self.other = location.map(|location| (location, note));
         self
     }
 
@@ -174,12 +180,12 @@ impl Diagnostic {
         };
         let mut out = format!("{}: {}\n", paint.paint(style, word), self.message);
         let mut margin = 1;
-        if let Some(place) = &self.place {
-            margin = self.render_place(place, texts, paint, style, &mut out);
+        if let Some(location) = &self.location {
+            margin = self.render_location(location, texts, paint, style, &mut out);
         }
-        if let Some((place, note)) = &self.other {
-            let line = texts.line(place);
-            let at = format!("{}:{}:{}", texts.name(place), line.number, line.column);
+        if let Some((location, note)) = &self.other {
+            let line = texts.line(location);
+            let at = format!("{}:{}:{}", texts.name(location), line.number, line.column);
             let _infallible = writeln!(out, "{:margin$} = {note}: {at}", "");
         }
         for help in &self.help {
@@ -189,15 +195,15 @@ impl Diagnostic {
     }
 
     /// Renders the place, the line and the caret; returns the width of the margin.
-    fn render_place(
+    fn render_location(
         &self,
-        place: &Place,
+        location: &SourceLocation,
         texts: &Texts,
         paint: Paint,
         style: Style,
         out: &mut String,
     ) -> usize {
-        let line = texts.line(place);
+        let line = texts.line(location);
         let number = line.number.to_string();
         let margin = number.len();
         let shown = shown_line(line.text, self.secret);
@@ -208,7 +214,7 @@ impl Diagnostic {
         } else {
             format!("  {}", paint.paint(Style::Strong, &self.key_path))
         };
-        let at = format!("{}:{}:{}", texts.name(place), line.number, line.column);
+        let at = format!("{}:{}:{}", texts.name(location), line.number, line.column);
         let pad = " ".repeat(column - 1);
         let _infallible = write!(
             out,
@@ -219,16 +225,16 @@ impl Diagnostic {
     }
 
     fn to_json(&self, texts: &Texts) -> Value {
-        let at = |place: &Place| {
-            let line = texts.line(place);
-            json!({ "file": texts.name(place), "line": line.number, "column": line.column })
+        let at = |location: &SourceLocation| {
+            let line = texts.line(location);
+            json!({ "file": texts.name(location), "line": line.number, "column": line.column })
         };
         json!({
             "level": if self.level == Level::Error { "error" } else { "warning" },
             "message": self.message,
             "key": self.key_path,
-            "place": self.place.as_ref().map(at),
-            "other_place": self.other.as_ref().map(|(place, _)| at(place)),
+            "place": self.location.as_ref().map(at),
+            "other_place": self.other.as_ref().map(|(location, _)| at(location)),
             "help": self.help,
         })
     }
@@ -270,11 +276,24 @@ fn caret(shown: &str, column: usize, width: usize) -> (usize, usize) {
     (column, width.min((shown_width + 1).saturating_sub(column)).max(1))
 }
 
+/// Former names of keys.
+const FORMER_NAMES: [(&str, &str); 3] =
+    [("limit", "size_max"), ("measures", "calculated_fields"), ("measure", "calculated")];
+
 /// The known name that is most similar to what was written, if it is similar enough.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_ascii_lowercase().replace('-', "_");
+    let known: Vec<&str> = known.collect();
+    // `buffer_limit` is now `buffer_max`, and so on.
+    let bound = lower.strip_suffix("_limit").map(|stem| format!("{stem}_max"));
+    let current = FORMER_NAMES.iter().find(|(former, _)| *former == lower).map(|(_, name)| *name);
+    let renamed = known.iter().find(|name| Some(**name) == bound.as_deref().or(current));
+    if let Some(name) = renamed {
+        return Some(name);
+    }
     let near_max = (lower.chars().count() / 3).clamp(1, 3);
     known
+        .into_iter()
         .map(|name| {
             let distance = strsim::osa_distance(&lower, name);
             // A word that was left out (`size` for `batch_size`) is many edits away but still
@@ -294,7 +313,15 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_found_over_spelling_case_and_left_out_words() {
-        let known = ["endpoint", "batch_size", "connections_max", "ring"];
+        let known = [
+            "endpoint",
+            "batch_size",
+            "connections_max",
+            "ring",
+            "buffer_max",
+            "size_max",
+            "calculated_fields",
+        ];
         for (written, expected) in [
             ("endpont", Some("endpoint")),
             ("Endpoint", Some("endpoint")),
@@ -302,6 +329,9 @@ mod tests {
             ("connections", Some("connections_max")),
             ("rnig", Some("ring")),
             ("colour", None),
+            ("buffer_limit", Some("buffer_max")),
+            ("limit", Some("size_max")),
+            ("measures", Some("calculated_fields")),
         ] {
             assert_eq!(nearest(written, known.into_iter()), expected, "{written}");
         }

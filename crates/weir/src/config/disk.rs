@@ -43,7 +43,7 @@ impl DiskParts {
         let half = disk.saturating_sub(journal_free_min) / 2;
         let retention = sections.table("store").size_or_share("retention_size").resolve(disk);
         Self {
-            journal_max: journal.size_or_share("limit").resolve(disk),
+            journal_max: journal.size_or_share("size_max").resolve(disk),
             journal_free_min,
             store_max: retention.min(half),
             store_free_min: keep_free,
@@ -73,7 +73,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
             format_size(disk),
         );
         diagnostics
-            .error(store.place("head"), "store.head", message)
+            .error(store.location("head"), "store.head", message)
             .help(format!("set it to at most {}, or remove it", format_size(head_max)));
     }
 }

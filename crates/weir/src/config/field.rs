@@ -10,15 +10,15 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) default: Default,
+    pub(crate) value_type: ValueType,
+    pub(crate) default: FieldDefault,
     /// Its meaning: full sentences for the reference.
     pub(crate) doc: &'static str,
 }
 
 /// What applies if a key is not set.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Default {
+pub(crate) enum FieldDefault {
     /// The key must be set.
     Required,
     /// No value; the text says what that means.
@@ -36,7 +36,7 @@ pub(crate) struct Word {
 
 /// The type of a value.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ValueType {
     /// `true` or `false`.
     Bool,
     /// Non-empty text.
@@ -81,7 +81,7 @@ pub(crate) enum Kind {
     Table(&'static [Field]),
 }
 
-impl Kind {
+impl ValueType {
     /// What to write, in words: `a size such as "64MiB"`.
     pub(crate) fn expectation(&self) -> String {
         match self {

@@ -21,8 +21,8 @@ fn check(mistakes: &[Mistake]) {
         let found = loaded.diagnostics.0.iter().find(|d| d.message.contains(said));
         let found =
             found.unwrap_or_else(|| panic!("{written:?} does not report {said:?}:\n{shown}"));
-        let place = found.place.as_ref().map(|place| loaded.texts.line(place).number);
-        assert_eq!(place, Some(LINES_BEFORE + line), "{written:?}:\n{shown}");
+        let location = found.location.as_ref().map(|location| loaded.texts.line(location).number);
+        assert_eq!(location, Some(LINES_BEFORE + line), "{written:?}:\n{shown}");
         let advice = found.help.join("\n");
         assert!(advice.contains(advised), "{written:?} does not suggest {advised:?}:\n{shown}");
         assert_eq!(loaded.diagnostics.0.len(), 1, "{written:?}: several errors:\n{shown}");
@@ -164,10 +164,10 @@ fn wrong_units_and_bounds() {
         ("[journal]\nring = \"lots\"", 2, "does not begin with a number", "64MiB"),
         ("[journal]\nring = \"1MiB\"", 2, "is 1MiB; the minimum is 4MiB", ""),
         ("[journal]\nring = \"100GiB\"", 2, "the maximum is 64GiB", ""),
-        ("[journal]\nlimit = \"110%\"", 2, "not between 0% and 100%", ""),
-        ("[journal]\nlimit = \"0%\"", 2, "leaves no disk space for the journal", "10%"),
-        ("[journal]\nlimit = \"1MiB\"", 2, "the minimum is 16MiB", ""),
-        ("[journal]\nlimit = \"99%\"", 2, "together exceed 100%", ""),
+        ("[journal]\nsize_max = \"110%\"", 2, "not between 0% and 100%", ""),
+        ("[journal]\nsize_max = \"0%\"", 2, "leaves no disk space for the journal", "10%"),
+        ("[journal]\nsize_max = \"1MiB\"", 2, "the minimum is 16MiB", ""),
+        ("[journal]\nsize_max = \"99%\"", 2, "together exceed 100%", ""),
         ("[journal]\nkeep_free = \"100%\"", 2, "together exceed 100%", ""),
         ("[limits]\nmemory = \"1MiB\"", 2, "the minimum is 48MiB", ""),
         ("[source.b]\ntype = \"containers\"\npartial_timeout = \"10\"", 3, "has no unit", "10s"),
@@ -185,7 +185,7 @@ fn wrong_units_and_bounds() {
         ),
         ("[source.b]\ntype = \"containers\"\nread_interval = \"1h\"", 3, "the maximum is 10s", ""),
         ("[source.b]\ntype = \"containers\"\nline_max = \"1MiB\"", 3, "the maximum is 256KiB", ""),
-        ("[output.b]\ntype = \"stdout\"\nbuffer_limit = \"1MiB\"", 3, "the minimum is 4MiB", ""),
+        ("[output.b]\ntype = \"stdout\"\nbuffer_max = \"1MiB\"", 3, "the minimum is 4MiB", ""),
         (
             "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x\"\nfsync = \"alwys\"",
             4,
@@ -210,7 +210,7 @@ fn wrong_units_and_bounds() {
 fn wrong_sources_that_listen() {
     check(&[
         (
-            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_limit = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_max = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
             6,
             "listening sources 438MiB",
             "set limits.memory to 566MiB",
@@ -250,7 +250,7 @@ fn what_does_not_fit_together() {
         ("[limits]\nmemory = \"64MiB\"", 2, "less than ring 64MiB", "128MiB or more"),
         ("[store]\nhead = \"1GiB\"", 2, "2GiB for the store", "store.head"),
         (
-            "[output.b]\ntype = \"stdout\"\nwindow = \"1GiB\"\nbuffer_limit = \"900MiB\"\n[limits]\nmemory = \"4GiB\"",
+            "[output.b]\ntype = \"stdout\"\nwindow = \"1GiB\"\nbuffer_max = \"900MiB\"\n[limits]\nmemory = \"4GiB\"",
             4,
             "less than its window",
             "larger",
@@ -586,13 +586,13 @@ fn wrong_changes_and_tests() {
         ("[[rule]]\nname = \"x\"\nset = { \"@a\" = \"{b\" }", 3, "never closed", ""),
         ("[[rule]]\nname = \"x\"\nset = { message = 1 }", 3, "message must be text", ""),
         (
-            "[[rule]]\nname = \"x\"\nset = { \"@a\" = { measure = \"1 +\" } }",
+            "[[rule]]\nname = \"x\"\nset = { \"@a\" = { calculated = \"1 +\" } }",
             3,
             "missing operand",
             "",
         ),
         (
-            "[[rule]]\nname = \"x\"\nset = { \"@a\" = { measure = \"5ms + 1KiB\" } }",
+            "[[rule]]\nname = \"x\"\nset = { \"@a\" = { calculated = \"5ms + 1KiB\" } }",
             3,
             "cannot be added",
             "",
@@ -600,8 +600,8 @@ fn wrong_changes_and_tests() {
         (
             "[[rule]]\nname = \"x\"\nset = { \"@a\" = { mesure = \"1\" } }",
             3,
-            "exactly one key, measure",
-            "measure =",
+            "exactly one key, calculated",
+            "calculated =",
         ),
         (
             "[[rule]]\nname = \"x\"\nremove = [\"password\"]",
@@ -766,14 +766,14 @@ fn a_secret_that_every_user_may_read() {
         ),
     ];
     for text in uses {
-        for (mode, is_told) in [(0o644, true), (0o640, false)] {
+        for (mode, is_reported) in [(0o644, true), (0o640, false)] {
             std::fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
             let loaded = loaded(&format!("{REST}{text}\n"));
-            let told = loaded.diagnostics.0.iter().find(|d| d.message.contains("every user"));
-            assert_eq!(told.is_some(), is_told, "{text}");
-            if let Some(told) = told {
-                assert_eq!(told.message, format!("every user can read {path}"), "{text}");
-                assert_eq!(told.help, [format!("chmod 600 {path}")], "{text}");
+            let warning = loaded.diagnostics.0.iter().find(|d| d.message.contains("every user"));
+            assert_eq!(warning.is_some(), is_reported, "{text}");
+            if let Some(warning) = warning {
+                assert_eq!(warning.message, format!("every user can read {path}"), "{text}");
+                assert_eq!(warning.help, [format!("chmod 600 {path}")], "{text}");
             }
         }
     }

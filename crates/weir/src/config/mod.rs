@@ -8,6 +8,7 @@
 //! Invariants: nothing in the files is ignored (an unknown key is an error), all errors are
 //! reported at once, and the value of a secret is never printed.
 
+mod calculated_fields;
 mod check;
 mod check_file;
 mod check_hec;
@@ -19,7 +20,6 @@ mod diagnostic;
 mod disk;
 mod field;
 mod glob;
-mod measures;
 mod multiline;
 mod plan;
 mod redaction;

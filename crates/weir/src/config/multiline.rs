@@ -29,15 +29,15 @@ pub(crate) fn joining(source: &Section) -> Option<Joining> {
         (None, None) => return None,
     };
     // A word alone has the same limits as a table that does not set any.
-    let unwritten = unwritten();
-    let bounds = written.unwrap_or(&unwritten);
+    let defaults = defaults();
+    let bounds = written.unwrap_or(&defaults);
     let lines = bounds.count("lines_max").and_then(|lines| u32::try_from(lines).ok());
     let rule = lines.map_or(rule.clone(), |lines| rule.lines_max(lines));
     Some(Joining { rule: Arc::new(rule), timeout: bounds.duration("timeout") })
 }
 
 /// The table with all defaults.
-fn unwritten() -> Section {
+fn defaults() -> Section {
     let (empty, mut no_faults) = (NodeTable::default(), Diagnostics::default());
     section::read(&empty, &[MULTILINE], &[], KEY, None, &mut no_faults)
 }
@@ -51,19 +51,19 @@ pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
             let key_path = table.key_path(key);
             diagnostics
                 .error(
-                    table.place(key),
+                    table.location(key),
                     &key_path,
                     format!(
                         "{key_path} cannot be combined with preset, which has its own patterns"
                     ),
                 )
-                .other(table.place("preset"), "the preset is set at")
+                .other(table.location("preset"), "the preset is set at")
                 .help("remove one of them");
         }
     } else if !patterns.iter().any(|key| table.is_set(key)) {
         diagnostics
             .error(
-                table.place.clone(),
+                table.location.clone(),
                 &table.path,
                 format!("{} does not define which lines belong together", table.path),
             )
@@ -80,7 +80,7 @@ pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
         let problem = problem.trim_start_matches("error: ");
         diagnostics
             .error(
-                table.place(key),
+                table.location(key),
                 &key_path,
                 format!("{pattern:?} is not a valid regular expression: {problem}"),
             )

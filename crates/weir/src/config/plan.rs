@@ -30,7 +30,7 @@ use super::section::{self, Section};
 use super::tables::{
     BASE_BYTES, ComponentType, HEAD_BYTES, HEAD_BYTES_MIN, LISTS, STORE_PER_HEAD, TABLES, TOP,
 };
-use super::text::Place;
+use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeTable, NodeValue};
 
 /// Name of weir's own store as a destination, and of its directory.
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     /// Weir's own store; `None` if it is disabled.
     pub(crate) store: Option<StoreConfig>,
     /// Calculated fields of the store.
-    pub(crate) measures: Vec<NamedMeasure>,
+    pub(crate) calculated_fields: Vec<NamedMeasure>,
     /// Names under which the store and live tails use attributes.
     pub(crate) renames: Renames,
     /// Records and what the rules must do with them.
@@ -82,7 +82,7 @@ pub(crate) struct Named<T> {
     pub(crate) name: String,
     pub(crate) component_type: T,
     pub(crate) section: Section,
-    pub(crate) name_place: Place,
+    pub(crate) name_location: SourceLocation,
 }
 
 /// All sections.
@@ -143,7 +143,8 @@ impl Sections {
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
     let sections = sections(tree, diagnostics);
     check::check(&sections, diagnostics);
-    let measures = super::measures::measures(sections.table("store"), diagnostics);
+    let calculated_fields =
+        super::calculated_fields::calculated_fields(sections.table("store"), diagnostics);
     let renames = super::renames::renames(sections.table("store"), diagnostics);
     let rules = rules::rules(&sections, diagnostics);
     let tests = rules::tests(&sections, diagnostics);
@@ -178,7 +179,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             rules,
         },
         store,
-        measures,
+        calculated_fields,
         renames,
         tests,
     })
@@ -197,12 +198,12 @@ pub(crate) fn queries(section: &Section) -> QueryLimits {
     let default = QueryLimits::default();
     let count = |key: &str| section.count(key).and_then(|count| usize::try_from(count).ok());
     QueryLimits {
-        workers: count("concurrent").unwrap_or(default.workers),
-        waiting_max: count("waiting").unwrap_or(default.waiting_max),
-        wait_max: section.duration("wait"),
+        workers: count("concurrent_max").unwrap_or(default.workers),
+        waiting_max: count("waiting_max").unwrap_or(default.waiting_max),
+        wait_max: section.duration("wait_max"),
         deadline: section.duration("deadline"),
-        query_bytes_max: usize::try_from(section.size("memory")).unwrap_or(usize::MAX),
-        tails_max: count("tails").unwrap_or(default.tails_max),
+        query_bytes_max: usize::try_from(section.size("memory_max")).unwrap_or(usize::MAX),
+        tails_max: count("tails_max").unwrap_or(default.tails_max),
     }
 }
 
@@ -264,19 +265,19 @@ fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
         .iter()
         .map(|table| {
             let entry = tree.get(table.name);
-            let (node, place) = match entry.map(|entry| (entry, &entry.node.value)) {
-                Some((entry, NodeValue::Table(node))) => (node, Some(entry.key_place.clone())),
+            let (node, location) = match entry.map(|entry| (entry, &entry.node.value)) {
+                Some((entry, NodeValue::Table(node))) => (node, Some(entry.key_location.clone())),
                 Some((entry, other)) => {
                     let message =
                         format!("{} must be a table, not {}", table.name, other.type_name());
                     diagnostics
-                        .error(Some(entry.key_place.clone()), table.name, message)
+                        .error(Some(entry.key_location.clone()), table.name, message)
                         .help(format!("write [{}], followed by its keys", table.name));
                     (&empty, None)
                 }
                 None => (&empty, None),
             };
-            section::read(node, &[table.fields], &[], table.name, place, diagnostics)
+            section::read(node, &[table.fields], &[], table.name, location, diagnostics)
         })
         .collect();
     Sections {
@@ -301,15 +302,19 @@ fn list(tree: &NodeTable, name: &str, diagnostics: &mut Diagnostics) -> Vec<Sect
     }
     if !all_tables {
         diagnostics
-            .error(Some(entry.key_place.clone()), name, format!("{name} must be a list of tables"))
+            .error(
+                Some(entry.key_location.clone()),
+                name,
+                format!("{name} must be a list of tables"),
+            )
             .help(format!("write [[{name}]], in double brackets, followed by its keys"));
         return Vec::new();
     }
     let mut sections = Vec::new();
     for node in items {
         if let NodeValue::Table(table) = &node.value {
-            let place = Some(node.place.clone());
-            sections.push(section::read(table, &[list.fields], &[], name, place, diagnostics));
+            let location = Some(node.location.clone());
+            sections.push(section::read(table, &[list.fields], &[], name, location, diagnostics));
         }
     }
     sections
@@ -323,7 +328,7 @@ fn family<T: ComponentType>(tree: &NodeTable, diagnostics: &mut Diagnostics) -> 
     let NodeValue::Table(named) = &entry.node.value else {
         let message = format!("{} must be a table of tables", T::FAMILY);
         diagnostics
-            .error(Some(entry.key_place.clone()), T::FAMILY, message)
+            .error(Some(entry.key_location.clone()), T::FAMILY, message)
             .help(format!("write [{}.NAME], with a name of your choice", T::FAMILY));
         return Vec::new();
     };
@@ -332,11 +337,11 @@ fn family<T: ComponentType>(tree: &NodeTable, diagnostics: &mut Diagnostics) -> 
 
 fn component<T: ComponentType>(entry: &Entry, diagnostics: &mut Diagnostics) -> Option<Named<T>> {
     let path = format!("{}.{}", T::FAMILY, entry.key);
-    let place = Some(entry.key_place.clone());
+    let location = Some(entry.key_location.clone());
     let NodeValue::Table(table) = &entry.node.value else {
         diagnostics
             .error(
-                place,
+                location,
                 &path,
                 format!("{path} must be a table, not {}", entry.node.value.type_name()),
             )
@@ -344,28 +349,28 @@ fn component<T: ComponentType>(entry: &Entry, diagnostics: &mut Diagnostics) -> 
         return None;
     };
     check_name::<T>(entry, &path, diagnostics);
-    let component_type: T = component_type(table, &path, place.as_ref(), diagnostics)?;
+    let component_type: T = component_type(table, &path, location.as_ref(), diagnostics)?;
     let fields = component_type.component().fields;
-    let section = section::read(table, fields, &["type"], &path, place, diagnostics);
+    let section = section::read(table, fields, &["type"], &path, location, diagnostics);
     Some(Named {
         name: entry.key.clone(),
         component_type,
         section,
-        name_place: entry.key_place.clone(),
+        name_location: entry.key_location.clone(),
     })
 }
 
 fn check_name<T: ComponentType>(entry: &Entry, path: &str, diagnostics: &mut Diagnostics) {
     let name = &entry.key;
-    let place = Some(entry.key_place.clone());
+    let location = Some(entry.key_location.clone());
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(allowed) || name.len() > NAME_CHARS_MAX {
         diagnostics
-            .error(place, path, format!("{name:?} cannot be the name of {}", T::with_article()))
+            .error(location, path, format!("{name:?} cannot be the name of {}", T::with_article()))
             .help("names consist of 1 to 64 of the characters A-Z, a-z, 0-9, _ and -");
     } else if T::FAMILY == OutputType::FAMILY && name == STORE {
         diagnostics
-            .error(place, path, "the name \"store\" is reserved for weir's own store")
+            .error(location, path, "the name \"store\" is reserved for weir's own store")
             .help("choose another name");
     }
 }
@@ -374,7 +379,7 @@ fn check_name<T: ComponentType>(entry: &Entry, path: &str, diagnostics: &mut Dia
 fn component_type<T: ComponentType>(
     table: &NodeTable,
     path: &str,
-    place: Option<&Place>,
+    location: Option<&SourceLocation>,
     diagnostics: &mut Diagnostics,
 ) -> Option<T> {
     let names = || T::ALL.iter().map(|known| known.name());
@@ -384,7 +389,7 @@ fn component_type<T: ComponentType>(
             .entries
             .iter()
             .find(|entry| super::diagnostic::nearest(&entry.key, ["type"].into_iter()).is_some());
-        let at = near.map(|entry| entry.key_place.clone()).or_else(|| place.cloned());
+        let at = near.map(|entry| entry.key_location.clone()).or_else(|| location.cloned());
         let diagnostic = diagnostics.error(at, &key_path, format!("{key_path} is missing"));
         if let Some(entry) = near {
             diagnostic.help(format!("did you mean \"type\" instead of {:?}?", entry.key));
@@ -394,7 +399,7 @@ fn component_type<T: ComponentType>(
     };
     let NodeValue::Text(written) = &entry.node.value else {
         diagnostics
-            .error(Some(entry.node.place.clone()), &key_path, format!("{key_path} must be text"))
+            .error(Some(entry.node.location.clone()), &key_path, format!("{key_path} must be text"))
             .help(format!("write {}", list_or(names())));
         return None;
     };
@@ -404,7 +409,7 @@ fn component_type<T: ComponentType>(
             names().find(|name| written.len() > 3 && name.starts_with(written.as_str()))
         });
         let message = format!("unknown type {written:?} of {}", T::FAMILY);
-        let diagnostic = diagnostics.error(Some(entry.node.place.clone()), &key_path, message);
+        let diagnostic = diagnostics.error(Some(entry.node.location.clone()), &key_path, message);
         match near {
             Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
             None => diagnostic.help(format!("write {}", list_or(names()))),
@@ -452,7 +457,7 @@ fn listen(section: &Section) -> Option<ListenSettings> {
     Some(ListenSettings {
         address: section.listen("listen")?,
         connections_max: section.count("connections_max").unwrap_or(1) as usize,
-        in_flight_bytes_max: section.size("in_flight_limit") as usize,
+        in_flight_bytes_max: section.size("in_flight_max") as usize,
         tls: section.table("tls").and_then(server_tls),
     })
 }
@@ -474,7 +479,7 @@ fn tail(section: &Section) -> TailSettings {
         multiline: super::multiline::joining(section),
         partial_timeout: section.duration("partial_timeout"),
         rotated_grace: section.duration("rotated_grace"),
-        deleted_bytes_max: section.size("deleted_limit"),
+        deleted_bytes_max: section.size("deleted_max"),
         rate_limit: section.count("rate_limit").map(|lines| RateLimit {
             lines_per_second: lines as f64,
             shed: section.choice::<WhenLimited>("when_limited") == WhenLimited::Discard,
@@ -497,7 +502,7 @@ fn output(named: &Named<OutputType>) -> Option<OutputPlan> {
     Some(OutputPlan {
         name: named.name.clone(),
         when_full: section.choice("when_full"),
-        buffer_limit_bytes: section.size("buffer_limit"),
+        buffer_limit_bytes: section.size("buffer_max"),
         window_bytes: section.size("window"),
         dead_letter: section.bool("dead_letter"),
         kind,

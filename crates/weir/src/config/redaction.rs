@@ -5,20 +5,20 @@ use weir_pipeline::rule::{PRESETS, Pattern, Redaction, Replacement, Scope};
 
 use super::check::kept_secret;
 use super::diagnostic::Diagnostics;
-use super::field::{Default, Field, Kind, list_or};
+use super::field::{Field, FieldDefault, ValueType, list_or};
 use super::section;
 use super::tree::{Node, NodeTable, NodeValue};
 
-const fn field(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, default: Default::None(""), doc: "" }
+const fn field(name: &'static str, value_type: ValueType) -> Field {
+    Field { name, value_type, default: FieldDefault::None(""), doc: "" }
 }
 
 const FIELDS: &[Field] = &[
-    field("preset", Kind::Text),
-    field("pattern", Kind::Text),
-    field("with", Kind::Text),
-    field("key", Kind::Secret),
-    field("field", Kind::Text),
+    field("preset", ValueType::Text),
+    field("pattern", ValueType::Text),
+    field("with", ValueType::Text),
+    field("key", ValueType::Secret),
+    field("field", ValueType::Text),
 ];
 
 const PATH: &str = "rule.redact";
@@ -35,7 +35,7 @@ pub(crate) fn read(node: &Node, diagnostics: &mut Diagnostics) -> Option<Vec<Red
         other => {
             let message =
                 format!("an item of {PATH} must be text or a table, not {}", other.type_name());
-            diagnostics.error(Some(node.place.clone()), PATH, message);
+            diagnostics.error(Some(node.location.clone()), PATH, message);
             None
         }
     }
@@ -51,7 +51,7 @@ fn preset(name: &str, node: &Node, diagnostics: &mut Diagnostics) -> Option<Vec<
     if patterns.is_none() {
         let names = || PRESETS.iter().map(|preset| preset.name);
         diagnostics
-            .error(Some(node.place.clone()), PATH, format!("unknown preset {name:?}"))
+            .error(Some(node.location.clone()), PATH, format!("unknown preset {name:?}"))
             .help(format!(
                 "presets are {}; a custom pattern is {{ pattern = '...' }}",
                 list_or(names())
@@ -67,8 +67,8 @@ fn from_table(
     diagnostics: &mut Diagnostics,
 ) -> Option<Vec<Redaction>> {
     let before = diagnostics.0.len();
-    let place = Some(node.place.clone());
-    let section = section::read(table, &[FIELDS], &[], PATH, place.clone(), diagnostics);
+    let location = Some(node.location.clone());
+    let section = section::read(table, &[FIELDS], &[], PATH, location.clone(), diagnostics);
     if diagnostics.0.len() > before {
         return None;
     }
@@ -80,13 +80,13 @@ fn from_table(
                 let text = error.to_string();
                 let reason = text.lines().last().unwrap_or_default();
                 let message = format!("{PATH}.pattern is not a valid regular expression: {reason}");
-                diagnostics.error(section.place("pattern"), PATH, message);
+                diagnostics.error(section.location("pattern"), PATH, message);
                 return None;
             }
         },
         _ => {
             diagnostics
-                .error(place, PATH, "an item of rule.redact must have either preset or pattern")
+                .error(location, PATH, "an item of rule.redact must have either preset or pattern")
                 .help("write { preset = \"card\" } or { pattern = 'id=(\\d+)' }");
             return None;
         }
@@ -113,7 +113,7 @@ fn attribute(
     let path = name.strip_prefix('@').filter(|path| !path.is_empty());
     if path.is_none() {
         diagnostics
-            .error(section.place("field"), PATH, format!("{name:?} cannot be redacted"))
+            .error(section.location("field"), PATH, format!("{name:?} cannot be redacted"))
             .help("write \"message\" or \"@attribute\", or remove it to redact everywhere");
     }
     path.map(str::to_owned)
@@ -125,14 +125,14 @@ fn secret(section: &section::Section, diagnostics: &mut Diagnostics) -> Option<S
     if secret.is_none() {
         diagnostics
             .error(
-                section.place("with"),
+                section.location("with"),
                 PATH,
                 "a hash needs a key: without one it can be reversed by trying",
             )
             .help("add key = { env = \"NAME\" } or key = { file = \"/path\" }");
     }
     if let Some(path) = section.secret_file("key") {
-        kept_secret(path, section.place("key"), PATH, diagnostics);
+        kept_secret(path, section.location("key"), PATH, diagnostics);
     }
     secret
 }

@@ -18,7 +18,7 @@ use super::field::list_or;
 use super::plan::{STORE, Sections};
 use super::redaction;
 use super::section::Section;
-use super::text::Place;
+use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeValue};
 
 /// A record and the expected result.
@@ -85,7 +85,7 @@ pub(crate) fn rules(sections: &Sections, diagnostics: &mut Diagnostics) -> Vec<R
     let all_right = plans.iter().all(Option::is_some);
     let plans: Vec<RulePlan> = plans.into_iter().flatten().collect();
     if all_right {
-        together(&plans, sections, diagnostics);
+        check_set(&plans, sections, diagnostics);
     }
     plans
 }
@@ -114,14 +114,18 @@ fn rule(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) -
 }
 
 /// A place inside a value: exact if the text is in the file verbatim, otherwise the whole value.
-pub(super) fn inside(place: &Place, text: &str, span: weir_expr::Span) -> Place {
-    let quotes = (place.span.end - place.span.start).saturating_sub(text.len());
+pub(super) fn inside(
+    location: &SourceLocation,
+    text: &str,
+    span: weir_expr::Span,
+) -> SourceLocation {
+    let quotes = (location.span.end - location.span.start).saturating_sub(text.len());
     if quotes != 2 && quotes != 6 {
-        return place.clone();
+        return location.clone();
     }
-    let start = place.span.start + quotes / 2;
+    let start = location.span.start + quotes / 2;
     let end = span.end.max(span.start + 1);
-    Place { file: place.file, span: start + span.start..start + end }
+    SourceLocation { file: location.file, span: start + span.start..start + end }
 }
 
 /// Reads the keys of one rule.
@@ -134,22 +138,22 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn error(
         &mut self,
-        place: Option<Place>,
+        location: Option<SourceLocation>,
         key: &str,
         message: impl Into<String>,
     ) -> &mut super::diagnostic::Diagnostic {
         self.is_right = false;
         let key_path = self.section.key_path(key);
-        self.diagnostics.error(place, &key_path, message)
+        self.diagnostics.error(location, &key_path, message)
     }
 
-    fn parse_error(&mut self, place: Option<Place>, key: &str, error: &ParseError) {
-        let place = place.map(|place| inside(&place, &error.text, error.span));
+    fn parse_error(&mut self, location: Option<SourceLocation>, key: &str, error: &ParseError) {
+        let location = location.map(|location| inside(&location, &error.text, error.span));
         let mut message = format!("{}: {}", self.section.key_path(key), error.message);
         if let Some(expected) = &error.expected {
             message = format!("{message}; expected {expected}");
         }
-        let diagnostic = self.error(place, key, message);
+        let diagnostic = self.error(location, key, message);
         if let Some(suggestion) = &error.suggestion {
             diagnostic.help(format!("did you mean: {suggestion}"));
         }
@@ -160,17 +164,17 @@ impl Reader<'_> {
         match weir_expr::parse(text) {
             Ok(expression) => {
                 for doubt in expression.doubts(text) {
-                    let place = self.section.place(key);
-                    let place = place.map(|place| inside(&place, text, doubt.span));
+                    let location = self.section.location(key);
+                    let location = location.map(|location| inside(&location, text, doubt.span));
                     let message = format!("{}: {}", self.section.key_path(key), doubt.message);
                     self.diagnostics
-                        .warn(place, &self.section.key_path(key), message)
+                        .warn(location, &self.section.key_path(key), message)
                         .help(doubt.help);
                 }
                 Some(expression)
             }
             Err(error) => {
-                self.parse_error(self.section.place(key), key, &error);
+                self.parse_error(self.section.location(key), key, &error);
                 None
             }
         }
@@ -180,7 +184,7 @@ impl Reader<'_> {
         let share = self.section.share("sample");
         if !self.section.bool("drop") {
             if share == Some(0.0) {
-                self.error(self.section.place("sample"), "sample", "rule.sample keeps nothing")
+                self.error(self.section.location("sample"), "sample", "rule.sample keeps nothing")
                     .help("to discard all of them, write drop = true");
             }
             return share.map_or(Keep::All, Keep::Share);
@@ -188,7 +192,7 @@ impl Reader<'_> {
         for key in ["to", "sample", "parse", "extract", "set", "remove", "redact"] {
             if self.section.is_set(key) {
                 let message = format!("rule.{key} has no effect together with drop = true");
-                self.error(self.section.place(key), key, message)
+                self.error(self.section.location(key), key, message)
                     .help("the records are discarded; remove one of them");
             }
         }
@@ -196,14 +200,14 @@ impl Reader<'_> {
     }
 
     fn outputs(&mut self, key: &str, sections: &Sections) {
-        for (name, place) in self.section.list(key) {
-            known_output(name, place, &self.section.key_path(key), sections, self.diagnostics);
+        for (name, location) in self.section.list(key) {
+            known_output(name, location, &self.section.key_path(key), sections, self.diagnostics);
         }
     }
 
     fn parse(&mut self, actions: &mut Vec<Action>) {
         let mut formats = Vec::new();
-        for (name, place) in self.section.list("parse") {
+        for (name, location) in self.section.list("parse") {
             let format = match name.as_str() {
                 "json" => Ok(BodyFormat::Json),
                 "logfmt" => Ok(BodyFormat::Logfmt),
@@ -216,7 +220,7 @@ impl Reader<'_> {
                 Ok(format) => formats.push(format),
                 Err(error) => {
                     let known = ["json", "logfmt", "syslog", "text", "common", "combined", "nginx"];
-                    self.error(Some(place.clone()), "parse", format!("{name:?}: {error}"))
+                    self.error(Some(location.clone()), "parse", format!("{name:?}: {error}"))
                         .nearest(name, known.into_iter());
                 }
             }
@@ -231,23 +235,28 @@ impl Reader<'_> {
         match Pattern::new(pattern) {
             Ok(compiled) if !compiled.has_names() => {
                 self.error(
-                    self.section.place("extract"),
+                    self.section.location("extract"),
                     "extract",
                     "rule.extract has no named group",
                 )
                 .help("a named group is written (?<name>...)");
             }
             Ok(compiled) => actions.push(Action::Extract(compiled)),
-            Err(error) => self.pattern_error(self.section.place("extract"), "extract", &error),
+            Err(error) => self.pattern_error(self.section.location("extract"), "extract", &error),
         }
     }
 
-    fn pattern_error(&mut self, place: Option<Place>, key: &str, error: &impl std::fmt::Display) {
+    fn pattern_error(
+        &mut self,
+        location: Option<SourceLocation>,
+        key: &str,
+        error: &impl std::fmt::Display,
+    ) {
         let text = error.to_string();
         let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
         let message =
             format!("{} is not a valid regular expression: {reason}", self.section.key_path(key));
-        self.error(place, key, message);
+        self.error(location, key, message);
     }
 
     fn set(&mut self, actions: &mut Vec<Action>) {
@@ -259,7 +268,7 @@ impl Reader<'_> {
                      set",
                     entry.key
                 );
-                self.error(Some(entry.key_place.clone()), "set", message).help(help);
+                self.error(Some(entry.key_location.clone()), "set", message).help(help);
                 continue;
             };
             if let Some(value) = self.set_value(entry, &target) {
@@ -269,12 +278,12 @@ impl Reader<'_> {
     }
 
     fn set_value(&mut self, entry: &Entry, target: &Target) -> Option<SetValue> {
-        let place = Some(entry.node.place.clone());
+        let location = Some(entry.node.location.clone());
         let value = match &entry.node.value {
             NodeValue::Text(text) => match Template::parse(text) {
                 Ok(template) => SetValue::Template(template),
                 Err(error) => {
-                    self.error(place, "set", format!("{text:?}: {error}"));
+                    self.error(location, "set", format!("{text:?}: {error}"));
                     return None;
                 }
             },
@@ -282,43 +291,47 @@ impl Reader<'_> {
             NodeValue::Float(number) if number.is_finite() => SetValue::Float(*number),
             NodeValue::Bool(truth) => SetValue::Bool(*truth),
             NodeValue::Table(table) => match table.entries.as_slice() {
-                [Entry { key, node: Node { place, value: NodeValue::Text(text) }, .. }]
-                    if key == "measure" =>
+                [Entry { key, node: Node { location, value: NodeValue::Text(text) }, .. }]
+                    if key == "calculated" =>
                 {
                     match Measure::parse(text) {
                         Ok(measure) => SetValue::Measure(measure),
                         Err(error) => {
-                            self.parse_error(Some(place.clone()), "set", &error);
+                            self.parse_error(Some(location.clone()), "set", &error);
                             return None;
                         }
                     }
                 }
                 _ => {
-                    self.error(place, "set", "a table here must have exactly one key, measure")
-                        .help("write { measure = \"@request_time - @upstream_response_time\" }");
+                    self.error(
+                        location,
+                        "set",
+                        "a table here must have exactly one key, calculated",
+                    )
+                    .help("write { calculated = \"@request_time - @upstream_response_time\" }");
                     return None;
                 }
             },
             other => {
                 let found = other.type_name();
-                self.error(place, "set", format!("{:?} cannot be {found}", entry.key));
+                self.error(location, "set", format!("{:?} cannot be {found}", entry.key));
                 return None;
             }
         };
         if !matches!(target, Target::Attribute(_)) && !matches!(value, SetValue::Template(_)) {
-            self.error(place, "set", format!("{} must be text", entry.key));
+            self.error(location, "set", format!("{} must be text", entry.key));
             return None;
         }
         Some(value)
     }
 
     fn remove(&mut self, actions: &mut Vec<Action>) {
-        for (name, place) in self.section.list("remove") {
+        for (name, location) in self.section.list("remove") {
             match name.strip_prefix('@') {
                 Some(path) if !path.is_empty() => actions.push(Action::Remove(path.to_owned())),
                 _ => {
                     self.error(
-                        Some(place.clone()),
+                        Some(location.clone()),
                         "remove",
                         format!("{name:?} is not an attribute"),
                     )
@@ -341,7 +354,7 @@ impl Reader<'_> {
 /// Checks that an output of that name exists.
 fn known_output(
     name: &str,
-    place: &Place,
+    location: &SourceLocation,
     key_path: &str,
     sections: &Sections,
     diagnostics: &mut Diagnostics,
@@ -351,7 +364,7 @@ fn known_output(
         return;
     }
     let diagnostic =
-        diagnostics.error(Some(place.clone()), key_path, format!("there is no output {name:?}"));
+        diagnostics.error(Some(location.clone()), key_path, format!("there is no output {name:?}"));
     if name == STORE {
         diagnostic.help("the store is disabled: set enabled = true in [store]");
         return;
@@ -368,8 +381,12 @@ fn same_names(sections: &Sections, diagnostics: &mut Diagnostics) {
         let Some(name) = section.text("name") else { continue };
         if let Some(first) = seen.insert(name, section) {
             diagnostics
-                .error(section.place("name"), "rule.name", format!("two rules are called {name:?}"))
-                .other(first.place("name"), "the other is at")
+                .error(
+                    section.location("name"),
+                    "rule.name",
+                    format!("two rules are called {name:?}"),
+                )
+                .other(first.location("name"), "the other is at")
                 .help("names must be unique, since they identify rules in metrics and messages");
         }
     }
@@ -379,22 +396,22 @@ fn same_names(sections: &Sections, diagnostics: &mut Diagnostics) {
 /// something.
 fn destinations(sections: &Sections, diagnostics: &mut Diagnostics) {
     let top = &sections.top;
-    for (name, place) in top.list("default_to") {
-        known_output(name, place, "default_to", sections, diagnostics);
+    for (name, location) in top.list("default_to") {
+        known_output(name, location, "default_to", sections, diagnostics);
     }
     let routing = sections.rules.iter().find(|rule| !rule.list("to").is_empty());
     // An output that does not exist has its own error.
-    let is_told = diagnostics.0.iter().any(|d| d.key_path == "rule.to");
-    let is_said = top.is_set("default_to") || sections.has_store();
-    let Some(routing) = routing.filter(|_| !is_said && !is_told) else {
-        if !is_told {
+    let is_reported = diagnostics.0.iter().any(|d| d.key_path == "rule.to");
+    let is_set = top.is_set("default_to") || sections.has_store();
+    let Some(routing) = routing.filter(|_| !is_set && !is_reported) else {
+        if !is_reported {
             unused_outputs(sections, diagnostics);
         }
         return;
     };
     diagnostics
         .error(
-            routing.place("to"),
+            routing.location("to"),
             "default_to",
             "default_to is missing: it must define where records go that no rule routes",
         )
@@ -415,23 +432,24 @@ fn unused_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
     for output in sections.outputs.iter().filter(|output| !used.contains(&output.name.as_str())) {
         let message = format!("output {:?} receives no records", output.name);
         diagnostics
-            .warn(Some(output.name_place.clone()), &format!("output.{}", output.name), message)
+            .warn(Some(output.name_location.clone()), &format!("output.{}", output.name), message)
             .help("no rule names it in `to`, and it is not in default_to");
     }
 }
 
 /// Checks the rules as a set: its size, and conflicts between rules.
-fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnostics) {
+fn check_set(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnostics) {
     let rules: Vec<weir_expr::Rule> = plans
         .iter()
         .map(|plan| weir_expr::Rule { name: plan.name.clone(), when: plan.when.clone() })
         .collect();
-    let place = |rule: usize| sections.rules.get(rule).and_then(|section| section.place("when"));
+    let location =
+        |rule: usize| sections.rules.get(rule).and_then(|section| section.location("when"));
     let set = match RuleSet::compile(&rules, Limits::default()) {
         Ok(set) => set,
         Err(error) => {
             diagnostics.error(
-                sections.rules.first().and_then(|s| s.place("when")),
+                sections.rules.first().and_then(|s| s.location("when")),
                 "rule.when",
                 error.to_string(),
             );
@@ -444,7 +462,7 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
         match finding {
             Finding::Never { rule, reason } => {
                 let message = format!("rule {:?} can never match: {reason}", plans[rule].name);
-                diagnostics.warn(place(rule), "rule.when", message);
+                diagnostics.warn(location(rule), "rule.when", message);
             }
             Finding::Always { rule } if ends(rule) => {
                 closed = Some(closed.map_or(rule, |at| at.min(rule)));
@@ -457,8 +475,8 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
                     plans[rule].name, plans[of].name
                 );
                 diagnostics
-                    .warn(place(rule), "rule.when", message.trim_end())
-                    .other(place(of), "the other is at")
+                    .warn(location(rule), "rule.when", message.trim_end())
+                    .other(location(of), "the other is at")
                     .help("a single rule can have several outputs and actions");
             }
             Finding::NoLiteral { rule, pattern } => {
@@ -468,7 +486,7 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
                     plans[rule].name
                 );
                 diagnostics
-                    .warn(place(rule), "rule.when", message)
+                    .warn(location(rule), "rule.when", message)
                     .help("add a word that is always present: `word AND /.../`");
             }
         }
@@ -481,8 +499,8 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
             plans[last].name
         );
         diagnostics
-            .warn(place(last + 1), "rule.when", message)
-            .other(place(last), "that rule is at");
+            .warn(location(last + 1), "rule.when", message)
+            .other(location(last), "that rule is at");
     }
 }
 
@@ -490,13 +508,17 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
 pub(crate) fn tests(sections: &Sections, diagnostics: &mut Diagnostics) -> Vec<RuleTest> {
     let rules: Vec<&str> = sections.rules.iter().filter_map(|rule| rule.text("name")).collect();
     for section in &sections.tests {
-        for (name, place) in section.list("to") {
-            known_output(name, place, "test.to", sections, diagnostics);
+        for (name, location) in section.list("to") {
+            known_output(name, location, "test.to", sections, diagnostics);
         }
-        for (name, place) in section.list("rules") {
+        for (name, location) in section.list("rules") {
             if !rules.contains(&name.as_str()) {
                 diagnostics
-                    .error(Some(place.clone()), "test.rules", format!("there is no rule {name:?}"))
+                    .error(
+                        Some(location.clone()),
+                        "test.rules",
+                        format!("there is no rule {name:?}"),
+                    )
                     .nearest(name, rules.iter().copied());
             }
         }
@@ -514,7 +536,7 @@ fn scalar(entry: &Entry, key: &str, diagnostics: &mut Diagnostics) {
         let found = entry.node.value.type_name();
         diagnostics
             .error(
-                Some(entry.node.place.clone()),
+                Some(entry.node.location.clone()),
                 &format!("test.{key}"),
                 format!("{:?} cannot be {found}", entry.key),
             )

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use weir_pipeline::config::{OutputType, SourceType};
 
-use super::field::{Default, Field, Kind, Word};
+use super::field::{Field, FieldDefault, ValueType, Word};
 use super::tables::{ComponentType, LISTS, TABLES, TOP};
 use super::tree::{NodeValue, parse_value};
 
@@ -69,7 +69,7 @@ fn object<'a>(
     }
     for field in fields {
         properties.insert(field.name.to_owned(), field_schema(field));
-        if matches!(field.default, Default::Required) {
+        if matches!(field.default, FieldDefault::Required) {
             required.push(field.name);
         }
     }
@@ -84,27 +84,33 @@ fn object<'a>(
 
 fn field_schema(field: &Field) -> Value {
     let text = || json!({ "type": "string", "minLength": 1 });
-    let mut schema = match &field.kind {
-        Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Text | Kind::Path | Kind::Listen | Kind::Expression => text(),
-        Kind::Share => json!({ "type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$" }),
-        Kind::Values => json!({ "type": "object" }),
-        Kind::Items => json!({
+    let mut schema = match &field.value_type {
+        ValueType::Bool => json!({ "type": "boolean" }),
+        ValueType::Text | ValueType::Path | ValueType::Listen | ValueType::Expression => text(),
+        ValueType::Share => {
+            json!({ "type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$" })
+        }
+        ValueType::Values => json!({ "type": "object" }),
+        ValueType::Items => json!({
             "type": "array",
             "items": { "anyOf": [text(), { "type": "object" }] },
         }),
-        Kind::Url => json!({ "type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://" }),
-        Kind::Globs | Kind::Names | Kind::Paths => json!({ "type": "array", "items": text() }),
-        Kind::Choice(words) => json!({ "enum": names(words) }),
-        Kind::ChoiceOrDuration(words) => json!({
+        ValueType::Url => json!({ "type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://" }),
+        ValueType::Globs | ValueType::Names | ValueType::Paths => {
+            json!({ "type": "array", "items": text() })
+        }
+        ValueType::Choice(words) => json!({ "enum": names(words) }),
+        ValueType::ChoiceOrDuration(words) => json!({
             "anyOf": [{ "enum": names(words) }, { "type": "string", "pattern": DURATION }],
         }),
-        Kind::Size { .. } => json!({ "type": "string", "pattern": SIZE }),
-        Kind::SizeOrShare { .. } => json!({ "type": "string", "pattern": SHARE }),
-        Kind::Duration { .. } => json!({ "type": "string", "pattern": DURATION }),
-        Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Kind::Secret => {
-            let place = |key: &str| {
+        ValueType::Size { .. } => json!({ "type": "string", "pattern": SIZE }),
+        ValueType::SizeOrShare { .. } => json!({ "type": "string", "pattern": SHARE }),
+        ValueType::Duration { .. } => json!({ "type": "string", "pattern": DURATION }),
+        ValueType::Count { min, max } => {
+            json!({ "type": "integer", "minimum": min, "maximum": max })
+        }
+        ValueType::Secret => {
+            let location = |key: &str| {
                 json!({
                     "type": "object",
                     "additionalProperties": false,
@@ -112,16 +118,16 @@ fn field_schema(field: &Field) -> Value {
                     "required": [key],
                 })
             };
-            json!({ "oneOf": [place("env"), place("file")] })
+            json!({ "oneOf": [location("env"), location("file")] })
         }
-        Kind::Table(fields) => object(field.doc, fields.iter(), None),
-        Kind::ChoiceOrTable(words, fields) => json!({
+        ValueType::Table(fields) => object(field.doc, fields.iter(), None),
+        ValueType::ChoiceOrTable(words, fields) => json!({
             "anyOf": [{ "enum": names(words) }, object(field.doc, fields.iter(), None)],
         }),
     };
     if let Value::Object(schema) = &mut schema {
         schema.insert("description".to_owned(), json!(field.doc));
-        if let Default::Value(toml) = field.default {
+        if let FieldDefault::Value(toml) = field.default {
             schema.insert("default".to_owned(), to_json(&parse_value(toml).value));
         }
     }

@@ -15,9 +15,9 @@ use weir_pipeline::config::{OutputType, SourceType};
 
 use super::choices::Choice;
 use super::diagnostic::Diagnostics;
-use super::field::{Default, Field, Kind, Word, quoted};
+use super::field::{Field, FieldDefault, ValueType, Word, quoted};
 use super::tables::{ComponentType as _, TABLES, TOP};
-use super::text::Place;
+use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeTable, NodeValue, parse_value};
 
 /// A value that was read.
@@ -31,7 +31,7 @@ pub(crate) enum Value {
     Duration(Duration),
     Count(u64),
     Listen(SocketAddr),
-    List(Vec<(String, Place)>),
+    List(Vec<(String, SourceLocation)>),
     /// The same, with the file that it was read from.
     Secret(Secret, Option<PathBuf>),
     Table(Section),
@@ -45,20 +45,20 @@ pub(crate) struct Section {
     /// Such as `output.splunk`.
     pub(crate) path: String,
     /// Where the table starts.
-    pub(crate) place: Option<Place>,
-    values: BTreeMap<&'static str, (Option<Value>, Option<Place>)>,
+    pub(crate) location: Option<SourceLocation>,
+    values: BTreeMap<&'static str, (Option<Value>, Option<SourceLocation>)>,
 }
 
 impl Section {
     /// Where the value of a key is, or else where the table starts.
-    pub(crate) fn place(&self, name: &str) -> Option<Place> {
-        let own = self.values.get(name).and_then(|(_, place)| place.clone());
-        own.or_else(|| self.place.clone())
+    pub(crate) fn location(&self, name: &str) -> Option<SourceLocation> {
+        let own = self.values.get(name).and_then(|(_, location)| location.clone());
+        own.or_else(|| self.location.clone())
     }
 
     /// Whether the key is set.
     pub(crate) fn is_set(&self, name: &str) -> bool {
-        self.values.get(name).is_some_and(|(_, place)| place.is_some())
+        self.values.get(name).is_some_and(|(_, location)| location.is_some())
     }
 
     /// `output.splunk.endpoint`.
@@ -146,7 +146,7 @@ impl Section {
     }
 
     /// The items of a list field, each with its place if it was written.
-    pub(crate) fn list(&self, name: &str) -> &[(String, Place)] {
+    pub(crate) fn list(&self, name: &str) -> &[(String, SourceLocation)] {
         match self.get(name) {
             Some(Value::List(items)) => items,
             _ => &[],
@@ -213,10 +213,10 @@ pub(crate) fn read(
     fields: &[&'static [Field]],
     also_known: &[&str],
     path: &str,
-    place: Option<Place>,
+    location: Option<SourceLocation>,
     diagnostics: &mut Diagnostics,
 ) -> Section {
-    let mut section = Section { path: path.to_owned(), place, values: BTreeMap::new() };
+    let mut section = Section { path: path.to_owned(), location, values: BTreeMap::new() };
     let all = || fields.iter().flat_map(|group| group.iter());
     let names: Vec<&str> =
         all().map(|field| field.name).chain(also_known.iter().copied()).collect();
@@ -227,17 +227,19 @@ pub(crate) fn read(
         let value = match (entry, field.default) {
             (Some(entry), _) => {
                 let value = reader.value(field, &entry.node);
-                (value, Some(entry.node.place.clone()))
+                (value, Some(entry.node.location.clone()))
             }
-            (None, Default::Value(text)) => (reader.value(field, &parse_value(text)), None),
-            (None, Default::None(_)) => (None, None),
+            (None, FieldDefault::Value(text)) => (reader.value(field, &parse_value(text)), None),
+            (None, FieldDefault::None(_)) => (None, None),
             // Misspelt: the message about the unknown key is enough.
-            (None, Default::Required) if is_misspelt(table, field.name, &names) => (None, None),
-            (None, Default::Required) => {
-                let expected = field.kind.expectation();
+            (None, FieldDefault::Required) if is_misspelt(table, field.name, &names) => {
+                (None, None)
+            }
+            (None, FieldDefault::Required) => {
+                let expected = field.value_type.expectation();
                 reader
                     .diagnostics
-                    .error(section.place.clone(), &key_path, format!("{key_path} is missing"))
+                    .error(section.location.clone(), &key_path, format!("{key_path} is missing"))
                     .help(format!("add {} = {}", field.name, example(field, &expected)));
                 (None, None)
             }
@@ -247,7 +249,7 @@ pub(crate) fn read(
     for entry in &table.entries {
         let key = entry.key.as_str();
         if !names.contains(&key) {
-            unknown_key(key, &entry.key_place, path, &names, diagnostics);
+            unknown_key(key, &entry.key_location, path, &names, diagnostics);
         }
     }
     section
@@ -255,11 +257,11 @@ pub(crate) fn read(
 
 /// An example of a required key.
 fn example(field: &Field, expected: &str) -> String {
-    match &field.kind {
-        Kind::Secret => "{ env = \"NAME\" } or { file = \"/path\" }".to_owned(),
-        Kind::Url => "\"https://host:8088\"".to_owned(),
-        Kind::Globs => "[\"/var/log/app/*.log\"]".to_owned(),
-        Kind::Path => "\"/path/to/file\"".to_owned(),
+    match &field.value_type {
+        ValueType::Secret => "{ env = \"NAME\" } or { file = \"/path\" }".to_owned(),
+        ValueType::Url => "\"https://host:8088\"".to_owned(),
+        ValueType::Globs => "[\"/var/log/app/*.log\"]".to_owned(),
+        ValueType::Path => "\"/path/to/file\"".to_owned(),
         _ => expected.to_owned(),
     }
 }
@@ -282,7 +284,7 @@ fn is_table_name(key: &str) -> bool {
 /// Reports an unknown key.
 fn unknown_key(
     key: &str,
-    place: &Place,
+    location: &SourceLocation,
     path: &str,
     names: &[&str],
     diagnostics: &mut Diagnostics,
@@ -295,8 +297,11 @@ fn unknown_key(
     let near = super::diagnostic::nearest(key, names.iter().copied());
     let mut known = names.to_vec();
     known.sort_unstable();
-    let diagnostic =
-        diagnostics.error(Some(place.clone()), &key_path, format!("unknown key {key:?} {inside}"));
+    let diagnostic = diagnostics.error(
+        Some(location.clone()),
+        &key_path,
+        format!("unknown key {key:?} {inside}"),
+    );
     match near {
         Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
         None => diagnostic.help(format!("known keys: {}", known.join(", "))),
@@ -324,31 +329,31 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn value(&mut self, field: &Field, node: &Node) -> Option<Value> {
-        match &field.kind {
-            Kind::Bool => self.bool(field, node),
-            Kind::Text | Kind::Path | Kind::Url | Kind::Expression => {
+        match &field.value_type {
+            ValueType::Bool => self.bool(field, node),
+            ValueType::Text | ValueType::Path | ValueType::Url | ValueType::Expression => {
                 self.text(field, node).map(Value::Text)
             }
-            Kind::Share => self.share(field, node),
-            Kind::Values => match &node.value {
+            ValueType::Share => self.share(field, node),
+            ValueType::Values => match &node.value {
                 NodeValue::Table(table) => Some(Value::Values(table.clone())),
                 _ => self.wrong_type(field, node),
             },
-            Kind::Items => match &node.value {
+            ValueType::Items => match &node.value {
                 NodeValue::Array(items) => Some(Value::Items(items.clone())),
                 _ => self.wrong_type(field, node),
             },
-            Kind::Listen => self.listen(field, node),
-            Kind::Globs | Kind::Names | Kind::Paths => self.list(field, node),
-            Kind::Choice(words) => self.choice(field, node, words),
-            Kind::ChoiceOrDuration(words) => self.choice_or_duration(field, node, words),
-            Kind::Size { min, max } => self.size(field, node, *min, *max),
-            Kind::SizeOrShare { min } => self.size_or_share(field, node, *min),
-            Kind::Duration { min, max } => self.duration(field, node, *min, *max),
-            Kind::Count { min, max } => self.count(field, node, *min, *max),
-            Kind::Secret => self.secret(node),
-            Kind::Table(fields) => self.table(field, node, fields),
-            Kind::ChoiceOrTable(words, fields) => match node.value {
+            ValueType::Listen => self.listen(field, node),
+            ValueType::Globs | ValueType::Names | ValueType::Paths => self.list(field, node),
+            ValueType::Choice(words) => self.choice(field, node, words),
+            ValueType::ChoiceOrDuration(words) => self.choice_or_duration(field, node, words),
+            ValueType::Size { min, max } => self.size(field, node, *min, *max),
+            ValueType::SizeOrShare { min } => self.size_or_share(field, node, *min),
+            ValueType::Duration { min, max } => self.duration(field, node, *min, *max),
+            ValueType::Count { min, max } => self.count(field, node, *min, *max),
+            ValueType::Secret => self.secret(node),
+            ValueType::Table(fields) => self.table(field, node, fields),
+            ValueType::ChoiceOrTable(words, fields) => match node.value {
                 NodeValue::Table(_) => self.table(field, node, fields),
                 _ => self.choice(field, node, words),
             },
@@ -361,27 +366,32 @@ impl Reader<'_> {
         problem: impl std::fmt::Display,
     ) -> &mut super::diagnostic::Diagnostic {
         let message = format!("{} {problem}", self.key_path);
-        self.diagnostics.error(Some(node.place.clone()), self.key_path, message)
+        self.diagnostics.error(Some(node.location.clone()), self.key_path, message)
     }
 
     fn wrong_type<T>(&mut self, field: &Field, node: &Node) -> Option<T> {
-        let expected = field.kind.expectation();
+        let expected = field.value_type.expectation();
         let found = node.value.type_name();
         let diagnostic = self.wrong(node, format!("must be {expected}, not {found}"));
-        if let (NodeValue::Integer(Some(n)), Kind::Size { .. } | Kind::SizeOrShare { .. }) =
-            (&node.value, &field.kind)
+        if let (
+            NodeValue::Integer(Some(n)),
+            ValueType::Size { .. } | ValueType::SizeOrShare { .. },
+        ) = (&node.value, &field.value_type)
         {
             diagnostic.help(format!("write {0} = \"{n}B\" or \"{n}MiB\"", field.name));
         }
-        if let (NodeValue::Integer(Some(n)), Kind::Duration { .. }) = (&node.value, &field.kind) {
+        if let (NodeValue::Integer(Some(n)), ValueType::Duration { .. }) =
+            (&node.value, &field.value_type)
+        {
             diagnostic.help(format!("write {0} = \"{n}s\" or \"{n}ms\"", field.name));
         }
-        if let (NodeValue::Text(text), Kind::Globs | Kind::Names | Kind::Paths) =
-            (&node.value, &field.kind)
+        if let (NodeValue::Text(text), ValueType::Globs | ValueType::Names | ValueType::Paths) =
+            (&node.value, &field.value_type)
         {
             diagnostic.help(format!("write {} = [{text:?}]", field.name));
         }
-        if let (NodeValue::Text(text), Kind::Count { .. } | Kind::Bool) = (&node.value, &field.kind)
+        if let (NodeValue::Text(text), ValueType::Count { .. } | ValueType::Bool) =
+            (&node.value, &field.value_type)
             && (text.parse::<u64>().is_ok() || text.parse::<bool>().is_ok())
         {
             diagnostic.help(format!("write {} = {text}, without quotes", field.name));
@@ -400,7 +410,7 @@ impl Reader<'_> {
     fn text(&mut self, field: &Field, node: &Node) -> Option<String> {
         match &node.value {
             NodeValue::Text(text) if text.trim().is_empty() => {
-                let expected = field.kind.expectation();
+                let expected = field.value_type.expectation();
                 self.wrong(node, "is empty").help(format!("write {expected}, or remove the key"));
                 None
             }
@@ -408,7 +418,9 @@ impl Reader<'_> {
                 self.wrong(node, "contains a NUL character");
                 None
             }
-            NodeValue::Text(text) if matches!(field.kind, Kind::Path) && is_shell(text) => {
+            NodeValue::Text(text)
+                if matches!(field.value_type, ValueType::Path) && is_shell(text) =>
+            {
                 self.not_replaced(node);
                 None
             }
@@ -452,12 +464,14 @@ impl Reader<'_> {
         let (mut list, mut is_right) = (Vec::new(), true);
         for item in items {
             match &item.value {
-                NodeValue::Text(text) if matches!(field.kind, Kind::Paths) && is_shell(text) => {
+                NodeValue::Text(text)
+                    if matches!(field.value_type, ValueType::Paths) && is_shell(text) =>
+                {
                     is_right = false;
                     self.not_replaced(item);
                 }
                 NodeValue::Text(text) if !text.trim().is_empty() && !text.contains('\0') => {
-                    list.push((text.clone(), item.place.clone()));
+                    list.push((text.clone(), item.location.clone()));
                 }
                 NodeValue::Text(_) => {
                     is_right = false;
@@ -497,7 +511,7 @@ impl Reader<'_> {
         }
         match &node.value {
             NodeValue::Text(text) if words.iter().all(|w| w.word != text) => {
-                let expected = field.kind.expectation();
+                let expected = field.value_type.expectation();
                 self.wrong(node, format!("must be {expected}, not {text:?}"))
                     .nearest(text, words.iter().map(|w| w.word));
                 None
@@ -604,8 +618,8 @@ impl Reader<'_> {
         let NodeValue::Table(table) = &node.value else {
             return self.wrong_type(field, node);
         };
-        let place = Some(node.place.clone());
-        let section = read(table, &[fields], &[], self.key_path, place, self.diagnostics);
+        let location = Some(node.location.clone());
+        let section = read(table, &[fields], &[], self.key_path, location, self.diagnostics);
         Some(Value::Table(section))
     }
 

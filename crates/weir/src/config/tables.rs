@@ -11,7 +11,7 @@ use weir_journal::WhenFull;
 use weir_pipeline::config::{Encoding, Format, OutputType, ReadFrom, SourceType};
 
 use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESET, WhenLimited};
-use super::field::{Default, Field, Kind};
+use super::field::{Field, FieldDefault, ValueType};
 use super::plan::LogFormat;
 
 /// A table that appears at most once: `[journal]`.
@@ -77,21 +77,26 @@ pub(crate) const BASE_BYTES: u64 = 32 << 20;
 const DAY: Duration = Duration::from_hours(24);
 const MS: Duration = Duration::from_millis(1);
 
-const fn field(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Field {
-    Field { name, kind, default, doc }
+const fn field(
+    name: &'static str,
+    value_type: ValueType,
+    default: FieldDefault,
+    doc: &'static str,
+) -> Field {
+    Field { name, value_type, default, doc }
 }
 
-const fn time(min: Duration, max: Duration) -> Kind {
-    Kind::Duration { min, max }
+const fn time(min: Duration, max: Duration) -> ValueType {
+    ValueType::Duration { min, max }
 }
 
-use Default::{None, Required, Value};
+use FieldDefault::{None, Required, Value};
 
 /// Keys before the first table.
 pub(crate) const TOP: &[Field] = &[
     field(
         "data_dir",
-        Kind::Path,
+        ValueType::Path,
         Value("\"weir-data\""),
         "Directory for the journal, positions and dead-letter files. Created if missing; used by \
          one weir process at a time. A relative path is relative to the directory in which weir is \
@@ -99,7 +104,7 @@ pub(crate) const TOP: &[Field] = &[
     ),
     field(
         "default_to",
-        Kind::Names,
+        ValueType::Names,
         None("every output and the store while no rule has `to`, else the store"),
         "Outputs for records that no rule routes; `store` is weir's own store. If it is not set \
          and some rule has `to`, these records go to the store; without a store the key is \
@@ -126,42 +131,42 @@ pub(crate) const LISTS: &[List] = &[
 ];
 
 const RULE: &[Field] = &[
-    field("name", Kind::Text, Required, "Unique name of the rule in metrics and messages."),
+    field("name", ValueType::Text, Required, "Unique name of the rule in metrics and messages."),
     field(
         "when",
-        Kind::Expression,
+        ValueType::Expression,
         Value("\"*\""),
         "Which records match: an [expression](expressions.md). Single quotes avoid escaping \
          backslashes.",
     ),
     field(
         "to",
-        Kind::Names,
+        ValueType::Names,
         None("adds no output"),
         "Outputs that receive the matching records; `store` is weir's own store.",
     ),
     field(
         "final",
-        Kind::Bool,
+        ValueType::Bool,
         Value("false"),
         "Whether later rules are skipped for records that match.",
     ),
     field(
         "drop",
-        Kind::Bool,
+        ValueType::Bool,
         Value("false"),
         "Discards the records, whatever earlier rules did; counted with the reason `rule`.",
     ),
     field(
         "sample",
-        Kind::Share,
+        ValueType::Share,
         None("all of them"),
         "Share of the records to keep. The choice is deterministic: the same records are kept each \
          time they are read. The others are discarded and counted with the reason `sampled`.",
     ),
     field(
         "parse",
-        Kind::Names,
+        ValueType::Names,
         None("nothing"),
         "Formats to read attributes from: `json`, `logfmt`, `syslog`, `common`, `combined`, \
          `nginx`, or a custom format in the syntax of nginx's `log_format`; `text` takes time and \
@@ -170,28 +175,28 @@ const RULE: &[Field] = &[
     ),
     field(
         "extract",
-        Kind::Text,
+        ValueType::Text,
         None("nothing"),
         "A regular expression; the matches of its named groups `(?<name>...)` in the message \
          become attributes. Two underscores in a name stand for a dot.",
     ),
     field(
         "set",
-        Kind::Values,
+        ValueType::Values,
         None("nothing"),
         "Values for `\"@attribute\"`, `message`, `status`, `service` or `host`: numbers, booleans, \
          text with fields in it (`\"{service} {@user.id}\"`; a literal brace is doubled), or `{ \
-         measure = \"@request_time - @upstream_response_time\" }`.",
+         calculated = \"@request_time - @upstream_response_time\" }`.",
     ),
     field(
         "remove",
-        Kind::Names,
+        ValueType::Names,
         None("nothing"),
         "Attributes (`\"@password\"`) to remove, also from a message that is JSON.",
     ),
     field(
         "redact",
-        Kind::Items,
+        ValueType::Items,
         None("nothing"),
         "What to hide before the record is written to disk: `\"card\"`, `\"email\"`, `\"token\"`, \
          `\"ip\"`, or a table with `preset` or `pattern` (the first group is what is hidden), \
@@ -201,24 +206,24 @@ const RULE: &[Field] = &[
 ];
 
 const TEST: &[Field] = &[
-    field("name", Kind::Text, Required, "What the test shows."),
+    field("name", ValueType::Text, Required, "What the test shows."),
     field(
         "record",
-        Kind::Values,
+        ValueType::Values,
         Required,
         "The record: `message`, and where needed `source`, `service`, `host`, `status`, \
          `iostream`, `\"@attribute\"` and tag names.",
     ),
-    field("rules", Kind::Names, None("not checked"), "Exactly the rules that must match."),
+    field("rules", ValueType::Names, None("not checked"), "Exactly the rules that must match."),
     field(
         "to",
-        Kind::Names,
+        ValueType::Names,
         None("not checked"),
         "Exactly the outputs that must receive the record; an empty list if it must be discarded.",
     ),
     field(
         "expect",
-        Kind::Values,
+        ValueType::Values,
         None("not checked"),
         "Values expected afterwards: `message`, `status`, `\"@attribute\"`; `false` for an \
          attribute that must be absent.",
@@ -232,10 +237,10 @@ pub(crate) const TABLES: &[Table] = &[
         doc: "HTTP API for metrics, health and the ledger. `weir top` and `weir ledger` use it \
               too.",
         fields: &[
-            field("enabled", Kind::Bool, Value("true"), "Whether to serve the API."),
+            field("enabled", ValueType::Bool, Value("true"), "Whether to serve the API."),
             field(
                 "listen",
-                Kind::Listen,
+                ValueType::Listen,
                 Value("\"127.0.0.1:7080\""),
                 "Address to listen on. There is no authentication: keep it on the loopback \
                  address, or on a network where every user may read the data. Port 0 picks a free \
@@ -243,7 +248,7 @@ pub(crate) const TABLES: &[Table] = &[
             ),
             field(
                 "allowed_hosts",
-                Kind::Names,
+                ValueType::Names,
                 Value("[]"),
                 "Host names accepted in requests, in addition to IP addresses, `localhost` and the \
                  machine's name. Requests with any other `Host` are answered with 421, which \
@@ -251,7 +256,7 @@ pub(crate) const TABLES: &[Table] = &[
             ),
             field(
                 "queries",
-                Kind::Table(queries::QUERIES),
+                ValueType::Table(queries::QUERIES),
                 Value("{}"),
                 "Limits for searches and live tails.",
             ),
@@ -264,14 +269,14 @@ pub(crate) const TABLES: &[Table] = &[
         fields: &[
             field(
                 "ring",
-                Kind::Size { min: RING_BYTES_MIN, max: 64 << 30 },
+                ValueType::Size { min: RING_BYTES_MIN, max: 64 << 30 },
                 Value("\"64MiB\""),
                 "Memory for records that some output still needs. Only what does not fit goes to \
                  disk.",
             ),
             field(
-                "limit",
-                Kind::SizeOrShare { min: 16 << 20 },
+                "size_max",
+                ValueType::SizeOrShare { min: 16 << 20 },
                 Value("\"10%\""),
                 "Maximum total disk space for the segment files; a share is of the file system \
                  that holds `data_dir`. When only an eighth of it is left, the output that needs \
@@ -279,9 +284,9 @@ pub(crate) const TABLES: &[Table] = &[
             ),
             field(
                 "keep_free",
-                Kind::SizeOrShare { min: 0 },
+                ValueType::SizeOrShare { min: 0 },
                 Value("\"5%\""),
-                "Disk space that always stays free, regardless of `limit`.",
+                "Disk space that always stays free, regardless of `size_max`.",
             ),
         ],
     },
@@ -290,7 +295,7 @@ pub(crate) const TABLES: &[Table] = &[
         doc: "Limits of the whole process.",
         fields: &[field(
             "memory",
-            Kind::Size { min: 48 << 20, max: 1 << 40 },
+            ValueType::Size { min: 48 << 20, max: 1 << 40 },
             Value("\"512MiB\""),
             "Memory that weir plans with. The ring, the windows of all outputs, the memory of \
              listening sources, twice the head of the store, and 32 MiB for weir itself must fit \
@@ -303,14 +308,14 @@ pub(crate) const TABLES: &[Table] = &[
         fields: &[
             field(
                 "level",
-                Kind::Choice(LogLevel::WORDS),
+                ValueType::Choice(LogLevel::WORDS),
                 Value("\"info\""),
                 "Minimum severity to log. The environment variable `WEIR_LOG` takes precedence; it \
                  can also set levels per module: `info,weir_journal=debug`.",
             ),
             field(
                 "format",
-                Kind::Choice(LogFormat::WORDS),
+                ValueType::Choice(LogFormat::WORDS),
                 Value("\"auto\""),
                 "Format of the log.",
             ),
@@ -322,7 +327,7 @@ pub(crate) const TABLES: &[Table] = &[
               and can be searched (`weir search`). Unless a rule says otherwise, that is every \
               record.",
         fields: &[
-            field("enabled", Kind::Bool, Value("true"), "Whether to store records."),
+            field("enabled", ValueType::Bool, Value("true"), "Whether to store records."),
             field(
                 "retention",
                 time(Duration::from_mins(1), Duration::from_hours(24 * 36_500)),
@@ -332,14 +337,14 @@ pub(crate) const TABLES: &[Table] = &[
             ),
             field(
                 "retention_size",
-                Kind::SizeOrShare { min: 64 << 20 },
+                ValueType::SizeOrShare { min: 64 << 20 },
                 Value("\"20%\""),
                 "Maximum disk space for the store; beyond it the oldest records are deleted. A \
                  share is of the file system that holds `data_dir`.",
             ),
             field(
                 "head",
-                Kind::Size { min: HEAD_BYTES_MIN, max: 16 << 30 },
+                ValueType::Size { min: HEAD_BYTES_MIN, max: 16 << 30 },
                 None("`128MiB`, or less if `limits.memory` is small"),
                 "Memory for records that are not yet in a file. Flushing and merging use at most \
                  as much again.",
@@ -353,13 +358,13 @@ pub(crate) const TABLES: &[Table] = &[
             ),
             field(
                 "level",
-                Kind::Count { min: 1, max: 19 },
+                ValueType::Count { min: 1, max: 19 },
                 Value("1"),
                 "zstd compression level of new files: higher levels use more time and less disk.",
             ),
             field(
                 "remap",
-                Kind::Values,
+                ValueType::Values,
                 None("none"),
                 "Renames attributes, and those below them, when they are stored: `{ \
                  \"http.response.status\" = \"http.status_code\" }`. Searches and live tails use \
@@ -367,8 +372,8 @@ pub(crate) const TABLES: &[Table] = &[
                  the new name is left as it is.",
             ),
             field(
-                "measures",
-                Kind::Values,
+                "calculated_fields",
+                ValueType::Values,
                 None("none"),
                 "Calculated fields: attributes that are computed from others and can be used in \
                  every search: `{ queueing_delay = \"@request_time - @service_time\" }`. Supported \
@@ -384,19 +389,19 @@ pub(crate) const TABLES: &[Table] = &[
 pub(crate) const MULTILINE: &[Field] = &[
     field(
         "preset",
-        Kind::Choice(MultilinePreset::WORDS),
+        ValueType::Choice(MultilinePreset::WORDS),
         None("`start` and `continue` define it"),
         "Stack traces of a language, with limits other than the defaults.",
     ),
     field(
         "start",
-        Kind::Text,
+        ValueType::Text,
         None("any line that does not match `continue`"),
         "Regular expression: a line that matches it starts a record.",
     ),
     field(
         "continue",
-        Kind::Text,
+        ValueType::Text,
         None("any line that does not match `start`"),
         "Regular expression: a line that matches it continues the record before it.",
     ),
@@ -408,7 +413,7 @@ pub(crate) const MULTILINE: &[Field] = &[
     ),
     field(
         "lines_max",
-        Kind::Count { min: 2, max: 100_000 },
+        ValueType::Count { min: 2, max: 100_000 },
         Value("500"),
         "Maximum number of lines per record; further lines start a new record. A record never has \
          more bytes than `line_max`.",
@@ -419,7 +424,7 @@ pub(crate) const MULTILINE: &[Field] = &[
 const TAIL: &[Field] = &[
     field(
         "read_from",
-        Kind::Choice(ReadFrom::WORDS),
+        ValueType::Choice(ReadFrom::WORDS),
         Value("\"beginning\""),
         "Where to start in files that already exist when weir first runs with this `data_dir`. \
          Files that appear later are always read from the first byte, and after a restart reading \
@@ -427,7 +432,7 @@ const TAIL: &[Field] = &[
     ),
     field(
         "line_max",
-        Kind::Size { min: 1 << 10, max: 256 << 10 },
+        ValueType::Size { min: 1 << 10, max: 256 << 10 },
         Value("\"192KiB\""),
         "Maximum length of a line, in bytes as stored in the file. A longer line is cut: the \
          record is kept and counted as truncated, and the remaining bytes are counted as \
@@ -441,7 +446,7 @@ const TAIL: &[Field] = &[
     ),
     field(
         "multiline",
-        Kind::ChoiceOrTable(OFF_OR_PRESET, MULTILINE),
+        ValueType::ChoiceOrTable(OFF_OR_PRESET, MULTILINE),
         Value("\"off\""),
         "Which lines are joined into one record, separated by line feeds.",
     ),
@@ -459,21 +464,21 @@ const TAIL: &[Field] = &[
         "How long a renamed or deleted file is still read after its end, for late writes.",
     ),
     field(
-        "deleted_limit",
-        Kind::Size { min: 0, max: u64::MAX },
+        "deleted_max",
+        ValueType::Size { min: 0, max: u64::MAX },
         Value("\"1GiB\""),
         "Maximum total size of deleted files that are kept open until they are read. Beyond it the \
          oldest file is given up, and its bytes are counted as abandoned.",
     ),
     field(
         "rate_limit",
-        Kind::Count { min: 1, max: 1_000_000_000 },
+        ValueType::Count { min: 1, max: 1_000_000_000 },
         None("no limit"),
         "Lines per second per file or container, with a burst of one second.",
     ),
     field(
         "when_limited",
-        Kind::Choice(WhenLimited::WORDS),
+        ValueType::Choice(WhenLimited::WORDS),
         Value("\"delay\""),
         "What to do with lines above `rate_limit`.",
     ),
@@ -490,26 +495,26 @@ const TAIL: &[Field] = &[
 const DELIVERY: &[Field] = &[
     field(
         "when_full",
-        Kind::Choice(WhenFull::WORDS),
+        ValueType::Choice(WhenFull::WORDS),
         Value("\"block\""),
-        "What to do when `buffer_limit` is reached.",
+        "What to do when `buffer_max` is reached.",
     ),
     field(
-        "buffer_limit",
-        Kind::Size { min: BUFFER_BYTES_MIN, max: u64::MAX },
+        "buffer_max",
+        ValueType::Size { min: BUFFER_BYTES_MIN, max: u64::MAX },
         Value("\"1GiB\""),
         "Bytes that may wait for this output, in memory and on disk together.",
     ),
     field(
         "window",
-        Kind::Size { min: WINDOW_BYTES_MIN, max: 4 << 30 },
+        ValueType::Size { min: WINDOW_BYTES_MIN, max: 4 << 30 },
         Value("\"16MiB\""),
         "Bytes that may be in flight, that is, sent but not acknowledged. After a crash at most \
          this much is sent again.",
     ),
     field(
         "dead_letter",
-        Kind::Bool,
+        ValueType::Bool,
         Value("true"),
         "Whether records that the destination rejects permanently are kept in a file, together \
          with the reason (see `weir dead-letter`). Otherwise they are discarded and counted.",
@@ -520,31 +525,31 @@ const DELIVERY: &[Field] = &[
 const TLS: &[Field] = &[
     field(
         "ca_file",
-        Kind::Path,
+        ValueType::Path,
         None("the system's CA certificates only"),
         "PEM file of CA certificates to trust in addition to the system's.",
     ),
     field(
         "cert_file",
-        Kind::Path,
+        ValueType::Path,
         None("no client certificate"),
         "PEM file of the client certificate and its chain. Needs `key_file`.",
     ),
     field(
         "key_file",
-        Kind::Path,
+        ValueType::Path,
         None("no client certificate"),
         "PEM file of the client certificate's private key. Needs `cert_file`.",
     ),
     field(
         "server_name",
-        Kind::Text,
+        ValueType::Text,
         None("the host of the endpoint"),
         "Name that the server's certificate must be valid for.",
     ),
     field(
         "insecure_skip_verify",
-        Kind::Bool,
+        ValueType::Bool,
         Value("false"),
         "Accept any certificate. An attacker on the network path can then read everything; weir \
          reports this in its health.",
@@ -553,7 +558,7 @@ const TLS: &[Field] = &[
 
 const ENCODING: Field = field(
     "encoding",
-    Kind::Choice(Encoding::WORDS),
+    ValueType::Choice(Encoding::WORDS),
     Value("\"raw\""),
     "How a record is written as a line.",
 );
@@ -565,27 +570,27 @@ use outputs::{HTTP, SOCKET, SPLUNK_HEC};
 const CONTAINERS: &[Field] = &[
     field(
         "docker_roots",
-        Kind::Paths,
+        ValueType::Paths,
         Value("[\"/var/lib/docker/containers\"]"),
         "docker's container directories (`<id>/<id>-json.log`).",
     ),
     field(
         "pod_roots",
-        Kind::Paths,
+        ValueType::Paths,
         Value("[\"/var/log/pods\"]"),
         "Kubernetes pod directories \
          (`<namespace>_<pod>_<uid>/<container>/<n>.log`).",
     ),
     field(
         "link_roots",
-        Kind::Paths,
+        ValueType::Paths,
         Value("[\"/var/log/containers\"]"),
         "Directories of links to container logs \
          (`<pod>_<namespace>_<container>-<id>.log`).",
     ),
     field(
         "exclude_containers",
-        Kind::Names,
+        ValueType::Names,
         Value("[]"),
         "Names of containers to exclude; `*` matches anything.",
     ),
@@ -595,7 +600,7 @@ const CONTAINERS: &[Field] = &[
 const FILE_SOURCE: &[Field] = &[
     field(
         "include",
-        Kind::Globs,
+        ValueType::Globs,
         Required,
         "Files to tail. `*` matches anything within a name, `**` any directories, \
          `{a,b}` either; a relative pattern is relative to the working directory. \
@@ -603,7 +608,7 @@ const FILE_SOURCE: &[Field] = &[
     ),
     field(
         "exclude",
-        Kind::Globs,
+        ValueType::Globs,
         Value("[]"),
         "Files to exclude; a pattern without `/` matches the file name alone. \
          Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) and `*.tmp` are \
@@ -611,7 +616,7 @@ const FILE_SOURCE: &[Field] = &[
     ),
     field(
         "format",
-        Kind::Choice(Format::WORDS),
+        ValueType::Choice(Format::WORDS),
         Value("\"auto\""),
         "Format of the lines. A line that does not have this format still becomes \
          a record and is counted as malformed.",
@@ -622,7 +627,7 @@ const FILE_SOURCE: &[Field] = &[
 const FILE_OUTPUT: &[Field] = &[
     field(
         "path",
-        Kind::Path,
+        ValueType::Path,
         Required,
         "The file. Missing directories are created; lines are appended. With \
          fields in it, as in `\"/log/{host}/{service}.log\"`, each record goes to \
@@ -633,7 +638,7 @@ const FILE_OUTPUT: &[Field] = &[
     ENCODING,
     field(
         "fsync",
-        Kind::ChoiceOrDuration(Fsync::WORDS),
+        ValueType::ChoiceOrDuration(Fsync::WORDS),
         Value("\"1s\""),
         "When written lines are flushed to stable storage; a duration is the \
          longest time that they wait. Records count as delivered only then, or \
@@ -641,7 +646,7 @@ const FILE_OUTPUT: &[Field] = &[
     ),
     field(
         "rotate_size",
-        Kind::Size { min: 64 << 10, max: u64::MAX },
+        ValueType::Size { min: 64 << 10, max: u64::MAX },
         None("no rotation by size"),
         "A file that would become larger is rotated to \
          `NAME.20261122T011500.123Z`, and a new one is started.",
@@ -655,19 +660,19 @@ const FILE_OUTPUT: &[Field] = &[
     ),
     field(
         "keep",
-        Kind::Count { min: 1, max: 1_000_000 },
+        ValueType::Count { min: 1, max: 1_000_000 },
         None("all of them"),
         "Number of rotated files to keep for each file.",
     ),
     field(
         "compress",
-        Kind::Choice(FileCompression::WORDS),
+        ValueType::Choice(FileCompression::WORDS),
         Value("\"none\""),
         "Compression of rotated files.",
     ),
     field(
         "open_files_max",
-        Kind::Count { min: 1, max: 65_536 },
+        ValueType::Count { min: 1, max: 65_536 },
         Value("256"),
         "Maximum number of open files; the one that was not written to for longest \
          is closed to make room for the next.",

@@ -1,6 +1,6 @@
 //! The configuration as a whole: the tables, the built-in default, and the format of diagnostics.
 
-use super::field::{Default as FieldDefault, Field, Kind};
+use super::field::{Field, FieldDefault, ValueType};
 use super::tables::{Component, ComponentType, TABLES, TOP};
 use super::{DEFAULT, Level, Loaded, Texts, load, load_texts, reference, schema};
 use crate::term::Paint;
@@ -69,8 +69,8 @@ fn all_fields() -> Vec<&'static Field> {
     for (_, component) in components() {
         fields.extend(component.fields.iter().flat_map(|group| group.iter()));
     }
-    let inner = fields.iter().filter_map(|field| match &field.kind {
-        Kind::Table(inner) | Kind::ChoiceOrTable(_, inner) => Some(*inner),
+    let inner = fields.iter().filter_map(|field| match &field.value_type {
+        ValueType::Table(inner) | ValueType::ChoiceOrTable(_, inner) => Some(*inner),
         _ => None,
     });
     let inner: Vec<&Field> = inner.flatten().collect();
@@ -181,7 +181,7 @@ fn patterns_reach_the_sources_from_the_root() {
 fn a_directory_is_merged_and_a_second_definition_names_both_places() {
     let mut texts = Texts::default();
     texts.add("10.toml", format!("{REST}[journal]\nring = \"8MiB\"\n"));
-    texts.add("20.toml", "[journal]\nring = \"9MiB\"\nlimit = \"1GiB\"\n".to_owned());
+    texts.add("20.toml", "[journal]\nring = \"9MiB\"\nsize_max = \"1GiB\"\n".to_owned());
     texts.add("30.toml", "[source.ok]\ntype = \"containers\"\n".to_owned());
     let loaded = load_texts(texts);
     let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
@@ -206,8 +206,8 @@ fn all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_the_text() {
         .diagnostics
         .0
         .iter()
-        .filter_map(|d| d.place.as_ref())
-        .map(|place| loaded.texts.line(place).number)
+        .filter_map(|d| d.location.as_ref())
+        .map(|location| loaded.texts.line(location).number)
         .collect();
     // Line 4 has no value; that its key is unknown too is not worth reporting.
     assert_eq!(lines, [1, 3, 4, 5, 7]);

@@ -2,7 +2,7 @@
 //! (file, line, column).
 //!
 //! Invariants: files are read once, at most [`FILE_BYTES_MAX`] of each and at most [`FILES_MAX`] of
-//! a directory; a [`Place`] is always inside the file that it names.
+//! a directory; a [`SourceLocation`] is always inside the file that it names.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const FILES_MAX: usize = 1_000;
 
 /// A byte range of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     /// Index of the file in [`Texts`].
     pub(crate) file: usize,
     /// Byte range.
@@ -87,17 +87,17 @@ impl Texts {
     }
 
     /// Name of the file that a place is in.
-    pub(crate) fn name(&self, place: &Place) -> &str {
-        &self.files[place.file].name
+    pub(crate) fn name(&self, location: &SourceLocation) -> &str {
+        &self.files[location.file].name
     }
 
     /// The first line of a place.
-    pub(crate) fn line(&self, place: &Place) -> Line<'_> {
-        let text = &self.files[place.file].text;
-        let start = floor_char_boundary(text, place.span.start);
+    pub(crate) fn line(&self, location: &SourceLocation) -> Line<'_> {
+        let text = &self.files[location.file].text;
+        let start = floor_char_boundary(text, location.span.start);
         let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |i| start + i);
-        let end = floor_char_boundary(text, place.span.end).clamp(start, line_end);
+        let end = floor_char_boundary(text, location.span.end).clamp(start, line_end);
         Line {
             number: text[..start].matches('\n').count() + 1,
             column: text[line_start..start].chars().count() + 1,
@@ -159,9 +159,9 @@ mod tests {
     fn a_place_is_named_by_line_and_column_in_characters() {
         let mut texts = Texts::default();
         texts.add("weir.toml", "a = 1\nä = \"ö\"\r\nlast".to_owned());
-        let line = texts.line(&Place { file: 0, span: 11..15 });
+        let line = texts.line(&SourceLocation { file: 0, span: 11..15 });
         assert_eq!((line.number, line.column, line.text, line.width), (2, 5, "ä = \"ö\"", 3));
-        let line = texts.line(&Place { file: 0, span: 99..120 });
+        let line = texts.line(&SourceLocation { file: 0, span: 99..120 });
         assert_eq!((line.number, line.column, line.text, line.width), (3, 5, "last", 1));
     }
 

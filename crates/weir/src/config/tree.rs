@@ -11,12 +11,12 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::diagnostic::{Diagnostics, NOT_TOML};
-use super::text::{Place, Texts};
+use super::text::{SourceLocation, Texts};
 
 /// A value and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) location: SourceLocation,
     pub(crate) value: NodeValue,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct NodeTable {
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) key_place: Place,
+    pub(crate) key_location: SourceLocation,
     pub(crate) node: Node,
 }
 
@@ -84,10 +84,10 @@ pub(crate) fn parse(texts: &Texts, diagnostics: &mut Diagnostics) -> NodeTable {
 
 fn syntax_error(error: &toml::de::Error, file: usize, text: &str, diagnostics: &mut Diagnostics) {
     let span = error.span().unwrap_or(0..0);
-    let place = Some(Place { file, span: span.clone() });
+    let location = Some(SourceLocation { file, span: span.clone() });
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
     if message != "duplicate key" {
-        let wrong = diagnostics.error(place, "", format!("{NOT_TOML}: {message}"));
+        let wrong = diagnostics.error(location, "", format!("{NOT_TOML}: {message}"));
         if let Some(help) = syntax_help(text, span.start, &message) {
             wrong.help(help);
         }
@@ -97,9 +97,9 @@ fn syntax_error(error: &toml::de::Error, file: usize, text: &str, diagnostics: &
         // The keys of a duplicate table: the table itself has been reported.
         None if diagnostics.has_errors() => {}
         first => {
-            let first = first.map(|span| Place { file, span });
+            let first = first.map(|span| SourceLocation { file, span });
             diagnostics
-                .error(place, "", "this is defined twice")
+                .error(location, "", "this is defined twice")
                 .other(first, "it is also defined at");
         }
     }
@@ -182,8 +182,12 @@ fn merge(into: &mut NodeTable, from: NodeTable, path: &[&str], diagnostics: &mut
             (_, _) => {
                 let key_path = key_path.join(".");
                 diagnostics
-                    .error(Some(entry.key_place), &key_path, format!("{key_path} is defined twice"))
-                    .other(Some(old.key_place.clone()), "it is also defined at")
+                    .error(
+                        Some(entry.key_location),
+                        &key_path,
+                        format!("{key_path} is defined twice"),
+                    )
+                    .other(Some(old.key_location.clone()), "it is also defined at")
                     .help("remove one of them");
             }
         }
@@ -195,11 +199,11 @@ fn table(table: &DeTable<'_>, file: usize) -> NodeTable {
         .iter()
         .map(|(key, value)| Entry {
             key: key.get_ref().to_string(),
-            key_place: Place { file, span: key.span() },
+            key_location: SourceLocation { file, span: key.span() },
             node: node(value, file),
         })
         .collect();
-    entries.sort_by_key(|entry| entry.key_place.span.start);
+    entries.sort_by_key(|entry| entry.key_location.span.start);
     NodeTable { entries }
 }
 
@@ -215,7 +219,7 @@ fn node(value: &Spanned<DeValue<'_>>, file: usize) -> Node {
         DeValue::Array(items) => NodeValue::Array(array(items, file)),
         DeValue::Table(entries) => NodeValue::Table(table(entries, file)),
     };
-    Node { place: Place { file, span: value.span() }, value: value_of(value.get_ref()) }
+    Node { location: SourceLocation { file, span: value.span() }, value: value_of(value.get_ref()) }
 }
 
 fn array(items: &DeArray<'_>, file: usize) -> Vec<Node> {

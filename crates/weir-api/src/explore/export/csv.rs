@@ -5,8 +5,8 @@ use weir_expr::{Field, key_like};
 use weir_store::embedded::columns::StoredRecord;
 use weir_store::query::NamedMeasure;
 
-use super::super::question::field;
-use super::super::record::{LogAttributes, LogEntry, precise_time};
+use crate::explore::query::field;
+use crate::explore::record::{LogAttributes, LogEntry, precise_time};
 use crate::problem::Problem;
 
 const COLUMNS: &str = "timestamp,host,service,status,message,attributes";
@@ -52,10 +52,16 @@ impl CsvColumns {
     }
 
     /// Appends a record, with calculated fields.
-    pub(super) fn row(&self, record: StoredRecord, measures: &[NamedMeasure], text: &mut Vec<u8>) {
+    pub(super) fn row(
+        &self,
+        record: StoredRecord,
+        calculated_fields: &[NamedMeasure],
+        text: &mut Vec<u8>,
+    ) {
         let source = record.source.clone().unwrap_or_default();
         let time = precise_time(record.time_ns);
-        let LogEntry { id, attributes: record, .. } = LogEntry::new(record, false, measures);
+        let LogEntry { id, attributes: record, .. } =
+            LogEntry::new(record, false, calculated_fields);
         for (index, (_, column)) in self.0.iter().enumerate() {
             let value = match column {
                 Column::Id => id.clone(),

@@ -4,7 +4,7 @@
 //! [`CHUNKS_WAITING`] chunks of the previous one, so an export holds two pages in memory, whatever
 //! its length. Parquet requires all columns before the first row: a file is produced as a whole,
 //! and records that do not fit into one file are an error, unless pieces were requested, each of
-//! which is a complete file; the header [`NEXT`] contains the cursor of the next piece.
+//! which is a complete file; the header [`NEXT_HEADER`] contains the cursor of the next piece.
 //!
 //! Invariants: a response is completed, or the connection is cut, which every HTTP/1.1 client
 //! notices; missing records are reported, whenever they are noticed ([`partial`]); an export ends
@@ -15,44 +15,35 @@ mod csv;
 mod parquet;
 mod partial;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderName, HeaderValue, Version, header};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use hyper::body::Frame;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use utoipa::{IntoParams, ToSchema};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
-use weir_store::query::{
-    LogStore, NamedMeasure, Order, PageKey, SearchPage, SearchRequest, Shortfall,
-};
+use weir_store::query::{NamedMeasure, Order, PageKey, SearchPage, SearchRequest, Shortfall};
 
-use super::access::access;
-use super::admission::{Ending, Refused};
+use super::admission::{AnswerStatus, Rejection};
 use super::limits::{EXPORT_BYTES_MAX, EXPORT_RECORDS_MAX, PAGE_RECORDS_MAX};
-use super::question::{Question, parameters};
+use super::prelude::*;
 use super::record::LogEntry;
-use super::{Kind, failed, refused};
-use crate::problem::{NO_STORE, Problem};
-use crate::routes::Shared;
-use crate::stream::{CutOff, Part, StreamBody};
+use super::{rejection_problem, store_problem};
+use crate::response::NO_STORE;
+use crate::stream::{BodyPart, IncompleteResponse, StreamBody};
 use csv::CsvColumns;
 use parquet::Piece;
-use partial::{LINGER, PARTIAL, Reasons, takes_trailers};
+use partial::{CLOSE_DELAY, PARTIAL_HEADER, PartialReasons, accepts_trailers};
 
 /// Chunks that may wait for the reader.
 const CHUNKS_WAITING: usize = 1;
 
 /// How often a page is requested again under overload.
-const TRIES_MAX: usize = 30;
+const ATTEMPTS_MAX: usize = 30;
 
 /// Cursor of the next piece.
-const NEXT: HeaderName = HeaderName::from_static("x-weir-next");
+const NEXT_HEADER: HeaderName = HeaderName::from_static("x-weir-next");
 
 /// Maximum number of concurrent exports: half of the workers.
 pub(super) fn exports_max(workers: usize) -> usize {
@@ -95,7 +86,7 @@ pub(crate) struct ExportQuery {
     /// Comma-separated columns of CSV. Default: `timestamp,host,service,status,message,attributes`.
     columns: Option<String>,
     /// Calculated fields: a JSON object from name to expression.
-    measures: Option<String>,
+    calculated_fields: Option<String>,
     /// Parquet: records that do not fit into one file are returned in pieces; otherwise they are an
     /// error (422). Default: `false`, but `true` with a `cursor`.
     #[serde(default)]
@@ -136,91 +127,100 @@ impl ExportQuery {
     )
 )]
 pub(crate) async fn get(
-    State(shared): State<Arc<Shared>>,
+    State(state): State<Arc<ApiState>>,
     version: Version,
     headers: HeaderMap,
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let asked = parameters(query)?;
-    let First { request, question, hash, left } = First::of(&shared, &headers, &asked)?;
-    let columns = CsvColumns::parse(asked.columns.as_deref())?;
-    let measures = shared.explore.measures(&request.filter.measures)?.into();
-    let store = shared.explore.store()?;
-    let permit = shared.explore.exports.clone().try_acquire_owned().map_err(|_| {
+    let params = parameters(query)?;
+    let ExportStart { request, spec, hash, remaining } =
+        ExportStart::of(&state, &headers, &params)?;
+    let columns = CsvColumns::parse(params.columns.as_deref())?;
+    let calculated_fields = state.explore.calculated_fields(&request.filter.measures)?.into();
+    let store = state.explore.store()?;
+    let permit = state.explore.exports.clone().try_acquire_owned().map_err(|_| {
         let title = "the maximum number of exports is running; try again when one has ended";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(10)
     })?;
-    let reasons = Reasons::default();
-    let (records_max, is_done) = (EXPORT_RECORDS_MAX, left == 0);
-    let export = Export { shared, store, request, records_max, left, is_done, reasons };
-    let exporting = match asked.format {
+    let reasons = PartialReasons::default();
+    let (records_max, is_done) = (EXPORT_RECORDS_MAX, remaining == 0);
+    let export = Export { state, store, request, records_max, remaining, is_done, reasons };
+    let response = match params.format {
         Format::Ndjson | Format::Csv => {
-            let columns = (asked.format == Format::Csv).then(|| Arc::new(columns));
-            let takes_trailers = takes_trailers(version, &headers);
-            lines(export, Lines { measures, columns }, takes_trailers, permit).await
+            let columns = (params.format == Format::Csv).then(|| Arc::new(columns));
+            let accepts_trailers = accepts_trailers(version, &headers);
+            lines(export, LineFormat { calculated_fields, columns }, accepts_trailers, permit).await
         }
         Format::Parquet => {
-            let piece =
-                Piece { question: hash, limit: asked.limit, is_one_of_many: asked.wants_pieces() };
+            let piece = Piece {
+                query_hash: hash,
+                limit: params.limit,
+                pieces_requested: params.wants_pieces(),
+            };
             parquet::file(export, piece).await
         }
     };
-    exporting.map_err(|problem| question.placed(problem))
+    response.map_err(|problem| spec.with_span(problem))
 }
 
 /// Where an export starts.
-struct First {
+struct ExportStart {
     /// The first page.
     request: SearchRequest,
-    question: Question,
+    spec: QuerySpec,
     /// Hash of the query.
     hash: u64,
     /// Maximum number of records.
-    left: u64,
+    remaining: u64,
 }
 
-impl First {
-    fn of(shared: &Shared, headers: &HeaderMap, asked: &ExportQuery) -> Result<Self, Problem> {
-        let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
-        let question =
-            Question::own(&asked.query, from, to, asked.measures.as_deref())?.of_all_time();
-        let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
-        let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
-        if asked.wants_pieces() && asked.format != Format::Parquet {
-            let name = if asked.cursor.is_some() { "cursor" } else { "pieces" };
+impl ExportStart {
+    fn of(state: &ApiState, headers: &HeaderMap, params: &ExportQuery) -> Result<Self, Problem> {
+        let (from, to) = (params.from.as_deref(), params.to.as_deref());
+        let spec = QuerySpec::from_query_string(
+            &params.query,
+            from,
+            to,
+            params.calculated_fields.as_deref(),
+        )?
+        .without_default_start();
+        let mut filter = spec.filter(state.explore.request_context().now_ns(), access(headers))?;
+        let hash = spec.hash(&format!("export {:?} {:?}", params.sort, params.limit));
+        if params.wants_pieces() && params.format != Format::Parquet {
+            let name = if params.cursor.is_some() { "cursor" } else { "pieces" };
             return Err(Problem::parameter(name, "requires format=parquet"));
         }
-        let (cursor, left) = parquet::parts_of(asked.cursor.as_deref());
-        let after = question.go_on(cursor, hash, &mut filter)?;
+        let (cursor, remaining) = parquet::split_cursor(params.cursor.as_deref());
+        let after = spec.resume_from(cursor, hash, &mut filter)?;
         // The limit no longer includes the records of the previous pieces.
-        let left = left.or(asked.limit).unwrap_or(u64::MAX);
-        let order = match asked.sort {
+        let remaining = remaining.or(params.limit).unwrap_or(u64::MAX);
+        let order = match params.sort {
             Some(super::search::Sort::Newest) => Order::NewestFirst,
             _ => Order::OldestFirst,
         };
         let request = SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after };
-        Ok(Self { request, question, hash, left })
+        Ok(Self { request, spec, hash, remaining })
     }
 }
 
 /// An export in progress.
 struct Export {
-    shared: Arc<Shared>,
+    state: Arc<ApiState>,
     store: Arc<dyn LogStore>,
     /// The next page.
     request: SearchRequest,
     /// Maximum number of records per page.
     records_max: usize,
     /// Records that remain until the limit.
-    left: u64,
+    remaining: u64,
     is_done: bool,
     /// Why it is partial, as known so far.
-    reasons: Reasons,
+    reasons: PartialReasons,
 }
 
 /// A page, converted by a worker.
-struct Made<T> {
-    product: T,
+struct ConvertedPage<T> {
+    content: T,
     rows: usize,
     /// Approximate memory of the records.
     bytes: usize,
@@ -234,64 +234,72 @@ impl Export {
     /// fit into [`EXPORT_BYTES_MAX`] at the same record size.
     async fn next<T: Send + 'static>(
         &mut self,
-        make: impl Fn(Vec<StoredRecord>) -> T + Clone + Send + 'static,
+        convert: impl Fn(Vec<StoredRecord>) -> T + Clone + Send + 'static,
     ) -> Result<T, Problem> {
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
             let mut request = self.request.clone();
-            request.limit = request.limit.min(usize::try_from(self.left).unwrap_or(usize::MAX));
-            match self.page(request, make.clone()).await {
-                Ok(Ok(made)) => {
-                    let needs_less = made.shortfalls.contains(&Shortfall::Memory);
+            request.limit =
+                request.limit.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+            match self.page(request, convert.clone()).await {
+                Ok(Ok(page)) => {
+                    let needs_less = page.shortfalls.contains(&Shortfall::Memory);
                     if needs_less && self.request.limit > 1 {
                         self.request.limit /= 2;
                         self.records_max = self.request.limit;
                         continue;
                     }
-                    self.request.limit = self.fitting(made.rows, made.bytes);
-                    self.left -= (made.rows as u64).min(self.left);
-                    self.is_done = made.next.is_none() || self.left == 0;
-                    self.request.after = made.next;
-                    self.reasons.add(&made.shortfalls);
-                    return Ok(made.product);
+                    self.request.limit = self.next_limit(page.rows, page.bytes);
+                    self.remaining -= (page.rows as u64).min(self.remaining);
+                    self.is_done = page.next.is_none() || self.remaining == 0;
+                    self.request.after = page.next;
+                    self.reasons.add(&page.shortfalls);
+                    return Ok(page.content);
                 }
                 Ok(Err(problem)) => return Err(problem),
-                Err(Refused::Full(seconds) | Refused::Late(seconds)) if tries < TRIES_MAX => {
-                    tries += 1;
+                Err(Rejection::Full(seconds) | Rejection::Late(seconds))
+                    if attempts < ATTEMPTS_MAX =>
+                {
+                    attempts += 1;
                     tokio::time::sleep(Duration::from_secs(seconds)).await;
                 }
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(rejection_problem(error)),
             }
         }
     }
 
     /// Number of records of the next page, given the memory of this one.
-    fn fitting(&self, rows: usize, bytes: usize) -> usize {
-        let fitting = rows * EXPORT_BYTES_MAX / bytes.max(1);
+    fn next_limit(&self, rows: usize, bytes: usize) -> usize {
+        let next_limit = rows * EXPORT_BYTES_MAX / bytes.max(1);
         // A few records are not representative; and where records are large, the store ends a page
         // early.
         let most = self.request.limit.saturating_mul(4).min(self.records_max);
-        fitting.clamp(PAGE_RECORDS_MAX.min(most), most)
+        next_limit.clamp(PAGE_RECORDS_MAX.min(most), most)
     }
 
     async fn page<T: Send + 'static>(
         &self,
         request: SearchRequest,
-        make: impl FnOnce(Vec<StoredRecord>) -> T + Send + 'static,
-    ) -> Result<Result<Made<T>, Problem>, Refused> {
+        convert: impl FnOnce(Vec<StoredRecord>) -> T + Send + 'static,
+    ) -> Result<Result<ConvertedPage<T>, Problem>, Rejection> {
         let store = Arc::clone(&self.store);
         let work = move |budget: &_| match store.search(&request, budget) {
             Ok(SearchPage { records, next, coverage }) => {
                 let rows = records.len();
                 let bytes = records.iter().map(memory_bytes).sum();
-                let ending = if coverage.is_partial() { Ending::Partial } else { Ending::Complete };
+                let status = if coverage.is_partial() {
+                    AnswerStatus::Partial
+                } else {
+                    AnswerStatus::Complete
+                };
                 let shortfalls = coverage.shortfalls;
-                let made = Made { product: make(records), rows, bytes, next, shortfalls };
-                (Ok(made), ending)
+                let page =
+                    ConvertedPage { content: convert(records), rows, bytes, next, shortfalls };
+                (Ok(page), status)
             }
-            Err(error) => (Err(failed(&error)), Ending::Failed),
+            Err(error) => (Err(store_problem(&error)), AnswerStatus::Failed),
         };
-        self.shared.explore.admission.run(Kind::Export, None, work).await
+        self.state.explore.admission.run(QueryKind::Export, None, work).await
     }
 }
 
@@ -313,13 +321,13 @@ fn memory_bytes(record: &StoredRecord) -> usize {
 
 /// Formats that are written record by record.
 #[derive(Debug, Clone)]
-struct Lines {
-    measures: Arc<[NamedMeasure]>,
+struct LineFormat {
+    calculated_fields: Arc<[NamedMeasure]>,
     /// The columns of CSV; `None` means NDJSON.
     columns: Option<Arc<CsvColumns>>,
 }
 
-impl Lines {
+impl LineFormat {
     fn content_type(&self) -> &'static str {
         match self.columns {
             None => "application/x-ndjson",
@@ -332,7 +340,7 @@ impl Lines {
     }
 
     /// Returns the function that formats a page.
-    fn maker(self) -> impl Fn(Vec<StoredRecord>) -> Vec<u8> + Clone + Send + 'static {
+    fn formatter(self) -> impl Fn(Vec<StoredRecord>) -> Vec<u8> + Clone + Send + 'static {
         move |records| self.page(records)
     }
 
@@ -342,12 +350,12 @@ impl Lines {
         for record in records {
             match &self.columns {
                 None => {
-                    let entry = LogEntry::new(record, true, &self.measures);
+                    let entry = LogEntry::new(record, true, &self.calculated_fields);
                     // Texts and numbers can always be written.
                     let _infallible = serde_json::to_writer(&mut text, &entry);
                     text.push(b'\n');
                 }
-                Some(columns) => columns.row(record, &self.measures, &mut text),
+                Some(columns) => columns.row(record, &self.calculated_fields, &mut text),
             }
         }
         text
@@ -357,16 +365,16 @@ impl Lines {
 /// Responds with the first page, and sends the others as the reader takes them.
 async fn lines(
     mut export: Export,
-    lines: Lines,
-    takes_trailers: bool,
+    lines: LineFormat,
+    accepts_trailers: bool,
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
     let mut first = lines.head();
     if !export.is_done {
-        first.extend_from_slice(&export.next(lines.clone().maker()).await?);
+        first.extend_from_slice(&export.next(lines.clone().formatter()).await?);
     }
     let mut headers = export.reasons.headers();
-    let said = export.reasons.clone();
+    let reasons_sent = export.reasons.clone();
     let content_type = HeaderValue::from_static(lines.content_type());
     let (sender, body) = StreamBody::new(CHUNKS_WAITING);
     tokio::spawn(async move {
@@ -375,13 +383,13 @@ async fn lines(
             Err(None) => return,
             Err(Some(problem)) => {
                 tracing::warn!(?problem, "an export was cut off");
-                Some(Err(CutOff))
+                Some(Err(IncompleteResponse))
             }
-            Ok(()) if export.reasons == said => None,
-            Ok(()) if takes_trailers => Some(Ok(Frame::trailers(export.reasons.headers()))),
+            Ok(()) if export.reasons == reasons_sent => None,
+            Ok(()) if accepts_trailers => Some(Ok(Frame::trailers(export.reasons.headers()))),
             Ok(()) => {
-                tokio::time::sleep(LINGER).await;
-                Some(Err(CutOff))
+                tokio::time::sleep(CLOSE_DELAY).await;
+                Some(Err(IncompleteResponse))
             }
         };
         if let Some(end) = end {
@@ -390,8 +398,8 @@ async fn lines(
         drop(permit);
     });
     headers.insert(header::CONTENT_TYPE, content_type);
-    if takes_trailers {
-        headers.insert(header::TRAILER, PARTIAL.into());
+    if accepts_trailers {
+        headers.insert(header::TRAILER, PARTIAL_HEADER.into());
     }
     Ok((headers, [NO_STORE], axum::body::Body::new(body)).into_response())
 }
@@ -402,11 +410,11 @@ async fn lines(
 /// Why there is no further page; `None` means that the reader has left.
 async fn send(
     export: &mut Export,
-    lines: Lines,
+    lines: LineFormat,
     first: Bytes,
-    sender: &mpsc::Sender<Part>,
+    sender: &mpsc::Sender<BodyPart>,
 ) -> Result<(), Option<Problem>> {
-    let make = lines.maker();
+    let convert = lines.formatter();
     let mut chunk = first;
     loop {
         if !chunk.is_empty() {
@@ -416,7 +424,7 @@ async fn send(
             return Ok(());
         }
         chunk = tokio::select! {
-            page = export.next(make.clone()) => page.map_err(Some)?.into(),
+            page = export.next(convert.clone()) => page.map_err(Some)?.into(),
             () = sender.closed() => return Err(None),
         };
     }

@@ -14,11 +14,12 @@ use weir_store::embedded::columns::{Rows, StoredRecord};
 use weir_store::embedded::segment::write_segment;
 use weir_store::query::PageKey;
 
-use super::super::admission::Ending;
-use super::super::cursor::Cursor;
-use super::super::{Kind, refused, unexpected};
-use super::{Export, NEXT};
-use crate::problem::{NO_STORE, Problem};
+use super::{Export, NEXT_HEADER};
+use crate::explore::admission::AnswerStatus;
+use crate::explore::cursor::Cursor;
+use crate::explore::{QueryKind, internal_error, rejection_problem};
+use crate::problem::Problem;
+use crate::response::NO_STORE;
 
 /// Approximate size of the records of a piece.
 const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -36,33 +37,33 @@ const LEVEL: i32 = 3;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     /// Hash of the query.
-    pub(super) question: u64,
+    pub(super) query_hash: u64,
     /// Maximum number of records of all pieces together.
     pub(super) limit: Option<u64>,
     /// Whether pieces were requested.
-    pub(super) is_one_of_many: bool,
+    pub(super) pieces_requested: bool,
 }
 
 impl Piece {
     /// The cursor of the next piece, with the number of remaining records if there is a limit.
     fn next(self, export: &Export, key: PageKey) -> String {
         let range = export.request.filter.range;
-        let place = Cursor { question: self.question, range, key }.encode();
+        let cursor = Cursor { query_hash: self.query_hash, range, key }.encode();
         match self.limit {
-            Some(_) => format!("{place}{LEFT}{}", export.left),
-            None => place,
+            Some(_) => format!("{cursor}{REMAINING_SEPARATOR}{}", export.remaining),
+            None => cursor,
         }
     }
 }
 
 /// Prefix of the number of remaining records; otherwise it occurs in no cursor.
-const LEFT: char = '.';
+const REMAINING_SEPARATOR: char = '.';
 
 /// Splits a cursor from the number of remaining records, if it has one.
-pub(super) fn parts_of(cursor: Option<&str>) -> (Option<&str>, Option<u64>) {
-    match cursor.and_then(|cursor| cursor.split_once(LEFT)) {
-        Some((place, left)) => match left.parse() {
-            Ok(left) => (Some(place), Some(left)),
+pub(super) fn split_cursor(cursor: Option<&str>) -> (Option<&str>, Option<u64>) {
+    match cursor.and_then(|cursor| cursor.split_once(REMAINING_SEPARATOR)) {
+        Some((position, remaining)) => match remaining.parse() {
+            Ok(remaining) => (Some(position), Some(remaining)),
             // Not a cursor of weir.
             Err(_) => (cursor, None),
         },
@@ -77,31 +78,32 @@ pub(super) async fn file(mut export: Export, piece: Piece) -> Result<Response, P
     while !export.is_done && bytes < PIECE_BYTES_MAX && rows.len() < PIECE_ROWS_MAX {
         export.request.limit = export.request.limit.min(PIECE_ROWS_MAX - rows.len());
         let records = export.next(|records| records).await?;
-        bytes += records.iter().map(size).sum::<usize>();
+        bytes += records.iter().map(approx_bytes).sum::<usize>();
         let push = move || {
             let pushed = records.iter().try_for_each(|record| rows.push_record(record));
             pushed.map(|()| rows)
         };
         // A large number of records would block others.
-        let pushed = tokio::task::spawn_blocking(push).await.map_err(|error| unexpected(&error))?;
-        rows = pushed.map_err(|error| unexpected(&error))?;
+        let pushed =
+            tokio::task::spawn_blocking(push).await.map_err(|error| internal_error(&error))?;
+        rows = pushed.map_err(|error| internal_error(&error))?;
     }
     let mut headers = export.reasons.headers();
     if let Some(key) = export.request.after.filter(|_| !export.is_done) {
-        if !piece.is_one_of_many {
+        if !piece.pieces_requested {
             return Err(too_many(rows.len(), bytes));
         }
         let next = piece.next(&export, key);
-        headers.extend(HeaderValue::from_str(&next).ok().map(|next| (NEXT, next)));
+        headers.extend(HeaderValue::from_str(&next).ok().map(|next| (NEXT_HEADER, next)));
     }
     let work = move |_budget: &_| {
         let file = MemoryFile::default();
         let written = write_segment(&rows, LEVEL, &file);
-        let ending = if written.is_ok() { Ending::Complete } else { Ending::Failed };
-        (written.map(|_| file.into_bytes()), ending)
+        let status = if written.is_ok() { AnswerStatus::Complete } else { AnswerStatus::Failed };
+        (written.map(|_| file.into_bytes()), status)
     };
-    let run = export.shared.explore.admission.run(Kind::Export, None, work);
-    let bytes = run.await.map_err(refused)?.map_err(|error| unexpected(&error))?;
+    let run = export.state.explore.admission.run(QueryKind::Export, None, work);
+    let bytes = run.await.map_err(rejection_problem)?.map_err(|error| internal_error(&error))?;
     let parquet = HeaderValue::from_static("application/vnd.apache.parquet");
     headers.insert(header::CONTENT_TYPE, parquet);
     Ok((StatusCode::OK, headers, [NO_STORE], bytes).into_response())
@@ -115,11 +117,11 @@ fn too_many(rows: usize, bytes: usize) -> Problem {
          in memory), and there are more; narrow the query or the range, or request several files \
          with pieces=true"
     );
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, title).of("pieces")
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, title).for_parameter("pieces")
 }
 
 /// Approximate size of a record.
-fn size(record: &StoredRecord) -> usize {
+fn approx_bytes(record: &StoredRecord) -> usize {
     use weir_store::embedded::columns::AttributeValue;
     let message = record.message.as_ref().map_or(0, String::len);
     let values = record.attributes.iter().flat_map(|(_, values)| values);

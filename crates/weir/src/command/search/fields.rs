@@ -5,7 +5,7 @@ use serde_json::Value;
 use weir_api::{FacetEntry, FacetsAnswer};
 use weir_host::units::group_digits;
 
-use super::figures::short;
+use super::aggregates::short;
 use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
@@ -16,7 +16,7 @@ use crate::term::{note, print_data, terminal_width};
 const FIELDS: u64 = 20;
 
 /// Floating point numbers below this, 2^53, represent every integer.
-const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Maximum number of characters shown of a value.
 const VALUE_CHARS_MAX: usize = 40;
@@ -84,7 +84,7 @@ fn shown(facet: &FacetEntry, value: &Value) -> String {
 
 /// The minimum or maximum value, without a decimal point if it is an integer.
 fn bound(facet: &FacetEntry, number: f64) -> String {
-    let is_whole = number.fract() == 0.0 && number.abs() < WHOLE_MAX;
+    let is_whole = number.fract() == 0.0 && number.abs() < EXACT_INTEGER_MAX;
     shown(facet, &if is_whole { (number as i64).into() } else { number.into() })
 }
 

@@ -13,7 +13,7 @@ use weir_api::{LedgerDocument, LogDetails, StoreDocument};
 
 use super::rows::Printer;
 use super::{Search, counted};
-use crate::command::tail::{Found, Tail};
+use crate::command::tail::{PrintedSearch, Tail};
 use crate::exit::Exit;
 use crate::term::{Style, note, print_data};
 
@@ -21,10 +21,10 @@ use crate::term::{Style, note, print_data};
 const MAX_RATE: u32 = 100_000;
 
 /// Pause between two checks of what the store shows.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Number of checks after which the store is considered to be falling behind.
-const LOOKS_MAX: u32 = 150;
+const POLLS_MAX: u32 = 150;
 
 /// Name of the store among the outputs.
 const STORE: &str = "store";
@@ -43,7 +43,7 @@ impl Search<'_> {
         let mut printer = Printer::new(self.args, &self.request.query, self.paint());
         self.pages(|page, units| {
             entries.extend(page);
-            printer.units.learn(units);
+            printer.units.add(units);
             Ok(true)
         })?;
         entries.reverse();
@@ -55,14 +55,14 @@ impl Search<'_> {
         }
         let known = entries.iter().filter_map(|entry| entry.weir.as_ref());
         let key = |weir: &LogDetails| (weir.stream.clone(), weir.position.clone());
-        tail.found = Some(Found { known: known.map(key).collect(), printer });
+        tail.printed = Some(PrintedSearch { known: known.map(key).collect(), printer });
         tail.run()
     }
 
     /// Waits until the store shows all records routed to it so far. Returns false on timeout.
     fn wait_for_store(&self) -> Result<bool> {
         let Some((routed, _)) = self.store_counts()? else { return Ok(true) };
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..POLLS_MAX {
             match self.store_counts()? {
                 Some((_, shown)) if shown < routed => pause(),
                 _ => return Ok(true),
@@ -88,5 +88,5 @@ impl Search<'_> {
 
 #[expect(clippy::disallowed_methods, reason = "the store does not report when it shows a record")]
 fn pause() {
-    std::thread::sleep(LOOK_PAUSE);
+    std::thread::sleep(POLL_INTERVAL);
 }

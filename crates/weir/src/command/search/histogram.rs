@@ -11,7 +11,7 @@ use weir_expr::{Status, Unit};
 use weir_host::units::format_duration;
 use weir_host::{Calendar, Zone};
 
-use super::request::Figure;
+use super::request::Aggregate;
 use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
@@ -38,13 +38,13 @@ struct Bar {
 impl Search<'_> {
     /// Prints a bar for each interval; returns the number of records.
     pub(super) fn histogram(&mut self) -> Result<u64> {
-        let figure = Figure::all(self.args).swap_remove(0);
-        let body = self.request.series(&figure, self.args.interval.as_deref());
+        let aggregate = Aggregate::all(self.args).swap_remove(0);
+        let body = self.request.series(&aggregate, self.args.interval.as_deref());
         let answer = self.aggregate(&body)?;
         let matched = answer.meta.weir.matched.unwrap_or(0);
         let interval_ns = answer.meta.weir.interval_ns.unwrap_or(0).max(1);
         // Without records the count is 0; any other aggregate has no value.
-        let empty = Bar { value: figure.is_count().then_some(0.0), bad: 0.0 };
+        let empty = Bar { value: aggregate.is_count().then_some(0.0), bad: 0.0 };
         let zone = self.args.zone();
         let bars = bars(&answer, &Calendar::new(&zone, interval_ns), empty);
         let text = match self.args.output {
@@ -55,8 +55,12 @@ impl Search<'_> {
         };
         print_data(&text)?;
         let interval = std::time::Duration::from_nanos(interval_ns.cast_unsigned());
-        let bad = if figure.is_count() { "; ▓ marks errors and above" } else { "" };
-        note(&format!("each bar covers {} of {}{bad}", format_duration(interval), figure.title()));
+        let bad = if aggregate.is_count() { "; ▓ marks errors and above" } else { "" };
+        note(&format!(
+            "each bar covers {} of {}{bad}",
+            format_duration(interval),
+            aggregate.title()
+        ));
         self.notes.end(&counted(matched, "record"));
         Ok(matched)
     }
@@ -79,7 +83,7 @@ fn bars(answer: &AggregateAnswer, calendar: &Calendar, empty: Bar) -> BTreeMap<i
         let is_bad = status
             .and_then(|text| Status::parse(text.as_bytes()))
             .is_some_and(|status| status >= Status::Error);
-        for point in bucket.figure(0).and_then(Value::as_array).into_iter().flatten() {
+        for point in bucket.value(0).and_then(Value::as_array).into_iter().flatten() {
             let (Some(at), Some(value)) = (time(point["time"].as_str()), point["value"].as_f64())
             else {
                 continue;

@@ -3,8 +3,8 @@
 //! Invariants: data goes to stdout, all notes about it to stderr; an incomplete result is marked as
 //! partial and ends with its own exit code.
 
+mod aggregates;
 mod fields;
-mod figures;
 mod follow;
 mod histogram;
 mod patterns;
@@ -29,13 +29,13 @@ pub(crate) use rows::Printer;
 /// Runs the command.
 pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {
     let request = Request::new(args)?;
-    let client = Client::new(&args.api)?.patient(args.timeout);
+    let client = Client::new(&args.api)?.with_work_timeout(args.timeout);
     let mut search = Search { args, request, client, color, notes: Notes::new(color) };
     let found = match () {
         () if args.patterns => search.patterns()?,
         () if args.fields => search.fields()?,
         () if args.histogram => search.histogram()?,
-        () if !args.group_by.is_empty() || !args.compute.is_empty() => search.figures()?,
+        () if !args.group_by.is_empty() || !args.compute.is_empty() => search.print_aggregates()?,
         () if args.follow => return search.follow(),
         () => search.rows()?,
     };

@@ -21,7 +21,7 @@ pub(super) struct Request {
     pub(super) query: String,
     pub(super) from: String,
     pub(super) to: Option<String>,
-    pub(super) measures: BTreeMap<String, String>,
+    pub(super) calculated_fields: BTreeMap<String, String>,
     timeout: Option<String>,
     zone: Option<String>,
     newest_first: bool,
@@ -30,11 +30,11 @@ pub(super) struct Request {
 impl Request {
     /// The query.
     pub(super) fn new(args: &SearchArgs) -> Result<Self> {
-        let mut measures = BTreeMap::new();
-        for (name, measure) in &args.measures {
+        let mut calculated_fields = BTreeMap::new();
+        for (name, expression) in &args.calculated_fields {
             let name = name.strip_prefix('@').unwrap_or(name);
-            if measures.insert(name.to_owned(), measure.clone()).is_some() {
-                let message = format!("--measure {name} is given twice");
+            if calculated_fields.insert(name.to_owned(), expression.clone()).is_some() {
+                let message = format!("--calculate {name} is given twice");
                 return Err(ExitError::with(Exit::Usage, message));
             }
         }
@@ -42,7 +42,7 @@ impl Request {
             query: args.query.join(" "),
             from: from(&args.range),
             to: args.range.to.clone(),
-            measures,
+            calculated_fields,
             timeout: args.timeout.map(format_duration),
             zone: args.timezone.as_ref().map(Zone::name),
             newest_first: args.order == RowOrder::Newest,
@@ -52,7 +52,7 @@ impl Request {
     fn body(&self) -> Value {
         let mut body = json!({
             "filter": { "query": self.query, "from": self.from },
-            "weir": { "measures": self.measures, "details": true, "points": BARS },
+            "weir": { "calculated_fields": self.calculated_fields, "details": true, "points": BARS },
         });
         if let Some(to) = &self.to {
             body["filter"]["to"] = to.as_str().into();
@@ -77,8 +77,8 @@ impl Request {
         if let Some(to) = &self.to {
             add("to", to);
         }
-        if !self.measures.is_empty() {
-            add("measures", &json!(self.measures).to_string());
+        if !self.calculated_fields.is_empty() {
+            add("calculated_fields", &json!(self.calculated_fields).to_string());
         }
         if let Some(timeout) = &self.timeout {
             add("timeout", timeout);
@@ -98,11 +98,16 @@ impl Request {
     }
 
     /// Requests aggregates of groups.
-    pub(super) fn figures(&self, figures: &[Figure], fields: &[String], limit: u64) -> Value {
+    pub(super) fn aggregates_body(
+        &self,
+        aggregates: &[Aggregate],
+        fields: &[String],
+        limit: u64,
+    ) -> Value {
         let mut body = self.body();
-        body["compute"] = figures.iter().map(Figure::json).collect();
-        let sort = figures.first().map(|figure| {
-            let mut sort = figure.json();
+        body["compute"] = aggregates.iter().map(Aggregate::json).collect();
+        let sort = aggregates.first().map(|aggregate| {
+            let mut sort = aggregate.json();
             sort["type"] = "measure".into();
             sort["order"] = "desc".into();
             sort
@@ -113,15 +118,15 @@ impl Request {
     }
 
     /// Requests an aggregate over time; counts are split by status.
-    pub(super) fn series(&self, figure: &Figure, interval: Option<&str>) -> Value {
+    pub(super) fn series(&self, aggregate: &Aggregate, interval: Option<&str>) -> Value {
         let mut body = self.body();
-        let mut compute = figure.json();
+        let mut compute = aggregate.json();
         compute["type"] = "timeseries".into();
         if let Some(interval) = interval {
             compute["interval"] = interval.into();
         }
         body["compute"] = json!([compute]);
-        if figure.is_count() {
+        if aggregate.is_count() {
             body["group_by"] = json!([{ "facet": "status", "limit": 20, "missing": "" }]);
         }
         body
@@ -140,12 +145,12 @@ pub(crate) fn back(time: Duration) -> String {
 
 /// An aggregate of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Figure {
+pub(super) struct Aggregate {
     pub(super) aggregation: String,
     pub(super) metric: Option<String>,
 }
 
-impl Figure {
+impl Aggregate {
     /// `count`, `avg:@duration`.
     pub(super) fn parse(text: &str) -> Self {
         let (aggregation, metric) = match text.split_once(':') {
@@ -159,7 +164,7 @@ impl Figure {
     pub(super) fn all(args: &SearchArgs) -> Vec<Self> {
         match &args.compute[..] {
             [] => vec![Self::parse("count")],
-            figures => figures.iter().map(|text| Self::parse(text)).collect(),
+            aggregates => aggregates.iter().map(|text| Self::parse(text)).collect(),
         }
     }
 

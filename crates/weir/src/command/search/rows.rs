@@ -30,7 +30,7 @@ impl Search<'_> {
         let (mut found, mut is_read) = (0, true);
         let has_more = self.pages(|page, units| {
             found += page.len() as u64;
-            printer.units.learn(units);
+            printer.units.add(units);
             is_read = print_data(&printer.page(&page))?;
             Ok(is_read)
         })?;

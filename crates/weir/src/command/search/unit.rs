@@ -34,7 +34,7 @@ pub(super) struct Units(BTreeMap<String, String>);
 
 impl Units {
     /// Adds the units from an answer, by field as written.
-    pub(super) fn learn(&mut self, units: &BTreeMap<String, String>) {
+    pub(super) fn add(&mut self, units: &BTreeMap<String, String>) {
         self.0.extend(units.iter().map(|(field, unit)| (field.clone(), unit.clone())));
     }
 
@@ -46,12 +46,12 @@ impl Units {
 
 /// The unit to show after the values of an attribute for which the answer reports this unit; none
 /// if the name of the attribute contains it.
-pub(super) fn to_show(name: &str, told: Option<&str>) -> Option<Unit> {
+pub(super) fn to_show(name: &str, reported: Option<&str>) -> Option<Unit> {
     let path = name.strip_prefix('@').unwrap_or(name);
     let by_name = || Unit::of(&Field::Attribute(path.to_owned()), &[]);
     match Unit::said_by(path) {
         Some(_) => None,
-        None => told.and_then(Unit::from_symbol).or_else(by_name),
+        None => reported.and_then(Unit::from_symbol).or_else(by_name),
     }
 }
 
@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn a_unit_is_shown_where_the_name_does_not_say_it() {
         let mut units = Units::default();
-        let told = [("@delay", "ns"), ("@wait_ms", "ms")];
-        units.learn(&told.map(|(field, unit)| (field.to_owned(), unit.to_owned())).into());
+        let reported = [("@delay", "ns"), ("@wait_ms", "ms")];
+        units.add(&reported.map(|(field, unit)| (field.to_owned(), unit.to_owned())).into());
         let shown = |name| units.of(name).map(Unit::symbol);
         assert_eq!(shown("@delay"), Some("ns"), "computed");
         assert_eq!(shown("@http.duration"), Some("ns"), "by convention");

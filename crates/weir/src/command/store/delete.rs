@@ -19,13 +19,13 @@ use crate::term::{note, print_data};
 const PATH: &str = "/weir/v1/store/deletions";
 
 /// How long counting, or making the deletion durable, may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WORK_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Counts, asks for confirmation, and deletes.
 pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
-    let client = Client::new(&args.api)?.patient(Some(PATIENCE));
-    let question = question(args);
-    let mut dry = question.clone();
+    let client = Client::new(&args.api)?.with_work_timeout(Some(WORK_TIMEOUT));
+    let body = request_body(args);
+    let mut dry = body.clone();
     dry["dry_run"] = true.into();
     let answer: DeletionAnswer = client.post(PATH, &dry)?;
     let count = answer.records.unwrap_or(0);
@@ -41,10 +41,10 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
         note(&format!("{records} would be deleted"));
         return Ok(Exit::Ok);
     }
-    if !args.yes && !agrees(&records)? {
+    if !args.yes && !confirm(&records)? {
         return Err(ExitError::with(Exit::Interrupted, "nothing was deleted"));
     }
-    let answer: DeletionAnswer = client.post(PATH, &question)?;
+    let answer: DeletionAnswer = client.post(PATH, &body)?;
     let id = answer.id.unwrap_or_default();
     note(&format!(
         "{records} hidden; deletion {id} removes them from the disk in the background, see `weir \
@@ -53,14 +53,14 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn question(args: &DeleteArgs) -> Value {
-    let mut question = json!({ "query": args.query.join(" ") });
+fn request_body(args: &DeleteArgs) -> Value {
+    let mut body = json!({ "query": args.query.join(" ") });
     for (name, time) in [("from", &args.from), ("to", &args.to)] {
         if let Some(time) = time {
-            question[name] = time.as_str().into();
+            body[name] = time.as_str().into();
         }
     }
-    question
+    body
 }
 
 fn records(count: u64) -> String {
@@ -75,7 +75,7 @@ fn note_warnings(meta: &AnswerMeta) {
 }
 
 /// Asks for confirmation on the terminal.
-fn agrees(records: &str) -> Result<bool> {
+fn confirm(records: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
         let message = format!("{records} would be deleted: confirm with --yes");
         return Err(ExitError::with(Exit::Usage, message));
@@ -90,7 +90,7 @@ fn agrees(records: &str) -> Result<bool> {
 
 /// Cancels a deletion, and prints what was already removed.
 pub(super) fn cancel(api: &ApiArgs, id: u64) -> Result<Exit> {
-    let client = Client::new(api)?.patient(Some(PATIENCE));
+    let client = Client::new(api)?.with_work_timeout(Some(WORK_TIMEOUT));
     let entry: DeletionEntry = client.delete(&format!("{PATH}/{id}"))?;
     let removed = records(entry.records);
     note(&format!(

@@ -67,7 +67,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
     }
     let client = Client::new(&args.api)?;
     let pieces = match args.file {
-        Some(_) => Pieces::kept_whole_by_signals()?,
+        Some(_) => Pieces::removed_on_signal()?,
         None => Pieces::default(),
     };
     // Data on a terminal shows its own progress.
@@ -77,7 +77,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
         progress.set_total(count(args, &client));
     }
     let written = write_pieces(args, &client, &pieces, &mut progress);
-    let exit = written.map_err(|error| match pieces.whole() {
+    let exit = written.map_err(|error| match pieces.complete() {
         Some(whole) => error.context(whole),
         None => error,
     })?;
@@ -88,14 +88,14 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
 /// Counts the records to expect. It is only used for the progress display, so a failure is ignored.
 fn count(args: &ExportArgs, client: &Client) -> Total {
     let from = from(args);
-    let question = json!({
+    let body = json!({
         "filter": {
             "query": args.query.join(" "),
             "from": from.as_deref().unwrap_or(FIRST),
             "to": args.to.as_deref().unwrap_or("now"),
         },
     });
-    let answer = client.post::<AggregateAnswer>("/api/v2/logs/analytics/aggregate", &question);
+    let answer = client.post::<AggregateAnswer>("/api/v2/logs/analytics/aggregate", &body);
     match answer.ok().map(|answer| answer.meta.weir) {
         Some(ScanMeta { partial: false, matched: Some(matched), .. }) => {
             Total::Records(matched.min(args.limit.unwrap_or(u64::MAX)))
@@ -119,13 +119,13 @@ fn write_pieces(
             None => path.clone(),
         };
         let (headers, mut body) = client.download(&path)?;
-        is_partial |= is_said_partial(&headers);
+        is_partial |= is_reported_partial(&headers);
         let name = args.file.as_deref().map(|file| name_of(file, piece));
         let mut target = Target::open(name.as_deref(), pieces)?;
         if !copy(&mut body, &mut target, progress)? {
             break;
         }
-        is_partial |= is_said_partial(body.trailers());
+        is_partial |= is_reported_partial(body.trailers());
         target.complete().context("could not write the export")?;
         cursor = headers.get("x-weir-next").map(str::to_owned);
         if cursor.is_none() {
@@ -147,7 +147,7 @@ fn write_pieces(
 }
 
 /// Prints why records are missing, as given before or after the body; returns false if none are.
-fn is_said_partial(headers: &Headers) -> bool {
+fn is_reported_partial(headers: &Headers) -> bool {
     let why = headers.get("x-weir-partial");
     if let Some(why) = why {
         note(&format!("some records are missing: {why}"));

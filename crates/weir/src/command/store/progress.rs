@@ -78,11 +78,11 @@ impl Progress {
 
     /// Prints the totals at the end.
     pub(super) fn end(mut self) {
-        self.wipe();
+        self.clear();
         note(&self.work.text(self.begun.elapsed()));
     }
 
-    fn wipe(&mut self) {
+    fn clear(&mut self) {
         if std::mem::take(&mut self.is_drawn) {
             note_in_place("");
         }
@@ -91,7 +91,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.wipe();
+        self.clear();
     }
 }
 

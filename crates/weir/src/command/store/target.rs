@@ -27,19 +27,19 @@ pub(super) struct Pieces(Arc<Mutex<PiecesState>>);
 struct PiecesState {
     /// The file that is being written.
     part: Option<PathBuf>,
-    whole: Vec<PathBuf>,
+    complete: Vec<PathBuf>,
 }
 
 impl Pieces {
     /// From now on a signal that ends the command first removes the incomplete piece.
-    pub(super) fn kept_whole_by_signals() -> Result<Self> {
+    pub(super) fn removed_on_signal() -> Result<Self> {
         let pieces = Self::default();
         let seen = pieces.clone();
         signal::when_interrupted(move || {
             // Held to the end, so that no file is renamed any more.
             let mut state = seen.lock();
             state.remove_part();
-            let whole = state.whole().map(|whole| format!("; {whole}")).unwrap_or_default();
+            let whole = state.complete().map(|whole| format!("; {whole}")).unwrap_or_default();
             if io::stderr().is_terminal() {
                 note_in_place("");
             }
@@ -50,8 +50,8 @@ impl Pieces {
     }
 
     /// The complete pieces, if a later one failed.
-    pub(super) fn whole(&self) -> Option<String> {
-        self.lock().whole()
+    pub(super) fn complete(&self) -> Option<String> {
+        self.lock().complete()
     }
 
     fn lock(&self) -> MutexGuard<'_, PiecesState> {
@@ -60,8 +60,8 @@ impl Pieces {
 }
 
 impl PiecesState {
-    fn whole(&self) -> Option<String> {
-        let names: Vec<_> = self.whole.iter().map(|path| path.display().to_string()).collect();
+    fn complete(&self) -> Option<String> {
+        let names: Vec<_> = self.complete.iter().map(|path| path.display().to_string()).collect();
         (!names.is_empty()).then(|| format!("only the beginning was written: {}", names.join(", ")))
     }
 
@@ -156,7 +156,7 @@ impl Part {
         let mut state = self.pieces.lock();
         RealDisk.rename(&self.path, &self.name)?;
         state.part = None;
-        state.whole.push(self.name.clone());
+        state.complete.push(self.name.clone());
         drop(state);
         let dir = self.name.parent().filter(|dir| !dir.as_os_str().is_empty());
         RealDisk.sync_dir(dir.unwrap_or(Path::new(".")))

@@ -25,20 +25,20 @@ use crate::term::{ColorChoice, Paint, Style, note, print_data};
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum silence; the server sends something every 15 seconds.
-const SILENCE_MAX: Duration = Duration::from_secs(45);
+const READ_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Runs the command.
 pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
     let query = args.query.join(" ");
     let mut tail = Tail::connect(Client::new(&args.api)?, &query, args.max_rate, color)?;
-    tail.say_doubts(&query);
+    tail.print_lints(&query);
     tail.output = args.output;
     tail.rows_left = args.limit;
     tail.run()
 }
 
 /// What a search has already printed, and in which format.
-pub(crate) struct Found {
+pub(crate) struct PrintedSearch {
     /// Stream and position of its records.
     pub(crate) known: HashSet<(String, String)>,
     pub(crate) printer: Printer,
@@ -55,7 +55,7 @@ pub(crate) struct Tail {
     /// Rows that remain to be printed; `None` means no limit.
     pub(crate) rows_left: Option<u64>,
     /// What a search has printed before: rows then have the format of that search.
-    pub(crate) found: Option<Found>,
+    pub(crate) printed: Option<PrintedSearch>,
     /// The id of the last row that was printed.
     last_id: Option<String>,
 }
@@ -70,7 +70,7 @@ impl Tail {
         color: ColorChoice,
     ) -> Result<Self> {
         let path = format!("/weir/v1/tail?query={}&max_rate={max_rate}", percent_encoded(query));
-        let connection = client.stream(&path, None, SILENCE_MAX)?;
+        let connection = client.stream(&path, None, READ_TIMEOUT)?;
         Ok(Self {
             client,
             path,
@@ -79,19 +79,19 @@ impl Tail {
             notes: Paint::for_stderr(color),
             output: TailOutput::Text,
             rows_left: None,
-            found: None,
+            printed: None,
             last_id: None,
         })
     }
 
     /// Warns about what is probably not intended, since there may be no output for a long time.
-    fn say_doubts(&self, query: &str) {
+    fn print_lints(&self, query: &str) {
         let Ok(expression) = weir_expr::parse(query) else { return };
-        for doubt in expression.doubts(query) {
-            self.say(Style::Warn, &format!("{}; {}", doubt.message, doubt.help));
+        for lint in expression.doubts(query) {
+            self.print_status(Style::Warn, &format!("{}; {}", lint.message, lint.help));
         }
         if let Some(reason) = expression.never() {
-            self.say(Style::Warn, &format!("no record can match: {reason}"));
+            self.print_status(Style::Warn, &format!("no record can match: {reason}"));
         }
     }
 
@@ -103,15 +103,15 @@ impl Tail {
             {
                 return Ok(Exit::Ok);
             }
-            self.say(Style::Warn, "connection lost, reconnecting");
+            self.print_status(Style::Warn, "connection lost, reconnecting");
             self.connection = loop {
                 pause();
                 let last_id = self.last_id.as_deref();
-                if let Ok(connection) = self.client.stream(&self.path, last_id, SILENCE_MAX) {
+                if let Ok(connection) = self.client.stream(&self.path, last_id, READ_TIMEOUT) {
                     break Some(Box::new(connection));
                 }
             };
-            self.say(Style::Good, "reconnected");
+            self.print_status(Style::Good, "reconnected");
         }
     }
 
@@ -137,11 +137,11 @@ impl Tail {
     fn row(&mut self, event: &Event) -> Result<bool> {
         self.last_id.clone_from(&event.id);
         let record = parsed(&event.data);
-        if self.found.as_mut().is_some_and(|found| found.known.remove(&key(&record))) {
+        if self.printed.as_mut().is_some_and(|printed| printed.known.remove(&key(&record))) {
             return Ok(true);
         }
-        let text = match &mut self.found {
-            Some(found) => found.printer.page(&[entry_of_tail(&record)]),
+        let text = match &mut self.printed {
+            Some(printed) => printed.printer.page(&[entry_of_tail(&record)]),
             None => self.text(&event.data, &record),
         };
         let is_read = print_data(&text)?;
@@ -166,7 +166,7 @@ impl Tail {
             Some(records) => format!("... {} records missed: {reason} ...", group_digits(records)),
             None => format!("... an unknown number of records missed: {reason} ..."),
         };
-        self.say(Style::Bad, &text);
+        self.print_status(Style::Bad, &text);
     }
 
     fn stat(&self, data: &str) {
@@ -179,11 +179,11 @@ impl Tail {
                 "... showing {shown} of {matched} rows per second, a sample of {ratio:.1} %; \
                  narrow the query or raise --max-rate ..."
             );
-            self.say(Style::Warn, &text);
+            self.print_status(Style::Warn, &text);
         }
     }
 
-    fn say(&self, style: Style, text: &str) {
+    fn print_status(&self, style: Style, text: &str) {
         note(&self.notes.paint(style, text));
     }
 }

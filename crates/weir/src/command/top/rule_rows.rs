@@ -18,8 +18,8 @@ pub(super) const ROWS_MAX: usize = 10;
 /// The busiest rules.
 pub(super) fn rows(earlier: &RulesDocument, now: &RulesDocument, rates: &Rates) -> Vec<Row> {
     let records = now.records.saturating_sub(earlier.records);
-    let mut changes: Vec<Change<'_>> =
-        now.rules.iter().map(|rule| Change::of(earlier, rule)).collect();
+    let mut changes: Vec<RuleDelta<'_>> =
+        now.rules.iter().map(|rule| RuleDelta::of(earlier, rule)).collect();
     changes.sort_by_key(|change| std::cmp::Reverse((change.hits(), change.now.hits)));
     let shown = changes.iter().take(ROWS_MAX);
     shown.map(|change| change.row(now, records, rates)).collect()
@@ -36,12 +36,12 @@ pub(super) fn title(now: &RulesDocument) -> String {
 }
 
 /// A rule in two readings.
-struct Change<'a> {
+struct RuleDelta<'a> {
     earlier: Option<&'a RuleEntry>,
     now: &'a RuleEntry,
 }
 
-impl<'a> Change<'a> {
+impl<'a> RuleDelta<'a> {
     fn of(earlier: &'a RulesDocument, now: &'a RuleEntry) -> Self {
         Self { earlier: earlier.rules.iter().find(|rule| rule.name == now.name), now }
     }

@@ -213,7 +213,7 @@ impl Screen {
 }
 
 /// Columns that are dropped first on a narrow terminal.
-const LEAST_NEEDED: [&str; 15] = [
+const HIDDEN_FIRST: [&str; 15] = [
     "HITS",
     "LAST MATCH",
     "UNPARSED",
@@ -234,7 +234,7 @@ const LEAST_NEEDED: [&str; 15] = [
 /// Indexes of the visible columns.
 fn columns_that_fit(head: &[&str], widths: &[usize], width: usize) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..head.len()).collect();
-    for name in LEAST_NEEDED {
+    for name in HIDDEN_FIRST {
         let needed: usize = shown.iter().map(|i| widths[*i] + 2).sum();
         if needed <= width + 2 {
             break;

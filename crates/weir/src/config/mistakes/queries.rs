@@ -5,26 +5,46 @@ use super::check;
 #[test]
 fn wrong_measures() {
     check(&[
-        ("[store]\nmeasures = { delay = \"@a - \" }", 2, "store.measures.delay: ", ""),
-        ("[store]\nmeasures = { delay = 5 }", 2, "store.measures.delay must be text", "measures ="),
-        ("[store]\nmeasures = { a = \"@a + 1\" }", 2, "computed from itself", "another name"),
         (
-            "[store]\nmeasures = { x = \"@a\", a = \"@b + 1\", b = \"2 * @a\" }",
+            "[store]\ncalculated_fields = { delay = \"@a - \" }",
+            2,
+            "store.calculated_fields.delay: ",
+            "",
+        ),
+        (
+            "[store]\ncalculated_fields = { delay = 5 }",
+            2,
+            "store.calculated_fields.delay must be text",
+            "calculated_fields =",
+        ),
+        (
+            "[store]\ncalculated_fields = { a = \"@a + 1\" }",
+            2,
+            "computed from itself",
+            "another name",
+        ),
+        (
+            "[store]\ncalculated_fields = { x = \"@a\", a = \"@b + 1\", b = \"2 * @a\" }",
             2,
             "computed from itself through b",
             "another name",
         ),
         (
-            "[store.measures]\na = \"(@b + @b) * (@b + @b)\"\nb = \"(@c + @c) * (@c + @c)\"\n\
+            "[store.calculated_fields]\na = \"(@b + @b) * (@b + @b)\"\nb = \"(@c + @c) * (@c + @c)\"\n\
              c = \"(@d + @d) * (@d + @d)\"\nd = \"(@e + @e) * (@e + @e)\"\n\
              e = \"(@f + @f) * (@f + @f)\"\nf = \"(@g + @g) * (@g + @g)\"\n\
              g = \"(@h + @h) * (@h + @h)\"\nh = \"(@i + @i) * (@i + @i)\"\n",
             2,
-            "store.measures.a is too long",
+            "store.calculated_fields.a is too long",
             "fewer times",
         ),
-        ("[store]\nmeasures = { a = \"@b_ms + @c_bytes\" }", 2, "a time and a size", ""),
-        ("[store.measures]\ndelay = \"250ms + 4KiB\"", 2, "store.measures.delay: ", ""),
+        ("[store]\ncalculated_fields = { a = \"@b_ms + @c_bytes\" }", 2, "a time and a size", ""),
+        (
+            "[store.calculated_fields]\ndelay = \"250ms + 4KiB\"",
+            2,
+            "store.calculated_fields.delay: ",
+            "",
+        ),
     ]);
 }
 
@@ -48,17 +68,17 @@ fn wrong_bounds_of_queries() {
             "api.queries.deadline is 2m; the maximum is 1m",
             "",
         ),
-        ("[api.queries]\ntails = -1", 2, "api.queries.tails", ""),
+        ("[api.queries]\ntails_max = -1", 2, "api.queries.tails_max", ""),
         (
-            "[api.queries]\nmemory = \"8KiB\"",
+            "[api.queries]\nmemory_max = \"8KiB\"",
             2,
-            "api.queries.memory is 8KiB; the minimum is 1MiB",
+            "api.queries.memory_max is 8KiB; the minimum is 1MiB",
             "",
         ),
         ("[api.queries]\ndedline = \"1s\"", 2, "unknown key", "deadline"),
         ("[api]\nqueries = 5", 2, "api.queries", ""),
         (
-            "[api.queries]\nconcurrent = 100\nmemory = \"64MiB\"",
+            "[api.queries]\nconcurrent_max = 100\nmemory_max = \"64MiB\"",
             3,
             "100 queries of 64MiB at once need 6400MiB",
             "smaller",

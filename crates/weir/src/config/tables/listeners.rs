@@ -1,32 +1,32 @@
 //! Keys of the sources that listen for requests.
 
-use super::{Default, Field, Kind, field};
-use Default::{None, Required, Value};
+use super::{Field, FieldDefault, ValueType, field};
+use FieldDefault::{None, Required, Value};
 
 /// Keys of every source that listens.
 pub(super) const LISTEN: &[Field] = &[
     field(
         "listen",
-        Kind::Listen,
+        ValueType::Listen,
         Required,
         "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
     ),
     field(
         "connections_max",
-        Kind::Count { min: 1, max: 65_536 },
+        ValueType::Count { min: 1, max: 65_536 },
         Value("1024"),
         "Maximum number of connections served at once; further connections wait to be accepted.",
     ),
     field(
-        "in_flight_limit",
-        Kind::Size { min: 8 << 20, max: 4 << 30 },
+        "in_flight_max",
+        ValueType::Size { min: 8 << 20, max: 4 << 30 },
         Value("\"16MiB\""),
         "Memory for requests that are being read, over all connections. When it is exhausted, \
          further requests are answered with 429 and a Retry-After header.",
     ),
     field(
         "tls",
-        Kind::Table(SERVER_TLS),
+        ValueType::Table(SERVER_TLS),
         None("no TLS"),
         "Certificates. The files are reloaded when they change.",
     ),
@@ -34,11 +34,11 @@ pub(super) const LISTEN: &[Field] = &[
 
 /// Server side of TLS.
 const SERVER_TLS: &[Field] = &[
-    field("cert_file", Kind::Path, Required, "PEM file of the certificate and its chain."),
-    field("key_file", Kind::Path, Required, "PEM file of its private key."),
+    field("cert_file", ValueType::Path, Required, "PEM file of the certificate and its chain."),
+    field("key_file", ValueType::Path, Required, "PEM file of its private key."),
     field(
         "client_ca_file",
-        Kind::Path,
+        ValueType::Path,
         None("no client certificate required"),
         "PEM file of CA certificates: clients must present a certificate issued by one of them.",
     ),
@@ -46,7 +46,7 @@ const SERVER_TLS: &[Field] = &[
 
 pub(super) const DATADOG_INTAKE: &[Field] = &[field(
     "api_keys",
-    Kind::Secret,
+    ValueType::Secret,
     None("any client that reaches the port may send"),
     "Comma-separated list of keys; clients must send one of them in the header `DD-API-KEY`.",
 )];

@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use super::{
-    DAY,
-    Default::{None, Required, Value},
-    ENCODING, Field, Kind, MS, TLS, field, time,
+    DAY, ENCODING, Field,
+    FieldDefault::{None, Required, Value},
+    MS, TLS, ValueType, field, time,
 };
 use crate::config::choices::{Choice as _, HecCompression, HttpCompression};
 use weir_pipeline::config::{Framing, HecMode, HttpMethod, SocketProtocol};
 
 const COMPRESSION: Field = field(
     "compression",
-    Kind::Choice(HecCompression::WORDS),
+    ValueType::Choice(HecCompression::WORDS),
     Value("\"gzip\""),
     "Compression of requests.",
 );
 
 const BATCH_SIZE: Field = field(
     "batch_size",
-    Kind::Size { min: 1 << 10, max: 64 << 20 },
+    ValueType::Size { min: 1 << 10, max: 64 << 20 },
     Value("\"1MiB\""),
     "Target size of a request, before compression.",
 );
@@ -33,7 +33,7 @@ const BATCH_AGE: Field = field(
 
 const CONNECTIONS_MAX: Field = field(
     "connections_max",
-    Kind::Count { min: 1, max: 64 },
+    ValueType::Count { min: 1, max: 64 },
     Value("4"),
     "Maximum number of concurrent requests. The order within a file or container is kept.",
 );
@@ -63,21 +63,21 @@ const RETRY_MAX: Field = field(
 pub(super) const SPLUNK_HEC: &[Field] = &[
     field(
         "endpoint",
-        Kind::Url,
+        ValueType::Url,
         Required,
         "Scheme, host, port and an optional path prefix of `/services/collector`, which weir \
          appends.",
     ),
     field(
         "token",
-        Kind::Secret,
+        ValueType::Secret,
         Required,
         "The collector's token: `{ env = \"NAME\" }` or `{ file = \"/path\" }`. It cannot be \
          written in the configuration itself and is never printed.",
     ),
     field(
         "mode",
-        Kind::Choice(HecMode::WORDS),
+        ValueType::Choice(HecMode::WORDS),
         Value("\"event\""),
         "Which endpoint of the collector to use.",
     ),
@@ -87,7 +87,7 @@ pub(super) const SPLUNK_HEC: &[Field] = &[
     CONNECTIONS_MAX,
     field(
         "indexer_ack",
-        Kind::Bool,
+        ValueType::Bool,
         Value("false"),
         "Count records as delivered only when the indexers have acknowledged them, rather than \
          when the collector has accepted them. Indexer acknowledgement must be enabled for the \
@@ -102,60 +102,65 @@ pub(super) const SPLUNK_HEC: &[Field] = &[
     REQUEST_TIMEOUT,
     RETRY_MIN,
     RETRY_MAX,
-    field("index", Kind::Text, None("the token's default"), "Index for all records."),
-    field("sourcetype", Kind::Text, None("the token's default"), "Source type for all records."),
-    field("source", Kind::Text, None("the path of the log file"), "Source for all records."),
+    field("index", ValueType::Text, None("the token's default"), "Index for all records."),
+    field(
+        "sourcetype",
+        ValueType::Text,
+        None("the token's default"),
+        "Source type for all records.",
+    ),
+    field("source", ValueType::Text, None("the path of the log file"), "Source for all records."),
     field(
         "host",
-        Kind::Text,
+        ValueType::Text,
         None("the record's `host.name`, otherwise this machine's name"),
         "Host for all records.",
     ),
     field(
         "tls",
-        Kind::Table(TLS),
+        ValueType::Table(TLS),
         None("the system's CA certificates"),
         "TLS settings for `https`.",
     ),
 ];
 
 pub(super) const HTTP: &[Field] = &[
-    field("url", Kind::Url, Required, "URL for requests: scheme, host, port, path and query."),
+    field("url", ValueType::Url, Required, "URL for requests: scheme, host, port, path and query."),
     field(
         "method",
-        Kind::Choice(HttpMethod::WORDS),
+        ValueType::Choice(HttpMethod::WORDS),
         Value("\"post\""),
         "HTTP method of the requests.",
     ),
     field(
         "format",
-        Kind::Choice(Framing::WORDS),
+        ValueType::Choice(Framing::WORDS),
         Value("\"ndjson\""),
         "How records are combined into a request. Each is an object that follows OpenTelemetry's \
          log data model, as with `encoding = \"json\"` of a file.",
     ),
     field(
         "headers",
-        Kind::Values,
+        ValueType::Values,
         None("none"),
         "Additional headers, `{ \"X-Tenant\" = \"a\" }`; they override weir's own.",
     ),
     field(
         "bearer",
-        Kind::Secret,
+        ValueType::Secret,
         None("no token"),
         "Token for `Authorization: Bearer`: `{ env = \"NAME\" }` or `{ file = \"/path\" }`.",
     ),
     field(
         "user",
-        Kind::Text,
+        ValueType::Text,
         None("no user"),
         "User for `Authorization: Basic`. Needs `password`.",
     ),
-    field("password", Kind::Secret, None("no user"), "Password of `user`."),
+    field("password", ValueType::Secret, None("no user"), "Password of `user`."),
     field(
         "compression",
-        Kind::Choice(HttpCompression::WORDS),
+        ValueType::Choice(HttpCompression::WORDS),
         Value("\"gzip\""),
         "Compression of requests.",
     ),
@@ -167,19 +172,24 @@ pub(super) const HTTP: &[Field] = &[
     RETRY_MAX,
     field(
         "tls",
-        Kind::Table(TLS),
+        ValueType::Table(TLS),
         None("the system's CA certificates"),
         "TLS settings for `https`.",
     ),
 ];
 
 pub(super) const SOCKET: &[Field] = &[
-    field("address", Kind::Text, Required, "Host and port: `\"logs.example:514\"`."),
-    field("protocol", Kind::Choice(SocketProtocol::WORDS), Value("\"tcp\""), "Transport protocol."),
+    field("address", ValueType::Text, Required, "Host and port: `\"logs.example:514\"`."),
+    field(
+        "protocol",
+        ValueType::Choice(SocketProtocol::WORDS),
+        Value("\"tcp\""),
+        "Transport protocol.",
+    ),
     ENCODING,
     field(
         "datagram_max",
-        Kind::Size { min: 256, max: 65_507 },
+        ValueType::Size { min: 256, max: 65_507 },
         Value("\"8KiB\""),
         "Maximum size of a datagram. The body of a longer record is cut, and the record is counted \
          with the error `cut`. Only for `udp`.",
@@ -192,5 +202,10 @@ pub(super) const SOCKET: &[Field] = &[
     ),
     RETRY_MIN,
     RETRY_MAX,
-    field("tls", Kind::Table(TLS), None("the system's CA certificates"), "TLS settings for `tls`."),
+    field(
+        "tls",
+        ValueType::Table(TLS),
+        None("the system's CA certificates"),
+        "TLS settings for `tls`.",
+    ),
 ];

@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use super::{Default, Field, Kind, field, time};
-use Default::{None, Value};
+use super::{Field, FieldDefault, ValueType, field, time};
+use FieldDefault::{None, Value};
 
 /// `[api.queries]`.
 pub(super) const QUERIES: &[Field] = &[
     field(
-        "concurrent",
-        Kind::Count { min: 1, max: 256 },
+        "concurrent_max",
+        ValueType::Count { min: 1, max: 256 },
         None("twice the number of processors"),
         "Number of queries that run at once, each in its own thread.",
     ),
     field(
-        "waiting",
-        Kind::Count { min: 0, max: 10_000 },
+        "waiting_max",
+        ValueType::Count { min: 0, max: 10_000 },
         Value("64"),
         "Number of queries that may wait to run. When that many are waiting, further queries are \
          answered with 429.",
     ),
     field(
-        "wait",
+        "wait_max",
         time(Duration::from_millis(10), Duration::from_mins(1)),
         Value("\"1s\""),
         "How long a query may wait to run; after that it is answered with 503. While more queries \
@@ -36,15 +36,15 @@ pub(super) const QUERIES: &[Field] = &[
          returned and marked as partial.",
     ),
     field(
-        "memory",
-        Kind::Size { min: 1 << 20, max: 16 << 30 },
+        "memory_max",
+        ValueType::Size { min: 1 << 20, max: 16 << 30 },
         Value("\"32MiB\""),
         "Memory limit of one query. When it is reached, what was found so far is returned and \
          marked as partial.",
     ),
     field(
-        "tails",
-        Kind::Count { min: 0, max: 1024 },
+        "tails_max",
+        ValueType::Count { min: 0, max: 1024 },
         Value("64"),
         "Maximum number of concurrent live tails (`weir tail`, `weir search --follow`). Records \
          are matched once for all of them; 16 MiB of records are buffered in total, and about 1.5 \

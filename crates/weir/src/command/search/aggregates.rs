@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weir_api::{AggregateAnswer, AggregateBucket, ScanMeta};
 
-use super::request::Figure;
+use super::request::Aggregate;
 use super::unit::{self, Units};
 use super::{Search, counted};
 use crate::cli::SearchOutput;
@@ -19,10 +19,10 @@ const VALUE_CHARS_MAX: usize = 100;
 
 impl Search<'_> {
     /// Prints groups; returns the number of records in them.
-    pub(super) fn figures(&mut self) -> Result<u64> {
-        let figures = Figure::all(self.args);
+    pub(super) fn print_aggregates(&mut self) -> Result<u64> {
+        let aggregates = Aggregate::all(self.args);
         let limit = self.args.limit.unwrap_or(GROUPS);
-        let mut body = self.request.figures(&figures, &self.args.group_by, limit);
+        let mut body = self.request.aggregates_body(&aggregates, &self.args.group_by, limit);
         let mut buckets: Vec<AggregateBucket> = Vec::new();
         let meta = loop {
             let page = self.aggregate(&body)?;
@@ -32,9 +32,9 @@ impl Search<'_> {
         };
         let matched = meta.matched.unwrap_or(0);
         let text = match self.args.output {
-            SearchOutput::Json => json_lines(&figures, &buckets),
+            SearchOutput::Json => json_lines(&aggregates, &buckets),
             SearchOutput::Text | SearchOutput::Raw => {
-                table(&self.args.group_by, &figures, &meta, &buckets)
+                table(&self.args.group_by, &aggregates, &meta, &buckets)
             }
         };
         print_data(&text)?;
@@ -58,10 +58,10 @@ impl Search<'_> {
 }
 
 /// Aggregates are named as they were requested.
-fn json_lines(figures: &[Figure], buckets: &[AggregateBucket]) -> String {
+fn json_lines(aggregates: &[Aggregate], buckets: &[AggregateBucket]) -> String {
     let line = |bucket: &AggregateBucket| {
-        let named = figures.iter().enumerate();
-        let named = named.filter_map(|(index, f)| Some((f.name(), bucket.figure(index)?.clone())));
+        let named = aggregates.iter().enumerate();
+        let named = named.filter_map(|(index, f)| Some((f.name(), bucket.value(index)?.clone())));
         let computes: Map<String, Value> = named.collect();
         json!({ "by": bucket.by, "computes": computes }).to_string() + "\n"
     };
@@ -70,13 +70,13 @@ fn json_lines(figures: &[Figure], buckets: &[AggregateBucket]) -> String {
 
 fn table(
     fields: &[String],
-    figures: &[Figure],
+    aggregates: &[Aggregate],
     meta: &ScanMeta,
     buckets: &[AggregateBucket],
 ) -> String {
     let mut units = Units::default();
-    units.learn(&meta.units);
-    let titles: Vec<String> = figures.iter().map(Figure::title).collect();
+    units.add(&meta.units);
+    let titles: Vec<String> = aggregates.iter().map(Aggregate::title).collect();
     let head: Vec<&str> = fields.iter().chain(&titles).map(String::as_str).collect();
     let mut table = Table::new(&head, fields.len());
     for bucket in buckets {
@@ -84,8 +84,8 @@ fn table(
             let value = bucket.by.get(field).unwrap_or(&Value::Null);
             short(unit::value(value, units.of(field)), VALUE_CHARS_MAX)
         });
-        let computes = (0..figures.len()).map(|index| {
-            let number = bucket.figure(index).and_then(Value::as_f64);
+        let computes = (0..aggregates.len()).map(|index| {
+            let number = bucket.value(index).and_then(Value::as_f64);
             number.map_or_else(|| "-".to_owned(), |number| unit::show(number, meta.unit(index)))
         });
         table.row(by.chain(computes).collect());
@@ -125,14 +125,14 @@ mod tests {
             ),
             bucket(json!({ "service": "\u{1b}[2J" }), json!({ "c0": 3 })),
         ];
-        let figures = [Figure::parse("count"), Figure::parse("avg:@duration")];
+        let aggregates = [Aggregate::parse("count"), Aggregate::parse("avg:@duration")];
         let units =
             [("c1", "ns"), ("@delay", "ns")].map(|(of, unit)| (of.to_owned(), unit.to_owned()));
         let meta = ScanMeta { units: units.into(), ..ScanMeta::default() };
         let want = "  service    @delay  count  avg(@duration)\n  web        65ms    1,200         2.50 ms\n  \\u{1b}[2J  -           3               -\n";
         let fields = ["service", "@delay"].map(str::to_owned);
-        assert_eq!(table(&fields, &figures, &meta, &buckets), want);
-        let lines = json_lines(&figures, &buckets);
+        assert_eq!(table(&fields, &aggregates, &meta, &buckets), want);
+        let lines = json_lines(&aggregates, &buckets);
         let want = r#"{"by":{"@delay":65000000,"service":"web"},"computes":{"avg:@duration":2500000.0,"count":1200}}"#;
         assert_eq!(lines.lines().next(), Some(want));
         assert!(lines.lines().nth(1).unwrap().ends_with(r#""computes":{"count":3}}"#), "{lines}");

@@ -1,4 +1,4 @@
-//! `store.measures`: calculated fields, attributes that are computed from others at query time.
+//! `store.calculated_fields`: attributes that are computed from others at query time.
 //!
 //! Invariant: an error points at its place in the text of the expression.
 
@@ -11,9 +11,12 @@ use super::section::Section;
 use super::tree::{Entry, NodeValue};
 
 /// Reads the entries; invalid ones are reported and skipped.
-pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<NamedMeasure> {
-    let entries = store.values("measures").iter();
-    let found = entries.filter_map(|entry| measure(store, entry, diagnostics));
+pub(crate) fn calculated_fields(
+    store: &Section,
+    diagnostics: &mut Diagnostics,
+) -> Vec<NamedMeasure> {
+    let entries = store.values("calculated_fields").iter();
+    let found = entries.filter_map(|entry| calculated_field(store, entry, diagnostics));
     let found = NamedMeasure::together(found);
     let wrong = if let Some(trail) = NamedMeasure::circle(&found) {
         let through = match &trail[1..] {
@@ -28,9 +31,10 @@ pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<Na
     };
     if let Some((path, text, help)) = wrong {
         let is_it = |entry: &&Entry| path_of(entry) == path;
-        let place = store.values("measures").iter().find(is_it).map(|e| e.node.place.clone());
-        let key_path = format!("{}.{path}", store.key_path("measures"));
-        diagnostics.error(place, &key_path, format!("{key_path} {text}")).help(help);
+        let location =
+            store.values("calculated_fields").iter().find(is_it).map(|e| e.node.location.clone());
+        let key_path = format!("{}.{path}", store.key_path("calculated_fields"));
+        diagnostics.error(location, &key_path, format!("{key_path} {text}")).help(help);
     }
     found
 }
@@ -40,21 +44,25 @@ fn path_of(entry: &Entry) -> &str {
     entry.key.strip_prefix('@').unwrap_or(&entry.key)
 }
 
-fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Option<NamedMeasure> {
+fn calculated_field(
+    store: &Section,
+    entry: &Entry,
+    diagnostics: &mut Diagnostics,
+) -> Option<NamedMeasure> {
     let path = path_of(entry).to_owned();
-    let key_path = format!("{}.{}", store.key_path("measures"), entry.key);
-    let place = &entry.node.place;
+    let key_path = format!("{}.{}", store.key_path("calculated_fields"), entry.key);
+    let location = &entry.node.location;
     let NodeValue::Text(text) = &entry.node.value else {
         let message = format!("{key_path} must be text");
         diagnostics
-            .error(Some(place.clone()), &key_path, message)
-            .help("measures = { queueing_delay = \"@request_time - @service_time\" }");
+            .error(Some(location.clone()), &key_path, message)
+            .help("calculated_fields = { queueing_delay = \"@request_time - @service_time\" }");
         return None;
     };
     match Measure::parse(text) {
         Ok(_) if path.is_empty() => {
             let message = format!("{key_path}: a calculated field needs a name");
-            diagnostics.error(Some(place.clone()), &key_path, message);
+            diagnostics.error(Some(location.clone()), &key_path, message);
             None
         }
         Ok(measure) => Some(NamedMeasure { path, measure }),
@@ -63,7 +71,7 @@ fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Opt
             if let Some(expected) = &error.expected {
                 message = format!("{message}; expected {expected}");
             }
-            let at = inside(place, &error.text, error.span);
+            let at = inside(location, &error.text, error.span);
             let diagnostic = diagnostics.error(Some(at), &key_path, message);
             if let Some(suggestion) = &error.suggestion {
                 diagnostic.help(format!("did you mean: {suggestion}"));

@@ -18,24 +18,24 @@ use weir_host::{ConnectionSlot, Zone};
 use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 
 use super::cursor::Cursor;
-use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, DEADLINE_MAX, MEASURES_MAX};
+use super::deserialize::{Object, plain_error};
+use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, CALCULATED_FIELDS_MAX, DEADLINE_MAX};
 use super::time::TimeText;
-use super::words::{Object, plain};
 use crate::problem::Problem;
 
 /// Names of the parts of a request, for errors.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Names {
+pub(super) struct ParameterNames {
     pub(super) query: &'static str,
     pub(super) from: &'static str,
     pub(super) to: &'static str,
     pub(super) limit: &'static str,
     pub(super) cursor: &'static str,
-    pub(super) measures: &'static str,
+    pub(super) calculated_fields: &'static str,
     pub(super) timeout: &'static str,
 }
 
-impl Names {
+impl ParameterNames {
     /// In a request body.
     pub(super) const BODY: Self = Self {
         query: "filter.query",
@@ -43,27 +43,27 @@ impl Names {
         to: "filter.to",
         limit: "page.limit",
         cursor: "page.cursor",
-        measures: "weir.measures",
+        calculated_fields: "weir.calculated_fields",
         timeout: "weir.timeout",
     };
     /// In the query string of one of Datadog's paths.
-    pub(super) const ADDRESS: Self = Self {
+    pub(super) const DATADOG: Self = Self {
         query: "filter[query]",
         from: "filter[from]",
         to: "filter[to]",
         limit: "page[limit]",
         cursor: "page[cursor]",
-        measures: "weir.measures",
+        calculated_fields: "weir.calculated_fields",
         timeout: "weir.timeout",
     };
     /// In the query string of one of weir's own paths.
-    pub(super) const OWN: Self = Self {
+    pub(super) const WEIR: Self = Self {
         query: "query",
         from: "from",
         to: "to",
         limit: "limit",
         cursor: "cursor",
-        measures: "measures",
+        calculated_fields: "calculated_fields",
         timeout: "timeout",
     };
 }
@@ -117,7 +117,7 @@ impl OptionsBody {
 pub(super) struct WeirOptions {
     /// Calculated fields, by name: `{"queueing_delay": "@request_time - @service_time"}`. They can
     /// be used wherever an attribute can.
-    pub(super) measures: BTreeMap<String, String>,
+    pub(super) calculated_fields: BTreeMap<String, String>,
     /// Deadline of the query, such as `5s`; the answer contains what was found by then. Default:
     /// 1500ms.
     pub(super) timeout: Option<String>,
@@ -129,8 +129,8 @@ pub(super) struct WeirOptions {
 
 /// An unparsed query: which records, and at what cost.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
-    names: Names,
+pub(super) struct QuerySpec {
+    names: ParameterNames,
     pub(super) query: String,
     from: Option<TimeText>,
     to: Option<TimeText>,
@@ -138,42 +138,52 @@ pub(super) struct Question {
     is_from_first: bool,
     /// The time zone of days.
     zone: Zone,
-    measures: BTreeMap<String, String>,
+    calculated_fields: BTreeMap<String, String>,
 }
 
-impl Question {
+impl QuerySpec {
     /// From a request body, or the query string of one of Datadog's paths.
     pub(super) fn new(
-        names: Names,
+        names: ParameterNames,
         filter: &FilterBody,
-        measures: &BTreeMap<String, String>,
+        calculated_fields: &BTreeMap<String, String>,
     ) -> Self {
         let FilterBody { query, from, to, .. } = filter.clone();
         let (is_from_first, zone) = (false, Zone::UTC);
-        Self { names, query, from, to, is_from_first, zone, measures: measures.clone() }
+        Self {
+            names,
+            query,
+            from,
+            to,
+            is_from_first,
+            zone,
+            calculated_fields: calculated_fields.clone(),
+        }
     }
 
     /// The same, with a time zone.
-    pub(super) fn in_zone(self, zone: Zone) -> Self {
+    pub(super) fn with_zone(self, zone: Zone) -> Self {
         Self { zone, ..self }
     }
 
-    /// From the query string of one of weir's own paths; `measures` is a JSON object of texts.
-    pub(super) fn own(
+    /// From the query string of one of weir's own paths; `calculated_fields` is a JSON object of
+    /// texts.
+    pub(super) fn from_query_string(
         query: &str,
         from: Option<&str>,
         to: Option<&str>,
-        measures: Option<&str>,
+        calculated_fields: Option<&str>,
     ) -> Result<Self, Problem> {
-        let names = Names::OWN;
-        let measures = measures_of(names.measures, measures)?;
+        let names = ParameterNames::WEIR;
+        let calculated_fields =
+            parse_calculated_fields(names.calculated_fields, calculated_fields)?;
         let [from, to] = [from, to].map(|time| time.map(TimeText::from));
         let (query, is_from_first, zone) = (query.to_owned(), false, Zone::UTC);
-        Ok(Self { names, query, from, to, is_from_first, zone, measures })
+        Ok(Self { names, query, from, to, is_from_first, zone, calculated_fields })
     }
 
     /// The same, but without `from` the range starts at the first record.
-    pub(super) fn of_all_time(self) -> Self {
+    pub(super) fn without_default_start(self) -> Self {
         Self { is_from_first: true, ..self }
     }
 
@@ -182,13 +192,13 @@ impl Question {
         let query: Expr =
             parse(&self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
         let range = self.range(now_ns)?;
-        Ok(Filter { query, range, access, measures: self.measures()? })
+        Ok(Filter { query, range, access, measures: self.calculated_fields()? })
     }
 
     /// Converts an error of the store about the query, with its place in it.
-    pub(super) fn placed(&self, problem: Problem) -> Problem {
+    pub(super) fn with_span(&self, problem: Problem) -> Problem {
         match parse(&self.query) {
-            Ok(expr) => problem.placed(self.names.query, &self.query, &expr),
+            Ok(expr) => problem.with_span(self.names.query, &self.query, &expr),
             Err(_) => problem,
         }
     }
@@ -212,17 +222,17 @@ impl Question {
         Ok(range)
     }
 
-    fn measures(&self) -> Result<Vec<NamedMeasure>, Problem> {
-        if self.measures.len() > MEASURES_MAX {
-            let what = format!("has more than {MEASURES_MAX} items");
-            return Err(Problem::parameter(self.names.measures, what));
+    fn calculated_fields(&self) -> Result<Vec<NamedMeasure>, Problem> {
+        if self.calculated_fields.len() > CALCULATED_FIELDS_MAX {
+            let what = format!("has more than {CALCULATED_FIELDS_MAX} items");
+            return Err(Problem::parameter(self.names.calculated_fields, what));
         }
         let read = |(name, text): (&String, &String)| {
             let path = name.strip_prefix('@').unwrap_or(name).to_owned();
-            let at = format!("{}.{name}", self.names.measures);
+            let at = format!("{}.{name}", self.names.calculated_fields);
             if path.is_empty() {
                 return Err(Problem::parameter(
-                    self.names.measures,
+                    self.names.calculated_fields,
                     "a calculated field has no name",
                 ));
             }
@@ -231,15 +241,17 @@ impl Question {
                 Err(error) => Err(Problem::expression(&at, &error)),
             }
         };
-        let measures: Vec<NamedMeasure> =
-            self.measures.iter().map(read).collect::<Result<_, _>>()?;
-        let Some(path) = NamedMeasure::too_long(&measures) else { return Ok(measures) };
-        let at = format!("{}.{path}", self.names.measures);
+        let calculated_fields: Vec<NamedMeasure> =
+            self.calculated_fields.iter().map(read).collect::<Result<_, _>>()?;
+        let Some(path) = NamedMeasure::too_long(&calculated_fields) else {
+            return Ok(calculated_fields);
+        };
+        let at = format!("{}.{path}", self.names.calculated_fields);
         Err(Problem::parameter(&at, "is too long after the fields that it uses are expanded"))
     }
 
     /// Returns where the page of a cursor starts, and sets the range to that of the first page.
-    pub(super) fn go_on(
+    pub(super) fn resume_from(
         &self,
         cursor: Option<&str>,
         hash: u64,
@@ -254,9 +266,11 @@ impl Question {
 
     /// Identifies this query, for cursors.
     pub(super) fn hash(&self, rest: &str) -> u64 {
-        let Self { query, from, to, measures, .. } = self;
+        let Self { query, from, to, calculated_fields, .. } = self;
         let [from, to] = [from, to].map(|time| time.as_ref().map(ToString::to_string));
-        weir_model::hash64(format!("{query}\0{from:?}\0{to:?}\0{measures:?}\0{rest}").as_bytes())
+        weir_model::hash64(
+            format!("{query}\0{from:?}\0{to:?}\0{calculated_fields:?}\0{rest}").as_bytes(),
+        )
     }
 }
 
@@ -295,7 +309,7 @@ pub(super) fn field(name: &str, text: &str) -> Result<Field, Problem> {
 }
 
 /// Reads calculated fields from a query string: a JSON object of texts.
-pub(super) fn measures_of(
+pub(super) fn parse_calculated_fields(
     name: &str,
     json: Option<&str>,
 ) -> Result<BTreeMap<String, String>, Problem> {
@@ -307,9 +321,9 @@ pub(super) fn measures_of(
 
 /// Reads the body of a request within its limits of size and time.
 #[derive(Debug)]
-pub(crate) struct Received(Result<Bytes, Problem>);
+pub(crate) struct RequestBody(Result<Bytes, Problem>);
 
-impl<S: Send + Sync> FromRequest<S> for Received {
+impl<S: Send + Sync> FromRequest<S> for RequestBody {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
@@ -317,17 +331,20 @@ impl<S: Send + Sync> FromRequest<S> for Received {
         let _receiving = slot.as_ref().map(ConnectionSlot::receiving);
         let reading = Bytes::from_request(request, state);
         let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-        Ok(Self(read.map_or_else(|_| Err(late()), |read| read.map_err(|error| broken(&error)))))
+        Ok(Self(read.map_or_else(
+            |_| Err(body_timeout()),
+            |read| read.map_err(|error| invalid_body(&error)),
+        )))
     }
 }
 
-fn late() -> Problem {
+fn body_timeout() -> Problem {
     let seconds = BODY_TIMEOUT.as_secs();
     let title = format!("the body was not received within {seconds} s");
     Problem::new(StatusCode::REQUEST_TIMEOUT, title)
 }
 
-fn broken(error: &BytesRejection) -> Problem {
+fn invalid_body(error: &BytesRejection) -> Problem {
     let title = match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
             format!("the body exceeds the limit of {BODY_BYTES_MAX} bytes")
@@ -340,7 +357,7 @@ fn broken(error: &BytesRejection) -> Problem {
 /// Parses the body of a request. No body is an empty object.
 pub(super) fn body<T: DeserializeOwned>(
     headers: &HeaderMap,
-    Received(body): Received,
+    RequestBody(body): RequestBody,
 ) -> Result<T, Problem> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let title = "the body must not be compressed";
@@ -350,7 +367,7 @@ pub(super) fn body<T: DeserializeOwned>(
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes[..] };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let what = plain(&error.inner().to_string());
+        let what = plain_error(&error.inner().to_string());
         match error.path().to_string() {
             // The whole document.
             path if path == "." || path == "?" => {
@@ -371,18 +388,20 @@ pub(super) fn body<T: DeserializeOwned>(
 
 /// Parses the parameters of a query string.
 pub(crate) fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query.map(|Query(parameters)| parameters).map_err(|error| unreadable(&error.body_text()))
+    query
+        .map(|Query(parameters)| parameters)
+        .map_err(|error| invalid_parameters(&error.body_text()))
 }
 
 /// Converts an error about a query string to a problem about the parameter.
-fn unreadable(error: &str) -> Problem {
+fn invalid_parameters(error: &str) -> Problem {
     let error = error.strip_prefix("Failed to deserialize query string: ").unwrap_or(error);
     let named = error.split_once(": ").filter(|(name, _)| !name.contains(char::is_whitespace));
     let missing = error.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     match (named, missing) {
-        (Some((name, what)), _) => Problem::parameter(name, plain(what)),
+        (Some((name, what)), _) => Problem::parameter(name, plain_error(what)),
         (None, Some(name)) => Problem::parameter(name, "is missing"),
-        (None, None) => Problem::new(StatusCode::BAD_REQUEST, plain(error)),
+        (None, None) => Problem::new(StatusCode::BAD_REQUEST, plain_error(error)),
     }
 }
 
@@ -393,16 +412,18 @@ mod tests {
     #[test]
     fn a_reversed_range_a_wrong_measure_and_a_wrong_query_are_named() {
         let wrong = |query: &str, from: &str, measure: &str| {
-            let measures = format!("{{\"delay\":\"{measure}\"}}");
-            let question = Question::own(query, Some(from), None, Some(&measures)).unwrap();
-            let problem = question.filter(1_000_000_000, Access::all()).unwrap_err();
+            let calculated_fields = format!("{{\"delay\":\"{measure}\"}}");
+            let spec =
+                QuerySpec::from_query_string(query, Some(from), None, Some(&calculated_fields))
+                    .unwrap();
+            let problem = spec.filter(1_000_000_000, Access::all()).unwrap_err();
             serde_json::to_value(problem).unwrap()
         };
         let problem = wrong("a", "now+1s", "1");
         assert_eq!(problem["parameter"], "from");
         assert!(problem["title"].as_str().unwrap().contains("must be before"), "{problem}");
         let problem = wrong("a", "now-1s", "@a - ");
-        assert_eq!(problem["parameter"], "measures.delay");
+        assert_eq!(problem["parameter"], "calculated_fields.delay");
         assert_eq!(problem["span"]["start"], 5);
         let problem = wrong("(a", "now-1s", "1");
         assert_eq!((&problem["parameter"], &problem["expected"]), (&"query".into(), &")".into()));
@@ -411,7 +432,7 @@ mod tests {
     #[test]
     fn a_body_says_where_it_is_wrong() {
         let read = |text: &'static str| {
-            let received = Received(Ok(Bytes::from_static(text.as_bytes())));
+            let received = RequestBody(Ok(Bytes::from_static(text.as_bytes())));
             body::<FilterBody>(&HeaderMap::new(), received)
         };
         assert!(read("").is_ok() && read(" {} ").is_ok());

@@ -118,9 +118,10 @@ fn a_search_can_be_asked_in_the_address_too() {
     let path = "/api/v2/logs/events?filter[query]=service%3Aweb&filter[from]=2026-01-01&\
                 filter[to]=1767312000000&sort=timestamp&page[limit]=2";
     assert_eq!(messages(&get(&api, path)), numbered([0, 10]));
-    let measures = "weir.measures=%7B%22delay%22%3A%22%40request_time%20-%20%40service_time%22%7D";
+    let calculated_fields =
+        "weir.calculated_fields=%7B%22delay%22%3A%22%40request_time%20-%20%40service_time%22%7D";
     let path = format!(
-        "{SEARCH}?filter[query]=@delay:5&filter[from]=2026-01-01&filter[to]=2026-01-02&{measures}"
+        "{SEARCH}?filter[query]=@delay:5&filter[from]=2026-01-01&filter[to]=2026-01-02&{calculated_fields}"
     );
     assert_eq!(messages(&get(&api, &path)).len(), 10);
     api.shutdown();
@@ -219,7 +220,7 @@ fn measures_of_the_moment_can_be_searched_grouped_and_computed() {
         "filter": filter("@delay:5"),
         "compute": [{ "aggregation": "max", "metric": "@delay" }],
         "group_by": [{ "facet": "@delay" }],
-        "weir": { "measures": { "delay": "@request_time - @service_time" } },
+        "weir": { "calculated_fields": { "delay": "@request_time - @service_time" } },
     });
     let reply = post(&api, AGGREGATE, &asked);
     let buckets = json!([{ "by": { "@delay": 5 }, "computes": { "c0": 5.0 } }]);
@@ -243,12 +244,12 @@ fn figures_say_what_they_measure() {
             figure("max", "@http.status_code"),
         ],
         "group_by": [{ "facet": "@delay" }, { "facet": "service" }],
-        "weir": { "measures": { "delay": "@wait_ms / 2" } },
+        "weir": { "calculated_fields": { "delay": "@wait_ms / 2" } },
     });
     let meta = post(&api, AGGREGATE, &asked).json()["meta"]["weir"].clone();
     assert_eq!(meta["units"], json!({ "@delay": "ms", "c1": "ns", "c3": "ms" }));
-    let measures = json!({ "delay": "@wait_ms / 2", "share": "@wait_ms / @duration" });
-    let asked = json!({ "filter": filter(""), "weir": { "measures": measures } });
+    let calculated_fields = json!({ "delay": "@wait_ms / 2", "share": "@wait_ms / @duration" });
+    let asked = json!({ "filter": filter(""), "weir": { "calculated_fields": calculated_fields } });
     let meta = post(&api, SEARCH, &asked).json()["meta"]["weir"].clone();
     assert_eq!(meta["units"], json!({ "@delay": "ms" }), "of what is computed");
     api.shutdown();
@@ -260,12 +261,13 @@ fn records_are_shown_with_what_is_computed_of_them() {
         path: path.to_owned(),
         measure: weir_expr::Measure::parse(text).unwrap(),
     };
-    let measures = vec![measure("delay", "1000"), measure("http.twice", "@http.status_code * 2")];
-    let store = MemoryStore { measures, ..MemoryStore::new(vec![record(0)]) };
+    let calculated_fields =
+        vec![measure("delay", "1000"), measure("http.twice", "@http.status_code * 2")];
+    let store = MemoryStore { calculated_fields, ..MemoryStore::new(vec![record(0)]) };
     let api = api_of(Arc::new(store));
     let asked = json!({
         "filter": filter(""),
-        "weir": { "measures": { "delay": "@request_time - @service_time", "none": "@a - @b" } },
+        "weir": { "calculated_fields": { "delay": "@request_time - @service_time", "none": "@a - @b" } },
     });
     let found = post(&api, SEARCH, &asked).json()["data"][0]["attributes"]["attributes"].clone();
     assert_eq!(found["delay"], 5, "that of the question counts first: {found}");
@@ -305,8 +307,12 @@ fn what_is_wrong_with_a_question_is_named() {
         (SEARCH, json!({ "page": { "cursor": "abc" } }), "page.cursor"),
         (SEARCH, json!({ "sort": "service" }), "sort"),
         (SEARCH, json!({ "filter": { "querry": "" } }), "filter.querry"),
-        (SEARCH, json!({ "weir": { "measures": { "d": "@a +" } } }), "weir.measures.d"),
-        (SEARCH, json!({ "weir": { "measures": doubled } }), "weir.measures.m1"),
+        (
+            SEARCH,
+            json!({ "weir": { "calculated_fields": { "d": "@a +" } } }),
+            "weir.calculated_fields.d",
+        ),
+        (SEARCH, json!({ "weir": { "calculated_fields": doubled } }), "weir.calculated_fields.m1"),
         (SEARCH, json!({ "weir": { "timeout": "2h" } }), "weir.timeout"),
         (AGGREGATE, json!({ "compute": [{ "aggregation": "avg" }] }), "compute[0].metric"),
         (AGGREGATE, json!({ "compute": [{ "aggregation": "mean" }] }), "compute[0].aggregation"),
@@ -548,6 +554,6 @@ fn what_the_store_does_is_among_the_metrics_and_nothing_without_one() {
     ] {
         assert!(page.lines().any(|line| line == row), "{row}: {page}");
     }
-    api.show_store(None);
+    api.set_store(None);
     assert!(!get(&api, "/metrics").text.contains("weir_store_"));
 }

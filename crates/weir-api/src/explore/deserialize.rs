@@ -64,15 +64,15 @@ where
 }
 
 /// Rewrites the error of a parser. The position in the text is kept only if no member can be named.
-pub(super) fn plain(error: &str) -> String {
+pub(super) fn plain_error(error: &str) -> String {
     let what = error.rsplit_once(" at line ").map_or(error, |(what, _)| what);
     let of_kind = ["invalid type: ", "invalid value: "];
     let of_kind = of_kind.into_iter().find_map(|prefix| what.strip_prefix(prefix));
     if let Some((found, expected)) = of_kind.and_then(|rest| rest.split_once(", expected ")) {
         return format!(
             "is {}, but must be {}",
-            found_in_plain(found),
-            expected_in_plain(expected)
+            describe_found(found),
+            describe_expected(expected)
         );
     }
     if let Some((found, expected)) =
@@ -98,7 +98,7 @@ pub(super) fn plain(error: &str) -> String {
     }
 }
 
-fn found_in_plain(found: &str) -> String {
+fn describe_found(found: &str) -> String {
     let quoted = |kind: &str| found.strip_prefix(kind).map(|value| value.trim_matches('`'));
     match found {
         "sequence" => "an array".to_owned(),
@@ -114,7 +114,7 @@ fn found_in_plain(found: &str) -> String {
     }
 }
 
-fn expected_in_plain(expected: &str) -> &str {
+fn describe_expected(expected: &str) -> &str {
     match expected {
         "a string" | "string" | "string or map" => "text",
         "a sequence" => "an array",
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn readers_of_json_are_put_in_plain_words() {
-        for (said, want) in [
+        for (error, want) in [
             (
                 "invalid type: sequence, expected a string at line 1 column 10",
                 "is an array, but must be text",
@@ -158,7 +158,7 @@ mod tests {
                 "EOF while parsing an object at line 1 column 1",
             ),
         ] {
-            assert_eq!(plain(said), want);
+            assert_eq!(plain_error(error), want);
         }
     }
 }

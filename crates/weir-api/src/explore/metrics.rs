@@ -7,7 +7,7 @@ use weir_store::query::Scanned;
 
 /// The kind of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum QueryKind {
     /// A page of records.
     Search,
     /// Aggregates of groups.
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Delete,
 }
 
-impl Kind {
+impl QueryKind {
     /// All kinds.
     pub(crate) const ALL: [Self; 7] = [
         Self::Search,
@@ -97,13 +97,13 @@ pub(crate) const TIME_BUCKETS_SECONDS: [f64; 12] =
 
 /// A histogram of times.
 #[derive(Debug, Default)]
-pub(crate) struct Times {
+pub(crate) struct DurationHistogram {
     /// Counts by bucket; the last one is for times above all bounds.
     counts: [AtomicU64; TIME_BUCKETS_SECONDS.len() + 1],
     sum_ns: AtomicU64,
 }
 
-impl Times {
+impl DurationHistogram {
     /// Adds a time.
     pub(crate) fn observe(&self, time: Duration) {
         let seconds = time.as_secs_f64();
@@ -137,12 +137,12 @@ impl Times {
 
 /// Cost and outcomes of all queries.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
-    outcomes: [[AtomicU64; Outcome::ALL.len()]; Kind::ALL.len()],
+pub(crate) struct QueryMetrics {
+    outcomes: [[AtomicU64; Outcome::ALL.len()]; QueryKind::ALL.len()],
     /// From the arrival of a query to its start.
-    pub(crate) queueing: Times,
+    pub(crate) queueing: DurationHistogram,
     /// From its start to its response.
-    pub(crate) service: Times,
+    pub(crate) service: DurationHistogram,
     /// Rows that were scanned.
     pub(crate) scanned_rows: AtomicU64,
     /// Bytes that were decompressed.
@@ -153,9 +153,9 @@ pub(crate) struct Figures {
     pub(crate) pages_pruned: AtomicU64,
 }
 
-impl Figures {
+impl QueryMetrics {
     /// Counts a query.
-    pub(crate) fn count(&self, kind: Kind, outcome: Outcome) {
+    pub(crate) fn count(&self, kind: QueryKind, outcome: Outcome) {
         self.outcomes[kind as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -168,7 +168,7 @@ impl Figures {
     }
 
     /// The number of queries of a kind with this outcome.
-    pub(crate) fn outcomes(&self, kind: Kind, outcome: Outcome) -> u64 {
+    pub(crate) fn outcomes(&self, kind: QueryKind, outcome: Outcome) -> u64 {
         self.outcomes[kind as usize][outcome as usize].load(Ordering::Relaxed)
     }
 }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn times_are_counted_below_the_ends_of_their_buckets() {
-        let times = Times::default();
+        let times = DurationHistogram::default();
         assert_eq!(times.mean(), None);
         for ms in [1, 2, 200, 60_000] {
             times.observe(Duration::from_millis(ms));

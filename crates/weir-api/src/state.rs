@@ -1,0 +1,38 @@
+//! The state that all handlers share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::watch;
+use weir_pipeline::view::PipelineView;
+
+use crate::explore::Explore;
+use crate::tail::Sessions;
+
+/// The state that all handlers share.
+#[derive(Debug)]
+pub(crate) struct ApiState {
+    pub(crate) version: &'static str,
+    /// `None` until the pipeline has started; replaced by a reload.
+    pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
+    pub(crate) reloads: Reloads,
+    pub(crate) tails: Arc<Sessions>,
+    pub(crate) explore: Explore,
+    /// Set when the API ends.
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+/// Results of configuration reloads.
+#[derive(Debug, Default)]
+pub(crate) struct Reloads {
+    pub(crate) applied: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// The last one was refused.
+    pub(crate) is_refused: AtomicBool,
+}
+
+impl ApiState {
+    pub(crate) fn view(&self) -> Option<Arc<PipelineView>> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
