@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_coding_that_is_accepted_is_taken() {
+    fn best_accepted_coding_is_used() {
         let accepted = |text: &'static str| {
             let value = HeaderValue::from_static(text);
             Coding::accepted(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, value)]))

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_names_of_this_machine_may_be_asked_others_not() {
+    fn only_local_and_configured_hosts_are_accepted() {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let known =
             ["127.0.0.1:7080", "[::1]:7080", "[::1]", "10.1.2.3", "localhost", "LOCALHOST:1"];
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_others_ask_in_vain() {
+    fn cross_site_requests_are_rejected() {
         let host = ("host", "127.0.0.1:7080");
         let with = |name, value| status(&Method::GET, &[host, (name, value)]);
         for origin in
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_is_read() {
+    fn only_json_bodies_are_accepted() {
         let host = ("host", "127.0.0.1:7080");
         let with_body = |media: Option<&str>| {
             let media = media.map(|media| ("content-type", media));

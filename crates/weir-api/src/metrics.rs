@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_without_a_pipeline_has_build_and_process() {
+    fn page_without_pipeline_has_build_and_process_metrics() {
         let queries = Admission::new(crate::QueryLimits::default(), Arc::new(RealClock::new()));
         let page = render("1.2\"3", None, &Reloads::default(), &queries, &Sessions::new(1), None);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_helps_follow_the_conventions() {
+    fn names_and_help_follow_conventions() {
         for family in FAMILIES {
             let is_counter = matches!(family.family_type, FamilyType::Counter);
             assert_eq!(is_counter, family.name.ends_with("_total"), "{}", family.name);

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_is_in_the_document_and_no_other() {
+    fn document_lists_exactly_the_served_paths() {
         let document = openapi();
         let known: BTreeSet<&str> =
             document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_has_a_name_of_its_own() {
+    fn operation_ids_are_unique() {
         let document = openapi();
         let paths = document["paths"].as_object().unwrap().values();
         let operations = paths.flat_map(|operations| operations.as_object().unwrap().values());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_a_body() {
+    fn every_error_response_has_a_body() {
         let document = openapi();
         for (path, operations) in document["paths"].as_object().unwrap() {
             for operation in operations.as_object().unwrap().values() {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_has_its_target() {
+    fn every_schema_reference_exists() {
         let document = openapi();
         let text = document.to_string();
         let names = text.split("\"#/components/schemas/").skip(1);

@@ -24,7 +24,7 @@ fn get(api: &Api, path: &str) -> String {
 }
 
 #[test]
-fn until_a_pipeline_runs_weir_is_live_and_not_ready() {
+fn weir_is_live_but_not_ready_until_the_pipeline_runs() {
     let api = api();
     assert!(get(&api, "/health/live").starts_with("HTTP/1.1 200"));
     let health = get(&api, "/health");
@@ -36,7 +36,7 @@ fn until_a_pipeline_runs_weir_is_live_and_not_ready() {
 }
 
 #[test]
-fn other_methods_and_paths_are_refused_with_a_problem_document() {
+fn unknown_methods_and_paths_return_a_problem() {
     let api = api();
     let post = ask(
         &api,
@@ -53,7 +53,7 @@ fn other_methods_and_paths_are_refused_with_a_problem_document() {
 }
 
 #[test]
-fn a_request_head_without_end_is_cut_off() {
+fn endless_request_head_is_rejected() {
     let api = api();
     let mut stream = TcpStream::connect(api.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -71,7 +71,7 @@ fn a_request_head_without_end_is_cut_off() {
 }
 
 #[test]
-fn a_port_in_use_is_an_error_and_the_port_is_free_after_the_shutdown() {
+fn port_in_use_is_an_error_and_shutdown_frees_the_port() {
     let first = api();
     let address = first.address();
     let error = Api::bind(address, &[], "1", &QueryLimits::default()).unwrap_err();
@@ -81,7 +81,7 @@ fn a_port_in_use_is_an_error_and_the_port_is_free_after_the_shutdown() {
 }
 
 #[test]
-fn an_idle_connection_does_not_hold_up_the_shutdown() {
+fn idle_connection_does_not_delay_shutdown() {
     let api = api();
     let mut idle = TcpStream::connect(api.address()).unwrap();
     idle.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();

@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_may_be_named_as_weir_prints_it() {
+    fn api_address_accepts_a_url() {
         let address = "127.0.0.1:8686".parse().unwrap();
         for text in ["127.0.0.1:8686", "http://127.0.0.1:8686", "http://127.0.0.1:8686/"] {
             assert_eq!(api_address(text), Ok(address), "{text}");

@@ -223,14 +223,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_taken_apart() {
+    fn responses_are_parsed() {
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\na: b\r\n\r\n{}"), Some((200, "{}")));
         assert_eq!(parse(b"SSH-2.0\r\n\r\n"), None);
         assert_eq!(parse(b""), None);
     }
 
     #[test]
-    fn an_address_that_listens_everywhere_is_asked_on_loopback() {
+    fn wildcard_address_is_reached_on_loopback() {
         assert_eq!(reachable("0.0.0.0:7080".parse().unwrap()).to_string(), "127.0.0.1:7080");
         assert_eq!(reachable("[::]:7080".parse().unwrap()).to_string(), "[::1]:7080");
     }

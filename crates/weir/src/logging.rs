@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_wins_over_the_configuration() {
+    fn environment_variable_overrides_configuration() {
         let enabled = |targets: &Targets, level| targets.would_enable("weir_journal", &level);
         let targets = filter(Level::INFO, None).unwrap();
         assert!(enabled(&targets, Level::INFO) && !enabled(&targets, Level::DEBUG));

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_record_reaches_the_terminal_as_a_command() {
+    fn control_characters_are_escaped() {
         let mut painter = Painter::new("", Paint::off());
         let record = json!({ "timestamp": "t", "body": "\u{1b}[2Jx\u{7}\u{0}\u{202e}y\r",
             "resource": { "service.name": "\u{1b}]0;w" } });
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_a_search_looks_like_one_of_a_live_tail() {
+    fn search_and_tail_rows_look_alike() {
         let entry: LogEntry = serde_json::from_value(json!({
             "id": "i", "type": "log",
             "attributes": { "timestamp": "2026", "status": "error", "message": "m",
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_comes_in_looks_as_when_it_is_stored() {
+    fn tailed_record_looks_like_the_stored_one() {
         let record = json!({
             "timestamp": "2026-01-01T00:00:00.000000001Z", "source": "app", "stream": "07",
             "position": "1:5", "resource": { "log.file.path": "/var/log/a.log" },
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_query_are_marked() {
+    fn query_matches_are_highlighted() {
         let painter = Painter::new("timed \"timed out\" -gone service:web", Paint::on());
         assert_eq!(painter.words, ["timed", "timed", "out"]);
         let mark = |text: &str| Paint::on().paint(Style::Mark, text);

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_text_for_people_a_terminal_obeys_only_colours() {
+    fn only_colour_sequences_reach_the_terminal() {
         let painted = Paint::on().paint(Style::Bad, "error");
         let text = format!("{painted}: a\u{1b}[2Jb\u{202e}c\r\n\u{1b}]0;title\u{7}d\u{1b}");
         let want = format!(

@@ -10,7 +10,7 @@ use support::{run, stderr, stdout, weir, write};
 const WRONG: &str = "[journal]\nrnig = \"64MiB\"\n[source.a]\ntype = \"containers\"\n[output.b]\ntype = \"stdout\"\n";
 
 #[test]
-fn a_wrong_configuration_is_shown_with_line_and_caret_and_ends_with_3() {
+fn invalid_configuration_is_shown_and_exits_with_3() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "weir.toml", WRONG);
     for arguments in [&["config", "check", "-c", "weir.toml"][..], &["run", "-c", "weir.toml"]] {
@@ -33,7 +33,7 @@ error: unknown key \"rnig\" in [journal]
 }
 
 #[test]
-fn a_check_as_json_lists_the_same_for_programs() {
+fn check_has_json_output() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "weir.toml", WRONG);
     let output = run(dir.path(), &["config", "check", "-c", "weir.toml", "--output", "json"]);
@@ -59,7 +59,7 @@ fn the_printed_default_is_a_valid_configuration() {
 }
 
 #[test]
-fn files_that_are_no_configuration_end_with_3_and_one_line() {
+fn unreadable_configuration_exits_with_3() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("empty.d")).unwrap();
     std::fs::write(dir.path().join("binary.toml"), b"\xff\xfe").unwrap();
@@ -111,7 +111,7 @@ fn colour_is_for_terminals_unless_asked_for() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_a_command_quietly() {
+fn closed_stdout_ends_a_command_quietly() {
     let dir = tempfile::tempdir().unwrap();
     for arguments in [&["config", "schema"][..], &["config", "reference"], &["completions", "bash"]]
     {
@@ -144,7 +144,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn wrong_usage_ends_with_2() {
+fn wrong_usage_exits_with_2() {
     let dir = tempfile::tempdir().unwrap();
     for arguments in [
         &["runn"][..],
@@ -161,7 +161,7 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn asking_where_no_weir_runs_says_what_to_do() {
+fn unreachable_api_gives_help() {
     let dir = tempfile::tempdir().unwrap();
     // A port that was free a moment ago.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -178,7 +178,7 @@ fn asking_where_no_weir_runs_says_what_to_do() {
 }
 
 #[test]
-fn where_nothing_has_run_there_is_no_cursor_and_no_dead_letter() {
+fn empty_data_dir_has_no_cursor_or_dead_letter() {
     let dir = tempfile::tempdir().unwrap();
     let output = run(dir.path(), &["cursor", "drop", "gone"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
@@ -207,7 +207,7 @@ fn load_writes_numbered_lines_and_reports_on_stdout() {
 }
 
 #[test]
-fn a_wrong_log_filter_is_a_wrong_configuration() {
+fn invalid_log_filter_exits_with_3() {
     let dir = tempfile::tempdir().unwrap();
     let output = weir(dir.path()).arg("run").env("WEIR_LOG", "weir=loud").output().unwrap();
     assert_eq!(output.status.code(), Some(3));
@@ -215,7 +215,7 @@ fn a_wrong_log_filter_is_a_wrong_configuration() {
 }
 
 #[test]
-fn the_generated_pages_are_those_of_this_binary() {
+fn reference_pages_are_current() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
     let dir = tempfile::tempdir().unwrap();
     for (page, arguments) in [

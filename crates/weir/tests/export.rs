@@ -39,7 +39,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_export_that_is_cut_off_leaves_the_file_that_was_there() {
+fn interrupted_export_keeps_the_old_file() {
     let dir = tempfile::tempdir().unwrap();
     for (before, after) in [(None, vec![]), (Some("old"), vec!["out"])] {
         if let Some(before) = before {
@@ -62,7 +62,7 @@ fn an_export_that_is_cut_off_leaves_the_file_that_was_there() {
 }
 
 #[test]
-fn pieces_before_the_one_that_was_cut_off_are_named() {
+fn complete_pieces_are_named_after_failure() {
     let dir = tempfile::tempdir().unwrap();
     let whole = BEGIN.replace("\r\n\r\n8", "\r\nx-weir-next: c\r\n\r\n8") + "0\r\n\r\n";
     let api = answering(vec![whole, BEGIN.to_owned()], drop).to_string();
@@ -74,7 +74,7 @@ fn pieces_before_the_one_that_was_cut_off_are_named() {
 }
 
 #[test]
-fn an_export_that_is_interrupted_leaves_nothing() {
+fn interrupt_removes_the_incomplete_export() {
     let dir = tempfile::tempdir().unwrap();
     // The connection stays open until the end of this test.
     let (sender, receiver) = sync_channel(1);

@@ -35,7 +35,7 @@ fn api(running: &Running) -> String {
 }
 
 #[test]
-fn lines_arrive_and_every_page_tells_the_same() {
+fn lines_arrive_and_all_pages_agree() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), "");
     write(dir.path(), "in/a.log", "one\ntwo\nthree\n");
@@ -84,7 +84,7 @@ fn check_with_promtool(metrics: &str) {
 }
 
 #[test]
-fn top_prints_plain_lines_where_there_is_no_terminal() {
+fn top_prints_plain_lines_without_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), "");
     write(dir.path(), "in/a.log", "one\n");
@@ -139,7 +139,7 @@ fn top_shows_what_rules_match() {
 }
 
 #[test]
-fn a_second_weir_on_the_same_data_or_port_is_refused_with_one_line() {
+fn second_weir_on_same_data_or_port_fails() {
     let dir = tempfile::tempdir().unwrap();
     let first = Running::start(dir.path(), &config(dir.path(), ""));
     let output = run(dir.path(), &["run", "-c", "weir.toml"]);
@@ -160,7 +160,7 @@ fn a_second_weir_on_the_same_data_or_port_is_refused_with_one_line() {
 }
 
 #[test]
-fn a_data_dir_that_cannot_be_written_is_one_line() {
+fn unwritable_data_dir_is_a_one_line_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = config(dir.path(), "");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -174,7 +174,7 @@ fn a_data_dir_that_cannot_be_written_is_one_line() {
 }
 
 #[test]
-fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
+fn hung_output_is_unhealthy_and_second_signal_ends_at_once() {
     let dir = tempfile::tempdir().unwrap();
     // Accepts connections in the kernel's backlog and never responds.
     let hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -208,7 +208,7 @@ fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn a_reader_of_the_only_output_that_goes_away_ends_weir_well() {
+fn closed_stdout_output_ends_weir() {
     let dir = tempfile::tempdir().unwrap();
     let path = config(dir.path(), "");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -232,7 +232,7 @@ fn a_reader_of_the_only_output_that_goes_away_ends_weir_well() {
 }
 
 #[test]
-fn people_get_short_lines_in_colour_and_hints() {
+fn terminal_log_is_short_and_coloured() {
     let dir = tempfile::tempdir().unwrap();
     let containers = "[source.containers]\ntype = \"containers\"\ndocker_roots = [\"no/docker\"]\n\
                       pod_roots = [\"in\"]\nlink_roots = []\n";

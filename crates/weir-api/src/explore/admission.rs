@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_queue_is_served_in_order_and_a_standing_one_newest_first() {
+    fn queue_is_fifo_and_under_overload_lifo() {
         let (inner, clock) = queue();
         let log = Arc::default();
         for number in 0..3 {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_takes_no_more_until_those_who_waited_too_long_are_out() {
+    fn full_queue_rejects_until_late_queries_expire() {
         let (inner, clock) = queue();
         let log = Arc::default();
         for number in 0..4 {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_waits_for_does_not_begin() {
+    fn cancelled_query_does_not_start() {
         let (inner, _clock) = queue();
         let log = Arc::default();
         let left = job(&inner, 0, &log);

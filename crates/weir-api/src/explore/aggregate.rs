@@ -480,7 +480,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_such_as_people_know() {
+    fn intervals_are_round() {
         let minutes = |minutes: i64| nice_interval_ns(minutes * 60_000_000_000, 150) / 1_000_000;
         assert_eq!(minutes(15), 10_000);
         assert_eq!(minutes(60), 30_000);
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_and_their_bounds_are_checked() {
+    fn aggregates_are_validated() {
         assert_eq!(aggregation("pc99"), Some(Aggregation::Percentile(99.0)));
         assert_eq!(aggregation("p99.9"), Some(Aggregation::Percentile(99.9)));
         for wrong in ["pc101", "pc", "pcnan", "mean", "pc-1"] {
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_in_the_order_that_was_asked_for() {
+    fn groups_have_the_requested_order() {
         let read = |text: &str| {
             let params: SortBody = serde_json::from_str(text).unwrap();
             sort("s", Some(&params)).map(|sort| (sort.by == SortBy::Value, sort.descending))

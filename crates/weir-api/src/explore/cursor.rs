@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_given_is_read_again(a: u64, b: i64, c: i64, d: i64, e: u64, f: u32) {
+        fn cursors_and_ids_round_trip(a: u64, b: i64, c: i64, d: i64, e: u64, f: u32) {
             let range = TimeRange { from_ns: b, to_ns: c };
             let key = PageKey { time_ns: d, sequence: e };
             let cursor = Cursor { query_hash: a, range, key };
@@ -109,7 +109,7 @@ mod tests {
         }
 
         #[test]
-        fn other_texts_are_refused(text in "[A-Za-z0-9_-]{0,70}", query_hash: u64) {
+        fn invalid_cursors_are_rejected(text in "[A-Za-z0-9_-]{0,70}", query_hash: u64) {
             if let Ok(cursor) = Cursor::decode(&text, query_hash) {
                 prop_assert_eq!(cursor.encode().len(), text.len());
             }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_of_json_are_put_in_plain_words() {
+    fn json_errors_are_translated() {
         for (error, want) in [
             (
                 "invalid type: sequence, expected a string at line 1 column 10",

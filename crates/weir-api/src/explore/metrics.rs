@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_counted_below_the_ends_of_their_buckets() {
+    fn durations_are_counted_in_buckets() {
         let times = DurationHistogram::default();
         assert_eq!(times.mean(), None);
         for ms in [1, 2, 200, 60_000] {

@@ -410,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reversed_range_a_wrong_measure_and_a_wrong_query_are_named() {
+    fn invalid_range_calculated_field_and_query_are_reported() {
         let wrong = |query: &str, from: &str, measure: &str| {
             let calculated_fields = format!("{{\"delay\":\"{measure}\"}}");
             let spec =
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_where_it_is_wrong() {
+    fn body_error_names_the_member() {
         let read = |text: &'static str| {
             let received = RequestBody(Ok(Bytes::from_static(text.as_bytes())));
             body::<FilterBody>(&HeaderMap::new(), received)
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_and_numbers_have_bounds() {
+    fn deadlines_and_numbers_are_bounded() {
         assert_eq!(deadline("t", "5s"), Ok(Duration::from_secs(5)));
         assert!(deadline("t", "61s").is_err() && deadline("t", "0s").is_err());
         assert_eq!(bounded("n", None, 10, 1000), Ok(10));

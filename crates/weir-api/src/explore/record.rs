@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_details_of_a_record_tell_its_id() {
+    fn record_id_is_derived_from_details() {
         let (time_ns, stream) = (1_767_225_600_123_456_789, StreamId(0xab00_0000_0000_0001));
         let position = Position::new(7, 1 << 40);
         let details = LogDetails {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_become_objects_and_none_is_lost() {
+    fn attribute_paths_are_nested_without_loss() {
         let nested = nest(&[
             ("http.status_code", json!(500)),
             ("http.url", json!("/")),

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_in_every_form() {
+    fn all_time_formats_are_parsed() {
         for (text, want) in [
             ("now", "2026-03-31T13:14:15.678Z"),
             ("now-15m", "2026-03-31T12:59:15.678Z"),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn days_and_times_without_a_zone_are_those_of_the_questions_zone() {
+    fn times_without_zone_use_the_query_zone() {
         let zone = Zone::parse("Europe/Berlin").unwrap();
         // Half an hour before midnight, on a day of 25 hours.
         let now = "2026-10-25T22:30:00Z";
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_named() {
+    fn invalid_times_are_reported() {
         let of_now = ["now-15", "now-m", "now-1x", "now/d-1h", "now15m", "15m"];
         let others = ["", "yesterday", "2026-01-01T25:00", "2026-01-01T01:00:", "2026-01-01äö:00"];
         for text in of_now.into_iter().chain(others) {
@@ -310,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "now[-+/0-9a-zM ]{0,24}", now_ns: i64) {
+        fn parser_never_panics(text in "now[-+/0-9a-zM ]{0,24}", now_ns: i64) {
             let text = TimeText::Text(text);
             for zone in ["UTC", "Europe/Berlin", "-11:30"] {
                 let _time = text.resolve(now_ns, &Zone::parse(zone).unwrap());

@@ -94,7 +94,7 @@ const SEARCH: &[u8] = b"POST /api/v2/logs/events/search HTTP/1.1\r\nhost: localh
     content-type: application/json\r\ncontent-length: 1000\r\n\r\n{\"filter\":";
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_nothing_or_half_a_head_is_cut_off() {
+async fn incomplete_request_head_times_out() {
     for sent in ["", "G", "GET /health/live HTTP/1.1\r\nhost: localhost\r\nx-padding: 0123"] {
         let served = Served::start();
         let mut stalled = served.connect().await;
@@ -108,7 +108,7 @@ async fn who_sends_nothing_or_half_a_head_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_byte_by_byte_takes_no_longer_than_one_that_stalls() {
+async fn slow_request_head_times_out() {
     let served = Served::start();
     let mut slow = served.connect().await;
     slow.write_all(b"GET /health/live HTTP/1.1\r\nx-padding: ").await.unwrap();
@@ -118,7 +118,7 @@ async fn a_head_byte_by_byte_takes_no_longer_than_one_that_stalls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_without_a_further_request_is_closed() {
+async fn idle_connection_is_closed() {
     let served = Served::start();
     let mut idle = served.connect().await;
     for _ in 0..3 {
@@ -137,7 +137,7 @@ async fn a_connection_without_a_further_request_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_body_is_answered_in_time_and_its_connection_closed() {
+async fn incomplete_body_returns_408_and_closes() {
     let served = Served::start();
     let mut stalled = served.connect().await;
     stalled.write_all(SEARCH).await.unwrap();
@@ -149,7 +149,7 @@ async fn half_a_body_is_answered_in_time_and_its_connection_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_byte_by_byte_takes_no_longer_than_one_that_stalls() {
+async fn slow_body_times_out() {
     let served = Served::start();
     let mut slow = served.connect().await;
     slow.write_all(SEARCH).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_body_byte_by_byte_takes_no_longer_than_one_that_stalls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_nobody_wants_is_not_waited_for() {
+async fn unused_body_is_not_read() {
     for line in ["GET /health/live", "POST /health", "POST /nowhere"] {
         let served = Served::start();
         let mut stalled = served.connect().await;
@@ -176,7 +176,7 @@ async fn a_body_that_nobody_wants_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_nothing_of_an_answer_without_end_is_cut_off() {
+async fn client_that_stops_reading_is_disconnected() {
     let endless = async || {
         let (mut body, answer) = http_body_util::channel::Channel::<Bytes>::new(1);
         tokio::spawn(async move {
@@ -194,7 +194,7 @@ async fn who_takes_nothing_of_an_answer_without_end_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_idle_slow_or_deaf_gives_way_at_once() {
+async fn stalled_connection_is_evicted_at_once() {
     let head = "GET /weir/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for sent in ["", "GET /health/live HTTP/1.1\r\nx-padding: 0", &head.repeat(1000)] {
         let served = Served::start();
@@ -211,7 +211,7 @@ async fn who_is_idle_slow_or_deaf_gives_way_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_a_body_slowly_gives_way_soon() {
+async fn slow_body_is_evicted_soon() {
     let served = Served::start();
     let mut slow = served.connect().await;
     slow.write_all(SEARCH).await.unwrap();
@@ -221,7 +221,7 @@ async fn who_sends_a_body_slowly_gives_way_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_its_time_is_answered_while_nobody_else_comes() {
+async fn slow_client_is_served_when_not_at_limit() {
     let served = Served::start();
     let mut deaf = served.connect().await;
     // Together they are longer than what the kernel buffers on both sides.
@@ -233,7 +233,7 @@ async fn a_client_that_takes_its_time_is_answered_while_nobody_else_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_takes_longer_than_a_connection_lasts_comes_to_its_end() {
+async fn long_response_outlives_connection_age() {
     const MINUTES: usize = 3 * CONNECTION_AGE_MAX.as_secs() as usize / 60;
     let long = async || {
         let (mut body, answer) = http_body_util::channel::Channel::<Bytes>::new(1);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_sampled_evenly_and_every_row_is_counted() {
+    fn flood_is_sampled_uniformly_and_counted() {
         let mut sampler = Sampler::new(100);
         assert_eq!((0..60).filter(|_| sampler.is_shown()).count(), 60);
         let stat = sampler.end_second(u32::MAX).unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_told_though_nothing_matched() {
+    fn missed_records_are_reported_without_matches() {
         let mut sampler = Sampler::new(100);
         sampler.missed(7);
         assert_eq!(sampler.end_second(u32::MAX).map(|stat| stat.missed), Some(7));

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_session_and_a_number() {
+    fn event_ids_are_parsed() {
         assert_eq!(parse_id("ff-12"), Some((255, 12)));
         for wrong in ["", "ff", "-", "ff-", "-1", "xyz-1", "1-2-3", "ff-12 "] {
             assert_eq!(parse_id(wrong), None, "{wrong}");

@@ -32,7 +32,7 @@ fn plain(coding: &str, packed: &[u8]) -> String {
 }
 
 #[test]
-fn who_asks_for_it_gets_answers_compressed_and_the_same() {
+fn compressed_answers_equal_plain_ones() {
     let (api, _store) = api(2500);
     let search = "/api/v2/logs/events?filter[from]=2026-01-01&filter[to]=2026-01-02&page[limit]=50";
     let paths = [
@@ -59,7 +59,7 @@ fn who_asks_for_it_gets_answers_compressed_and_the_same() {
 }
 
 #[test]
-fn what_is_short_or_compressed_already_stays_as_it_is() {
+fn short_or_compressed_responses_are_unchanged() {
     let (api, _store) = api(1200);
     for path in ["/weir/v1/export?format=parquet", "/weir/v1/export?limit=1", "/api/v2/logs/events"]
     {
@@ -72,7 +72,7 @@ fn what_is_short_or_compressed_already_stays_as_it_is() {
 }
 
 #[test]
-fn a_compressed_export_says_what_is_missing_and_is_cut_where_it_is_cut() {
+fn compressed_export_reports_missing_records() {
     let records = (0..2500).map(record).collect();
     let store = MemoryStore { damaged_behind: Some(0), ..MemoryStore::new(records) };
     let api = api_of(Arc::new(store));

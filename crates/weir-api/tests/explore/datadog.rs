@@ -76,7 +76,7 @@ print("as expected")
 "#;
 
 #[test]
-fn datadogs_own_client_searches_pages_and_aggregates() {
+fn datadog_client_searches_pages_and_aggregates() {
     let Some(python) = std::env::var_os("WEIR_PYTHON") else { return };
     let (api, _store) = api(250);
     let address = format!("http://{}", api.address());

@@ -9,7 +9,7 @@ use crate::support::{api, connect, get, post, read};
 const PATH: &str = "/weir/v1/store/deletions";
 
 #[test]
-fn records_are_counted_first_and_then_deleted_and_listed() {
+fn dry_run_counts_then_deletion_deletes() {
     let (api, store) = api(30);
     assert_eq!(get(&api, PATH).json(), json!({ "schema": "weir.deletions.v1", "deletions": [] }));
     let from = "2026-01-01T00:00:05Z";
@@ -33,7 +33,7 @@ fn records_are_counted_first_and_then_deleted_and_listed() {
 }
 
 #[test]
-fn what_is_not_said_is_not_deleted() {
+fn incomplete_deletion_requests_are_rejected() {
     let (api, store) = api(3);
     for body in [
         json!({}),
@@ -72,7 +72,7 @@ fn what_is_not_said_is_not_deleted() {
 }
 
 #[test]
-fn a_deletion_is_cancelled_by_its_number() {
+fn deletion_is_cancelled_by_id() {
     let (api, _store) = api(30);
     assert_eq!(post(&api, PATH, &json!({ "query": "status:error" })).status, 200);
     let cancel = |id: &str| {

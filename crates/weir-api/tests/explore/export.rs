@@ -32,7 +32,7 @@ fn ndjson_has_every_record_once_in_order() {
 }
 
 #[test]
-fn an_export_without_a_first_time_begins_with_the_first_record() {
+fn export_without_from_starts_at_the_first_record() {
     let (api, _store) = api(1200);
     let lines = |parameters: &str| {
         let reply = get(&api, &format!("/weir/v1/export?{parameters}"));
@@ -48,7 +48,7 @@ fn an_export_without_a_first_time_begins_with_the_first_record() {
 }
 
 #[test]
-fn what_turns_out_to_be_missing_behind_the_first_page_is_said_at_the_end() {
+fn records_missing_after_the_first_page_are_reported_in_a_trailer() {
     let records = (0..2500).map(record).collect();
     let store = MemoryStore { damaged_behind: Some(0), ..MemoryStore::new(records) };
     let answer = |api: &Api, format: &str, te: &str| {
@@ -79,7 +79,7 @@ fn what_turns_out_to_be_missing_behind_the_first_page_is_said_at_the_end() {
 }
 
 #[test]
-fn an_export_reads_more_records_at_once_where_they_are_small() {
+fn export_page_size_adapts_to_record_size() {
     let (api, store) = api(5000);
     for record in store.records.lock().unwrap().iter_mut() {
         (record.attributes, record.resource, record.tags) = (Vec::new(), None, None);
@@ -92,7 +92,7 @@ fn an_export_reads_more_records_at_once_where_they_are_small() {
 }
 
 #[test]
-fn csv_has_the_columns_that_were_asked_for() {
+fn csv_has_the_requested_columns() {
     let (api, store) = api(1);
     store.records.lock().unwrap()[0].message = Some("a \"b\",\nc".to_owned());
     let path = format!(
@@ -108,7 +108,7 @@ fn csv_has_the_columns_that_were_asked_for() {
 }
 
 #[test]
-fn parquet_is_a_whole_file() {
+fn parquet_export_is_a_complete_file() {
     let (api, _store) = api(1200);
     let (head, file) = parquet(&api, "");
     assert!(head.starts_with("HTTP/1.0 200") && next(&head).is_none(), "{head}");
@@ -142,7 +142,7 @@ fn next(head: &str) -> Option<String> {
 }
 
 #[test]
-fn parquet_that_does_not_fit_into_a_file_is_refused_unless_pieces_were_asked_for() {
+fn too_large_parquet_requires_pieces() {
     let api = large_records(1010);
     let (head, text) = parquet(&api, "");
     assert!(head.starts_with("HTTP/1.0 422"), "{head}");
@@ -166,7 +166,7 @@ fn parquet_that_does_not_fit_into_a_file_is_refused_unless_pieces_were_asked_for
 }
 
 #[test]
-fn pieces_have_as_many_records_together_as_were_asked_for() {
+fn limit_applies_to_all_pieces_together() {
     let api = large_records(2010);
     let (head, _) = parquet(&api, "pieces=true&limit=1500");
     let cursor = next(&head).unwrap();
@@ -177,7 +177,7 @@ fn pieces_have_as_many_records_together_as_were_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_with_an_export_is_said_before_it_begins() {
+fn invalid_export_is_rejected_before_it_starts() {
     let (api, _store) = api(1);
     for (parameters, named) in [
         ("query=(a", "query"),
@@ -195,7 +195,7 @@ fn what_is_wrong_with_an_export_is_said_before_it_begins() {
 }
 
 #[test]
-fn an_export_ends_when_its_reader_leaves() {
+fn export_ends_when_its_client_disconnects() {
     let (api, store) = api(5000);
     let mut stream = connect(&api);
     write!(stream, "GET /weir/v1/export?{RANGE} HTTP/1.0\r\n\r\n").unwrap();

@@ -21,7 +21,7 @@ fn metric(api: &Api, name: &str) -> usize {
 }
 
 #[test]
-fn what_waits_too_long_is_told_when_to_try_again_and_the_rest_is_answered() {
+fn overload_returns_retry_after_and_serves_the_rest() {
     let (api, store) = api(5);
     store.set_closed(true);
     // As many as there are workers start; the others wait and are rejected.
@@ -46,7 +46,7 @@ fn what_waits_too_long_is_told_when_to_try_again_and_the_rest_is_answered() {
 }
 
 #[test]
-fn a_question_ends_when_its_sender_leaves() {
+fn query_is_cancelled_when_its_client_disconnects() {
     let (api, store) = api(5);
     store.set_closed(true);
     let asked = ask(&api);
@@ -60,7 +60,7 @@ fn a_question_ends_when_its_sender_leaves() {
 }
 
 #[test]
-fn a_question_that_does_not_end_does_not_hold_up_the_end_of_weir() {
+fn stuck_query_does_not_delay_shutdown() {
     let store = MemoryStore { is_deaf: true, ..MemoryStore::new((0..5).map(record).collect()) };
     let store = Arc::new(store);
     let api = api_of(Arc::clone(&store));
@@ -74,7 +74,7 @@ fn a_question_that_does_not_end_does_not_hold_up_the_end_of_weir() {
 }
 
 #[test]
-fn without_a_store_every_path_says_so() {
+fn without_store_every_path_returns_409() {
     let (api, store) = api(1);
     api.set_store(None);
     let reply = get(&api, "/weir/v1/store");

@@ -31,7 +31,7 @@ fn numbered(numbers: impl IntoIterator<Item = i64>) -> Vec<String> {
 }
 
 #[test]
-fn a_record_looks_as_clients_of_datadog_know_it() {
+fn record_has_datadog_format() {
     let (api, _store) = api(3);
     let reply = post(&api, SEARCH, &json!({ "filter": filter("status:error") }));
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -65,7 +65,7 @@ fn a_record_looks_as_clients_of_datadog_know_it() {
 }
 
 #[test]
-fn pages_hold_every_record_once_also_while_records_come_in() {
+fn paging_returns_every_record_once_during_ingest() {
     let (api, store) = api(25);
     let mut seen = Vec::new();
     let mut asked = json!({
@@ -92,7 +92,7 @@ fn pages_hold_every_record_once_also_while_records_come_in() {
 }
 
 #[test]
-fn now_stays_what_it_was_over_all_pages() {
+fn now_is_fixed_over_all_pages() {
     let (api, store) = api(0);
     // The range ends now: records with later times are not on later pages of the oldest first.
     store.records.lock().unwrap().extend((0..20).map(record));
@@ -113,7 +113,7 @@ fn now_stays_what_it_was_over_all_pages() {
 }
 
 #[test]
-fn a_search_can_be_asked_in_the_address_too() {
+fn search_accepts_a_query_string() {
     let (api, _store) = api(25);
     let path = "/api/v2/logs/events?filter[query]=service%3Aweb&filter[from]=2026-01-01&\
                 filter[to]=1767312000000&sort=timestamp&page[limit]=2";
@@ -128,7 +128,7 @@ fn a_search_can_be_asked_in_the_address_too() {
 }
 
 #[test]
-fn figures_of_groups_come_back_as_from_datadog() {
+fn aggregates_have_datadog_format() {
     let (api, _store) = api(100);
     let asked = json!({
         "filter": filter(""),
@@ -167,7 +167,7 @@ fn figures_of_groups_come_back_as_from_datadog() {
 }
 
 #[test]
-fn days_and_dates_are_those_of_the_zone_that_is_asked_for() {
+fn days_use_the_requested_time_zone() {
     let (api, _store) = api(100);
     let asked = |zone: &str| {
         json!({
@@ -198,7 +198,7 @@ fn days_and_dates_are_those_of_the_zone_that_is_asked_for() {
 }
 
 #[test]
-fn an_unknown_zone_is_refused_by_its_name() {
+fn unknown_time_zone_is_rejected() {
     let (api, _store) = api(1);
     for path in [SEARCH, AGGREGATE] {
         let asked = json!({ "filter": filter(""), "options": { "timezone": "Europe/Berln" } });
@@ -214,7 +214,7 @@ fn an_unknown_zone_is_refused_by_its_name() {
 }
 
 #[test]
-fn measures_of_the_moment_can_be_searched_grouped_and_computed() {
+fn calculated_fields_can_be_searched_grouped_and_aggregated() {
     let (api, _store) = api(50);
     let asked = json!({
         "filter": filter("@delay:5"),
@@ -230,7 +230,7 @@ fn measures_of_the_moment_can_be_searched_grouped_and_computed() {
 }
 
 #[test]
-fn figures_say_what_they_measure() {
+fn aggregates_have_units() {
     let (api, _store) = api(5);
     let figure =
         |aggregation: &str, metric| json!({ "aggregation": aggregation, "metric": metric });
@@ -256,7 +256,7 @@ fn figures_say_what_they_measure() {
 }
 
 #[test]
-fn records_are_shown_with_what_is_computed_of_them() {
+fn records_include_calculated_fields() {
     let measure = |path: &str, text| NamedMeasure {
         path: path.to_owned(),
         measure: weir_expr::Measure::parse(text).unwrap(),
@@ -277,7 +277,7 @@ fn records_are_shown_with_what_is_computed_of_them() {
 }
 
 #[test]
-fn groups_come_page_by_page() {
+fn groups_are_paged() {
     let (api, _store) = api(2500);
     let mut asked = json!({
         "filter": filter(""),
@@ -295,7 +295,7 @@ fn groups_come_page_by_page() {
 }
 
 #[test]
-fn what_is_wrong_with_a_question_is_named() {
+fn invalid_query_parts_are_named() {
     let (api, _store) = api(1);
     let doubled = |n: u32| (format!("m{}", 32 - n), format!("@m{0} * @m{0}", 33 - n));
     let doubled: BTreeMap<String, String> = (0..32).map(doubled).collect();
@@ -347,7 +347,7 @@ fn what_is_wrong_with_a_question_is_named() {
 }
 
 #[test]
-fn a_regular_expression_that_is_too_large_is_shown_with_its_place() {
+fn too_large_regexp_is_located() {
     let (api, _store) = api(1);
     let large = "a AND /((a{100}){100}){100}/";
     let asked = json!({ "filter": { "query": large } });
@@ -369,7 +369,7 @@ fn a_regular_expression_that_is_too_large_is_shown_with_its_place() {
 }
 
 #[test]
-fn a_body_is_an_object_and_nothing_else() {
+fn body_must_be_an_object() {
     let (api, _store) = api(1);
     for (path, body, found) in [
         (SEARCH, json!([]), "an array"),
@@ -385,7 +385,7 @@ fn a_body_is_an_object_and_nothing_else() {
 }
 
 #[test]
-fn what_is_wrong_with_a_parameter_is_said_in_plain_words() {
+fn parameter_errors_are_in_plain_words() {
     let (api, _store) = api(1);
     for (path, parameter, what) in [
         ("/api/v2/logs/events?page[limit]=ten", "page[limit]", "whole number"),
@@ -409,7 +409,7 @@ fn what_is_wrong_with_a_parameter_is_said_in_plain_words() {
 }
 
 #[test]
-fn every_error_below_a_path_of_datadogs_has_its_form() {
+fn errors_on_datadog_paths_have_datadog_format() {
     let (api, _store) = api(1);
     for (reply, status) in [
         (get(&api, "/api/v2/nothing"), 404),
@@ -427,7 +427,7 @@ fn every_error_below_a_path_of_datadogs_has_its_form() {
 }
 
 #[test]
-fn a_cursor_of_another_question_is_refused() {
+fn cursor_of_another_query_is_rejected() {
     let (api, _store) = api(25);
     let first = post(&api, SEARCH, &json!({ "filter": filter("request") })).json();
     let page = json!({ "cursor": first["meta"]["page"]["after"] });
@@ -438,7 +438,7 @@ fn a_cursor_of_another_question_is_refused() {
 }
 
 #[test]
-fn bodies_and_methods_have_bounds() {
+fn bodies_and_methods_are_limited() {
     let (api, _store) = api(1);
     let long = json!({ "filter": { "query": "a".repeat(1024 * 1024) } });
     assert_eq!(post(&api, SEARCH, &long).status, 413);
@@ -452,7 +452,7 @@ fn bodies_and_methods_have_bounds() {
 }
 
 #[test]
-fn what_is_probably_not_meant_is_said_beside_the_answer() {
+fn lints_are_returned_as_warnings() {
     let api = api_of(Arc::new(MemoryStore::new(vec![record(0)])));
     let said = |query: &str| {
         let reply = post(&api, SEARCH, &json!({ "filter": filter(query) })).json();
@@ -477,7 +477,7 @@ fn what_is_probably_not_meant_is_said_beside_the_answer() {
 }
 
 #[test]
-fn an_answer_that_is_not_the_whole_one_says_so() {
+fn partial_answer_is_marked() {
     let store = MemoryStore { is_late: true, ..MemoryStore::new(vec![record(0)]) };
     let api = api_of(Arc::new(store));
     let meta = post(&api, SEARCH, &json!({ "filter": filter("@xyz:1") })).json()["meta"].clone();
@@ -500,7 +500,7 @@ fn an_answer_that_is_not_the_whole_one_says_so() {
 }
 
 #[test]
-fn fields_values_context_patterns_and_the_store_are_told() {
+fn fields_values_context_patterns_and_store_are_returned() {
     let (api, _store) = api(100);
     let fields = get(&api, "/weir/v1/fields?prefix=HTTP.s").json();
     let want = json!([{ "name": "@http.status_code", "type": "number", "parts": 1 }]);
@@ -540,7 +540,7 @@ fn fields_values_context_patterns_and_the_store_are_told() {
 }
 
 #[test]
-fn what_the_store_does_is_among_the_metrics_and_nothing_without_one() {
+fn store_metrics_exist_only_with_a_store() {
     let store = MemoryStore { is_late: true, ..MemoryStore::new((0..3).map(record).collect()) };
     let api = api_of(Arc::new(store));
     let page = get(&api, "/metrics").text;

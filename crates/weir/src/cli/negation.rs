@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_may_begin_with_a_minus() {
+    fn query_may_start_with_minus() {
         for term in
             ["-status:info", "-@http.url:\"a b\"", "-(a OR b)", "-\"a b\"", "-/a+/", "-host:h"]
         {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_a_flag_stays_one() {
+    fn flags_stay_flags() {
         for wrong in ["-x", "-status", "--status:info", "-q:x"] {
             assert!(parsed(&["search", wrong]).is_err(), "{wrong}");
         }

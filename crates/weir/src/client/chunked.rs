@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_read_to_their_end_and_not_less() {
+    fn truncated_bodies_are_errors() {
         let text = "4\r\nabcd\r\nA;x=y\r\n0123456789\r\n0\r\na: b\r\n\r\n";
         assert_eq!(all(text, None).unwrap(), "abcd0123456789");
         for end in 0..text.len() {

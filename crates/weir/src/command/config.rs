@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cli::{ConfigArgs, ConfigCommand, Output};
 use crate::command::rule_test;
-use crate::config::{self, Level, Loaded, Located, Plan};
+use crate::config::{self, ClientSettings, Level, Loaded, Plan};
 use crate::exit::{Exit, ExitError};
 use crate::term::{ColorChoice, Paint, note, print_data};
 
@@ -63,13 +63,13 @@ pub(crate) fn load_plan(args: &ConfigArgs, color: ColorChoice) -> Result<Plan> {
 }
 
 /// Data directory, API and outputs, for commands that need nothing else from the configuration.
-pub(crate) fn locate(args: &ConfigArgs) -> Result<Located> {
-    let (located, loaded) = config::locate(args.config.as_deref())
+pub(crate) fn locate(args: &ConfigArgs) -> Result<ClientSettings> {
+    let (settings, loaded) = config::locate(args.config.as_deref())
         .map_err(|error| ExitError::with(Exit::ConfigInvalid, error.to_string()))?;
-    if located.is_none() {
+    if settings.is_none() {
         show(&loaded, ColorChoice::Auto);
     }
-    located.ok_or_else(|| ExitError::with(Exit::ConfigInvalid, ""))
+    settings.ok_or_else(|| ExitError::with(Exit::ConfigInvalid, ""))
 }
 
 /// The page `docs/reference/metrics.md`.

@@ -90,13 +90,13 @@ fn rows_of_document(ledger: LedgerDocument) -> Vec<Row> {
 }
 
 fn rows_of_data_dir(config: &ConfigArgs) -> Result<Vec<Row>> {
-    let located = locate(config)?;
-    let journal = open(&located.data_dir)?;
+    let settings = locate(config)?;
+    let journal = open(&settings.data_dir)?;
     let ledger: Ledger = journal.ledger();
     journal.shutdown();
     let row = |cursor: &weir_journal::CursorLedger| Row {
         name: cursor.name.clone(),
-        is_active: located.outputs.contains(&cursor.name),
+        is_active: settings.outputs.contains(&cursor.name),
         in_flight: cursor.in_flight,
         pending_bytes: cursor.pending_bytes,
     };
@@ -104,13 +104,13 @@ fn rows_of_data_dir(config: &ConfigArgs) -> Result<Vec<Row>> {
 }
 
 fn drop_cursor(name: &str, config: &ConfigArgs) -> Result<Exit> {
-    let located = locate(config)?;
-    if located.outputs.iter().any(|output| output == name) {
+    let settings = locate(config)?;
+    if settings.outputs.iter().any(|output| output == name) {
         let message =
             format!("output {name:?} is configured: remove it from the configuration first");
         return Err(ExitError::with(Exit::Failed, message));
     }
-    let journal = open(&located.data_dir)?;
+    let journal = open(&settings.data_dir)?;
     let ledger = journal.ledger();
     let waiting = ledger.cursors.iter().find(|cursor| cursor.name == name).map(|c| c.in_flight);
     let is_dropped = journal.drop_cursor(name);

@@ -28,14 +28,14 @@ pub(crate) fn run(command: &DeadLetterCommand, color: ColorChoice) -> Result<Exi
 }
 
 fn list(name: Option<&str>, config: &ConfigArgs, output: Output) -> Result<Exit> {
-    let located = locate(config)?;
-    let dir = &located.data_dir;
+    let settings = locate(config)?;
+    let dir = &settings.data_dir;
     let stored = dead_letter::outputs(dir)
         .with_context(|| format!("failed to read the dead letters in {}", dir.display()))?;
     let chosen: Vec<String> = match name {
         None => stored,
         Some(name) if stored.iter().any(|n| n == name) => vec![name.to_owned()],
-        Some(name) if located.outputs.iter().any(|n| n == name) => Vec::new(),
+        Some(name) if settings.outputs.iter().any(|n| n == name) => Vec::new(),
         Some(name) => {
             let message = format!(
                 "there is no output {name:?}, and there are no dead letters with that name"

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_noticed_once_and_only_when_it_has_come_to_rest() {
+    fn change_is_reported_once_when_stable() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.toml");
         std::fs::write(&file, "a").unwrap();

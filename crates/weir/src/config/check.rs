@@ -12,7 +12,7 @@ use weir_pipeline::config::{OutputType, SourceType};
 
 use super::diagnostic::Diagnostics;
 use super::glob;
-use super::plan::{Named, Sections};
+use super::plan::{ComponentSection, Sections};
 use super::section::Section;
 use super::tables::{BASE_BYTES, STORE_PER_HEAD};
 use super::text::SourceLocation;
@@ -206,7 +206,7 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
 }
 
 /// The buffer must hold the window; otherwise nothing could ever wait.
-fn buffer(output: &Named<OutputType>, diagnostics: &mut Diagnostics) {
+fn buffer(output: &ComponentSection<OutputType>, diagnostics: &mut Diagnostics) {
     let section = &output.section;
     let (limit, window) = (section.size("buffer_max"), section.size("window"));
     if limit != 0 && window != 0 && limit < window {

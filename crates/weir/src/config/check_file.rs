@@ -9,11 +9,15 @@ use weir_pipeline::config::{FilePath, OutputType};
 
 use super::diagnostic::Diagnostics;
 use super::glob;
-use super::plan::{Named, Sections};
+use super::plan::{ComponentSection, Sections};
 use super::section::Section;
 
 /// All checks of one output.
-pub(crate) fn file(output: &Named<OutputType>, sections: &Sections, diagnostics: &mut Diagnostics) {
+pub(crate) fn file(
+    output: &ComponentSection<OutputType>,
+    sections: &Sections,
+    diagnostics: &mut Diagnostics,
+) {
     path(&output.section, sections, diagnostics);
     rotation(&output.section, diagnostics);
 }
@@ -80,7 +84,7 @@ fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
 
 /// Two outputs must never write to the same file.
 pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
-    let mut seen: BTreeMap<PathBuf, &Named<OutputType>> = BTreeMap::new();
+    let mut seen: BTreeMap<PathBuf, &ComponentSection<OutputType>> = BTreeMap::new();
     for output in sections.outputs.iter().filter(|o| o.component_type == OutputType::File) {
         let Some(path) = example(&output.section) else { continue };
         let location = glob::resolved(&path);
@@ -105,13 +109,13 @@ pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) 
     }
 }
 
-fn is_template(output: &Named<OutputType>) -> bool {
+fn is_template(output: &ComponentSection<OutputType>) -> bool {
     let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
     parsed.is_some_and(|path| path.is_template())
 }
 
 /// Whether fields could expand to that path of an output.
-fn covers(output: &Named<OutputType>, path: &Path) -> bool {
+fn covers(output: &ComponentSection<OutputType>, path: &Path) -> bool {
     let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
     parsed.is_some_and(|own| own.is_template() && own.covers(path))
 }

@@ -12,7 +12,7 @@ use weir_pipeline::source::LISTENER_BYTES;
 use super::check::readable_file;
 use super::check_hec::secret_file;
 use super::diagnostic::Diagnostics;
-use super::plan::{Named, Sections, server_tls};
+use super::plan::{ComponentSection, Sections, server_tls};
 use super::section::Section;
 use super::text::SourceLocation;
 
@@ -56,7 +56,7 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
 }
 
 /// Whether the source listens.
-fn is_listener(source: &Named<SourceType>) -> bool {
+fn is_listener(source: &ComponentSection<SourceType>) -> bool {
     match source.component_type {
         SourceType::DatadogIntake => true,
         SourceType::Containers | SourceType::File => false,

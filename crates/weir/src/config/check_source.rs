@@ -10,7 +10,7 @@ use weir_pipeline::source::is_compressed_or_temporary;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::glob;
-use super::plan::{Named, Sections};
+use super::plan::{ComponentSection, Sections};
 use super::section::{Section, is_shell};
 use super::text::SourceLocation;
 
@@ -18,7 +18,7 @@ use super::text::SourceLocation;
 const ROOTS: [&str; 3] = ["docker_roots", "pod_roots", "link_roots"];
 
 /// All checks of one source.
-pub(crate) fn source(source: &Named<SourceType>, diagnostics: &mut Diagnostics) {
+pub(crate) fn source(source: &ComponentSection<SourceType>, diagnostics: &mut Diagnostics) {
     let section = &source.section;
     match source.component_type {
         SourceType::File => {

@@ -277,8 +277,7 @@ fn caret(shown: &str, column: usize, width: usize) -> (usize, usize) {
 }
 
 /// Former names of keys.
-const FORMER_NAMES: [(&str, &str); 3] =
-    [("limit", "size_max"), ("measures", "calculated_fields"), ("measure", "calculated")];
+const FORMER_NAMES: [(&str, &str); 2] = [("limit", "size_max"), ("measures", "calculated_fields")];
 
 /// The known name that is most similar to what was written, if it is similar enough.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -312,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_found_over_spelling_case_and_left_out_words() {
+    fn nearest_name_tolerates_typos_case_and_old_names() {
         let known = [
             "endpoint",
             "batch_size",
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_may_hold_a_secret_is_shown_without_it() {
+    fn secret_values_are_hidden() {
         for (line, secret) in [
             ("token = \"hidden\"", false),
             ("tokn = \"hidden\"", true),
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stays_under_the_line() {
+    fn caret_stays_within_the_line() {
         assert_eq!(caret("abc", 2, 9), (2, 2));
         assert_eq!(caret("abc", 9, 9), (4, 1));
     }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stays_within_a_name_and_two_cross_directories() {
+    fn star_stays_in_a_name_and_two_cross_directories() {
         let matches =
             |pattern: &str, path: &str| any_matches([pattern].into_iter(), Path::new(path));
         assert!(matches("/var/log/*.log", "/var/log/a.log"));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_of_one_file_resolve_to_one() {
+    fn links_resolve_to_one_path() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();

@@ -207,7 +207,7 @@ fn wrong_units_and_bounds() {
 }
 
 #[test]
-fn wrong_sources_that_listen() {
+fn wrong_listeners() {
     check(&[
         (
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_max = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
@@ -244,7 +244,7 @@ fn wrong_sources_that_listen() {
 }
 
 #[test]
-fn what_does_not_fit_together() {
+fn conflicting_settings() {
     check(&[
         ("[journal]\nring = \"1GiB\"", 2, "limits.memory is 512MiB", "set limits.memory to"),
         ("[limits]\nmemory = \"64MiB\"", 2, "less than ring 64MiB", "128MiB or more"),
@@ -332,7 +332,7 @@ fn what_does_not_fit_together() {
 }
 
 #[test]
-fn what_would_read_nothing_or_everything_twice() {
+fn sources_that_overlap_or_match_nothing() {
     check(&[
         (
             "[source.b]\ntype = \"file\"\ninclude = [\"/var/log/*.gz\"]",
@@ -393,7 +393,7 @@ fn what_would_read_nothing_or_everything_twice() {
 }
 
 #[test]
-fn a_wrong_data_dir_is_one_mistake() {
+fn wrong_data_dir_is_one_error() {
     for (written, said) in [
         ("data_dir = 5", "must be a path in quotes"),
         ("data_dir = \"\"", "is empty"),
@@ -408,7 +408,7 @@ fn a_wrong_data_dir_is_one_mistake() {
 }
 
 #[test]
-fn an_output_that_a_source_would_read_again() {
+fn output_read_by_a_source_is_an_error() {
     for path in ["/var/log/weir-test/out.log", "/var/log/../log/weir-test/./out.log"] {
         let written = format!("{REST}[output.b]\ntype = \"file\"\npath = \"{path}\"\n");
         let first = loaded(&written);
@@ -423,7 +423,7 @@ fn an_output_that_a_source_would_read_again() {
 }
 
 #[test]
-fn nothing_configured_says_what_to_begin_with() {
+fn empty_configuration_suggests_a_start() {
     for (text, said) in [
         ("[store]\nenabled = false\n", "there is no source and no output"),
         ("[source.a]\ntype = \"containers\"\n[store]\nenabled = false\n", "there is no output"),
@@ -508,7 +508,7 @@ fn wrong_hec_outputs() {
 }
 
 #[test]
-fn wrong_rules_of_joining_lines() {
+fn wrong_multiline() {
     macro_rules! value {
         ($value:literal) => {
             concat!("[source.b]\ntype = \"containers\"\nmultiline = ", $value)
@@ -746,7 +746,7 @@ fn wrong_socket_outputs() {
 }
 
 #[test]
-fn a_secret_that_every_user_may_read() {
+fn world_readable_secret_is_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("secret");
     std::fs::write(&secret, "-----BEGIN PRIVATE KEY-----\n").unwrap();

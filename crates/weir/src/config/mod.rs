@@ -74,7 +74,7 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, TextError> {
 
 /// The settings that commands need which query a running weir or read its data.
 #[derive(Debug)]
-pub(crate) struct Located {
+pub(crate) struct ClientSettings {
     pub(crate) data_dir: PathBuf,
     /// `None` if the API is disabled.
     pub(crate) api_listen: Option<SocketAddr>,
@@ -84,16 +84,16 @@ pub(crate) struct Located {
 
 /// Reads only addresses and paths. Secrets are not read, since such a command may not have access
 /// to them. Errors are only those of the keys that were read.
-pub(crate) fn locate(path: Option<&Path>) -> Result<(Option<Located>, Loaded), TextError> {
+pub(crate) fn locate(path: Option<&Path>) -> Result<(Option<ClientSettings>, Loaded), TextError> {
     let texts = match path {
         Some(path) => Texts::read(path)?,
         None => built_in(),
     };
     let mut diagnostics = Diagnostics::default();
     let tree = tree::parse(&texts, &mut diagnostics);
-    let located = plan::located(&tree, &mut diagnostics);
-    let located = Some(located).filter(|_| !diagnostics.has_errors());
-    Ok((located, Loaded { plan: None, diagnostics, texts }))
+    let settings = plan::client_settings(&tree, &mut diagnostics);
+    let settings = Some(settings).filter(|_| !diagnostics.has_errors());
+    Ok((settings, Loaded { plan: None, diagnostics, texts }))
 }
 
 fn built_in() -> Texts {

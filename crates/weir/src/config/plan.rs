@@ -78,7 +78,7 @@ pub(crate) enum LogFormat {
 
 /// A source or output as a section, before it becomes part of a plan.
 #[derive(Debug)]
-pub(crate) struct Named<T> {
+pub(crate) struct ComponentSection<T> {
     pub(crate) name: String,
     pub(crate) component_type: T,
     pub(crate) section: Section,
@@ -90,8 +90,8 @@ pub(crate) struct Named<T> {
 pub(crate) struct Sections {
     pub(crate) top: Section,
     pub(crate) tables: Vec<Section>,
-    pub(crate) sources: Vec<Named<SourceType>>,
-    pub(crate) outputs: Vec<Named<OutputType>>,
+    pub(crate) sources: Vec<ComponentSection<SourceType>>,
+    pub(crate) outputs: Vec<ComponentSection<OutputType>>,
     pub(crate) rules: Vec<Section>,
     pub(crate) tests: Vec<Section>,
 }
@@ -223,7 +223,10 @@ fn store(sections: &Sections, parts: &DiskParts) -> StoreConfig {
 }
 
 /// Reads only the data directory, the API address and the names of the outputs.
-pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super::Located {
+pub(crate) fn client_settings(
+    tree: &NodeTable,
+    diagnostics: &mut Diagnostics,
+) -> super::ClientSettings {
     let others: Vec<&str> = tree.entries.iter().map(|entry| entry.key.as_str()).collect();
     let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
     let mut table = |name: &str| {
@@ -246,7 +249,7 @@ pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super:
     if store.is_some_and(|store| store.bool("enabled")) {
         outputs.push(STORE.to_owned());
     }
-    super::Located {
+    super::ClientSettings {
         data_dir: top.file("data_dir").unwrap_or_default(),
         api_listen: api.filter(|api| api.bool("enabled")).and_then(|api| api.listen("listen")),
         outputs,
@@ -323,7 +326,10 @@ fn list(tree: &NodeTable, name: &str, diagnostics: &mut Diagnostics) -> Vec<Sect
 /// Maximum length of the name of a source or output: it is part of file names and of metrics.
 const NAME_CHARS_MAX: usize = 64;
 
-fn family<T: ComponentType>(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Vec<Named<T>> {
+fn family<T: ComponentType>(
+    tree: &NodeTable,
+    diagnostics: &mut Diagnostics,
+) -> Vec<ComponentSection<T>> {
     let Some(entry) = tree.get(T::FAMILY) else { return Vec::new() };
     let NodeValue::Table(named) = &entry.node.value else {
         let message = format!("{} must be a table of tables", T::FAMILY);
@@ -335,7 +341,10 @@ fn family<T: ComponentType>(tree: &NodeTable, diagnostics: &mut Diagnostics) -> 
     named.entries.iter().filter_map(|entry| component(entry, diagnostics)).collect()
 }
 
-fn component<T: ComponentType>(entry: &Entry, diagnostics: &mut Diagnostics) -> Option<Named<T>> {
+fn component<T: ComponentType>(
+    entry: &Entry,
+    diagnostics: &mut Diagnostics,
+) -> Option<ComponentSection<T>> {
     let path = format!("{}.{}", T::FAMILY, entry.key);
     let location = Some(entry.key_location.clone());
     let NodeValue::Table(table) = &entry.node.value else {
@@ -352,7 +361,7 @@ fn component<T: ComponentType>(entry: &Entry, diagnostics: &mut Diagnostics) -> 
     let component_type: T = component_type(table, &path, location.as_ref(), diagnostics)?;
     let fields = component_type.component().fields;
     let section = section::read(table, fields, &["type"], &path, location, diagnostics);
-    Some(Named {
+    Some(ComponentSection {
         name: entry.key.clone(),
         component_type,
         section,
@@ -428,7 +437,7 @@ fn inclusion(pattern: &str) -> String {
 }
 
 /// `None` only if a required address is missing, which has been reported.
-fn source(named: &Named<SourceType>) -> Option<SourcePlan> {
+fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
     let section = &named.section;
     let paths = |name| section.list(name).iter().map(|(text, _)| text.into()).collect();
     let kind = match named.component_type {
@@ -489,7 +498,7 @@ fn tail(section: &Section) -> TailSettings {
 }
 
 /// `None` only if a required secret or path is missing, which has been reported.
-fn output(named: &Named<OutputType>) -> Option<OutputPlan> {
+fn output(named: &ComponentSection<OutputType>) -> Option<OutputPlan> {
     let section = &named.section;
     let kind = match named.component_type {
         OutputType::SplunkHec => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),

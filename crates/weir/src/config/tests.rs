@@ -29,7 +29,7 @@ type = \"blackhole\"
 ";
 
 #[test]
-fn the_built_in_default_is_valid_and_without_a_warning() {
+fn built_in_default_is_valid() {
     let loaded = load(None).unwrap();
     assert!(loaded.diagnostics.0.is_empty(), "{}", rendered(DEFAULT));
     let plan = loaded.plan.unwrap();
@@ -41,7 +41,7 @@ fn the_built_in_default_is_valid_and_without_a_warning() {
 
 /// The built-in default must match the tables, so that a change of one shows in the other.
 #[test]
-fn the_values_in_the_built_in_default_are_the_defaults_of_the_tables() {
+fn built_in_default_has_the_default_values() {
     for table in TABLES {
         let header = format!("\n[{}]\n", table.name);
         let section = DEFAULT.split(&header).nth(1).unwrap().split("\n[").next().unwrap();
@@ -79,7 +79,7 @@ fn all_fields() -> Vec<&'static Field> {
 }
 
 #[test]
-fn every_field_has_a_meaning_and_no_component_has_a_key_twice() {
+fn fields_have_docs_and_keys_are_unique() {
     for field in all_fields() {
         assert!(field.doc.len() > 10 && field.doc.ends_with('.'), "{}: {}", field.name, field.doc);
         assert!(!field.doc.contains('|'), "{}", field.name);
@@ -108,7 +108,7 @@ fn schema_and_reference_name_every_field() {
 }
 
 #[test]
-fn what_is_right_gives_no_diagnostics() {
+fn valid_configuration_has_no_diagnostics() {
     let text = format!(
         "{REST}
 [api]
@@ -152,7 +152,7 @@ fn no_message_shows_a_secret() {
 }
 
 #[test]
-fn certificate_files_are_tried_as_the_output_will_use_them() {
+fn certificate_files_are_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let ca_file = dir.path().join("ca.pem");
     let body = "-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n";
@@ -167,7 +167,7 @@ fn certificate_files_are_tried_as_the_output_will_use_them() {
 }
 
 #[test]
-fn patterns_reach_the_sources_from_the_root() {
+fn patterns_are_absolute() {
     let text = REST.replace("include =", "exclude = [\"*.old\"]\ninclude =");
     let plan = loaded(&text.replace("/var/log/", "/var/../var/log/")).plan.unwrap();
     let weir_pipeline::config::SourceKind::File(source) = &plan.pipeline.sources[0].kind else {
@@ -178,7 +178,7 @@ fn patterns_reach_the_sources_from_the_root() {
 }
 
 #[test]
-fn a_directory_is_merged_and_a_second_definition_names_both_places() {
+fn directory_is_merged_and_duplicates_are_errors() {
     let mut texts = Texts::default();
     texts.add("10.toml", format!("{REST}[journal]\nring = \"8MiB\"\n"));
     texts.add("20.toml", "[journal]\nring = \"9MiB\"\nsize_max = \"1GiB\"\n".to_owned());
@@ -199,7 +199,7 @@ fn a_directory_is_merged_and_a_second_definition_names_both_places() {
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_the_text() {
+fn all_errors_are_reported_in_text_order() {
     let text = "data_dri = 1\n[api]\nlisten = 5\nx =\n[source.a]\n[output.b]\ntype = \"nope\"\n";
     let loaded = loaded(text);
     let lines: Vec<usize> = loaded
@@ -214,7 +214,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_the_text() {
 }
 
 #[test]
-fn a_diagnostic_looks_like_this() {
+fn diagnostic_is_rendered() {
     let shown = rendered(&format!("{REST}[journal]\nrnig = \"64MiB\"\n"));
     let expected = "\
 error: unknown key \"rnig\" in [journal]

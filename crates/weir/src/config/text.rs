@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_named_by_line_and_column_in_characters() {
+    fn columns_count_characters() {
         let mut texts = Texts::default();
         texts.add("weir.toml", "a = 1\nä = \"ö\"\r\nlast".to_owned());
         let line = texts.line(&SourceLocation { file: 0, span: 11..15 });
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_read_in_the_order_of_names_and_only_toml() {
+    fn directory_reads_toml_files_in_name_order() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["20-b.toml", "10-a.toml", "note.txt", ".hidden.toml"] {
             std::fs::write(dir.path().join(name), name).unwrap();

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_is_said_once() {
+    fn every_reason_is_reported_once() {
         let damaged = |name: &str| Shortfall::Damaged { segments: vec![name.to_owned()] };
         let mut reasons = PartialReasons::default();
         assert!(reasons.headers().is_empty());

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_long_values_a_table_has_the_beginning() {
+    fn long_values_are_truncated() {
         let most = "ü".repeat(VALUE_CHARS_MAX);
         let short = |value: &str| short(value.to_owned(), VALUE_CHARS_MAX);
         assert_eq!(short(&most), most);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_stand_in_a_table_with_their_units() {
+    fn groups_table_has_units() {
         let bucket = |by: Value, computes: Value| {
             serde_json::from_value(json!({ "by": by, "computes": computes })).unwrap()
         };

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_in_a_table_with_their_values_and_ranges() {
+    fn fields_table_has_values_and_ranges() {
         let facet = |name: &str, count: u64, distinct: Option<u64>, values: &[(Value, u64)]| {
             let value = |(value, count): &(Value, u64)| json!({ "value": value, "count": count });
             let values: Vec<Value> = values.iter().map(value).collect();

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_fill_the_width_and_gaps_are_drawn() {
+    fn bars_fill_the_width() {
         let answer: AggregateAnswer = serde_json::from_value(json!({
             "data": { "buckets": [
                 { "by": { "status": "error" }, "computes": { "c0": [
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_days_of_a_zone_also_those_without_records() {
+    fn daily_bars_follow_the_zone() {
         let answer: AggregateAnswer = serde_json::from_value(json!({
             "data": { "buckets": [{ "by": {}, "computes": { "c0": [
                 { "time": "2026-10-25T23:00:00.000Z", "value": 2 }] } }] },

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_shown_with_what_they_measure() {
+    fn numbers_are_shown_with_units() {
         for (number, unit, wanted) in [
             (1.5e6, Some(Unit::Nanosecond), "1.50 ms"),
             (1500.0, Some(Unit::Millisecond), "1.50 s"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_shown_where_the_name_does_not_say_it() {
+    fn unit_is_omitted_if_the_name_has_it() {
         let mut units = Units::default();
         let reported = [("@delay", "ns"), ("@wait_ms", "ms")];
         units.add(&reported.map(|(field, unit)| (field.to_owned(), unit.to_owned())).into());

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deletions_are_listed_with_what_became_of_them() {
+    fn deletions_are_listed_with_status() {
         let entry = |id, status: &str, query: Option<&str>| DeletionEntry {
             id,
             status: status.to_owned(),

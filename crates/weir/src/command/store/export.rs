@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_an_older_export_do_not_stay_behind_those_of_a_shorter_one() {
+    fn older_extra_pieces_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("day.parquet");
         for (suffix, text) in [("2", "PAR1 new"), ("3", "PAR1 old"), ("4", "PAR1"), ("5", "notes")]
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_behind_the_first_page_makes_an_export_partial() {
+    fn records_missing_after_the_first_page_make_an_export_partial() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("out");
         let whole = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n0\r\n\r\n";
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_is_of_all_time_unless_it_says_since_when() {
+    fn export_covers_all_time_by_default() {
         let from = |words: &[&str]| {
             let path = export_path(&args(words));
             let found = path.split(['?', '&']).find_map(|part| part.strip_prefix("from="));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_a_bar_as_wide_as_there_is_room() {
+    fn progress_bar_fills_the_width() {
         const MIB: u64 = 1 << 20;
         let bytes = Total::Bytes(200 * MIB);
         let wide = line(bytes, 50 * MIB, 50 * MIB, 10, 80);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_has_no_bar_where_nobody_knows_how_much_there_is() {
+    fn progress_without_total_has_no_bar() {
         for total in [Total::Unknown, Total::Bytes(0), Total::Records(0)] {
             assert_eq!(line(total, 2048, 3, 2, 80), "2.00 KiB read, 1.00 KiB/s");
         }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_never_leaves_its_line_nor_goes_beyond_its_end() {
+    fn progress_stays_on_one_line() {
         for width in 0..200 {
             for done in [0, 1, 999, 1000, 5000] {
                 for total in [Total::Unknown, Total::Bytes(1000), Total::Records(1000)] {

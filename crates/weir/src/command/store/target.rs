@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_its_name_only_when_it_is_whole() {
+    fn file_is_renamed_when_complete() {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().join("out");
         let names = || {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn one_export_at_a_time_writes_a_file_and_a_crash_holds_up_nobody() {
+    fn export_file_is_locked_and_survives_a_crash() {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().join("out");
         // As left by a crash.
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_one_and_a_device_is_written_as_it_is() {
+    fn links_are_followed_and_devices_written_directly() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_differences_over_the_time_between_two_readings() {
+    fn rates_are_computed_between_readings() {
         let view = View::between(&reading(0, 100, 50), &reading(2_000_000_000, 2_100, 70));
         assert_eq!(
             view.sources[0].cells,
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_between_two_readings_gives_no_negative_rate() {
+    fn restart_gives_no_negative_rate() {
         let view = View::between(&reading(1_000_000_000, 100, 50), &reading(2_000_000_000, 0, 0));
         assert_eq!(view.sources[0].cells[3], "0");
         assert_eq!(view.outputs[0].cells[7], "-");

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_rule_of_the_interval_is_first() {
+    fn busiest_rule_is_first() {
         let earlier = document(1000, &[("old", 900), ("never", 0), ("new", 10)]);
         let now = document(1400, &[("old", 900), ("never", 0), ("new", 110)]);
         let rows = rows(&earlier, &now, &Rates::over(2.0));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rules_leave_room_for_the_rest() {
+    fn rule_rows_are_limited() {
         let names: Vec<String> = (0..1000).map(|n| format!("r{n}")).collect();
         let hits: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
         let now = document(1000, &hits);

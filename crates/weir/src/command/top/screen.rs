@@ -262,13 +262,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_fits_in_eighty_columns() {
+    fn help_fits_in_80_columns() {
         let widest = HELP.lines().map(str::len).max();
         assert!(widest <= Some(76), "{widest:?} columns and a frame");
     }
 
     #[test]
-    fn a_narrow_terminal_keeps_what_matters_most() {
+    fn narrow_terminal_hides_the_least_important_columns() {
         let widths = SOURCE_HEAD.map(|name| name.len().max(6));
         let names = |width| -> Vec<&str> {
             columns_that_fit(&SOURCE_HEAD, &widths, width).iter().map(|i| SOURCE_HEAD[*i]).collect()

@@ -3,7 +3,7 @@
 use super::check;
 
 #[test]
-fn wrong_measures() {
+fn wrong_calculated_fields() {
     check(&[
         (
             "[store]\ncalculated_fields = { delay = \"@a - \" }",
@@ -38,6 +38,9 @@ fn wrong_measures() {
             "store.calculated_fields.a is too long",
             "fewer times",
         ),
+        ("[store]\nmeasures = {}", 2, "unknown key \"measures\"", "\"calculated_fields\"?"),
+        ("[journal]\nlimit = \"1GiB\"", 2, "unknown key \"limit\"", "\"size_max\"?"),
+        ("[api.queries]\ntails = 1", 2, "unknown key \"tails\"", "\"tails_max\"?"),
         ("[store]\ncalculated_fields = { a = \"@b_ms + @c_bytes\" }", 2, "a time and a size", ""),
         (
             "[store.calculated_fields]\ndelay = \"250ms + 4KiB\"",
@@ -49,7 +52,7 @@ fn wrong_measures() {
 }
 
 #[test]
-fn wrong_new_names() {
+fn wrong_renames() {
     check(&[
         ("[store.remap]\na = 5", 2, "store.remap.a must be the new name", "remap ="),
         ("[store.remap]\na = \"b..c\"", 2, "cannot have an empty part", "such as"),
@@ -60,7 +63,7 @@ fn wrong_new_names() {
 }
 
 #[test]
-fn wrong_bounds_of_queries() {
+fn wrong_query_limits() {
     check(&[
         (
             "[api.queries]\ndeadline = \"2m\"",
