@@ -118,12 +118,12 @@ impl Problem {
     /// parameter: `text` is the expression as it was parsed.
     pub(crate) fn with_span(self, parameter: &str, text: &str, expr: &Expr) -> Self {
         let Some(pattern) = &self.0.regexp else { return self };
-        let mut place = None;
+        let mut found = None;
         expr.for_each_term(&mut |term, span| match &term.test {
-            Test::Regexp(regexp) if regexp.pattern == *pattern => place = place.or(Some(span)),
+            Test::Regexp(regexp) if regexp.pattern == *pattern => found = found.or(Some(span)),
             _ => {}
         });
-        let Some(span) = place else { return self };
+        let Some(span) = found else { return self };
         let (text, message) = (text.to_owned(), self.0.title);
         let error = ParseError { text, span, message, expected: None, suggestion: None };
         Self::expression(parameter, &error)

@@ -40,10 +40,10 @@ impl Served {
         let mut next = self.connect().await;
         let head = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         next.write_all(head).await.unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = rest(&mut next).await;
         assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
-        begun.elapsed()
+        started.elapsed()
     }
 
     /// Another client has the slot now.
@@ -65,7 +65,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 /// Sends a byte each second until the connection ends; returns how long that took, and the
 /// response.
 async fn trickle(stream: &mut TcpStream, byte: u8) -> (Duration, String) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let (mut reader, mut writer) = stream.split();
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     let send = async {
@@ -81,7 +81,7 @@ async fn trickle(stream: &mut TcpStream, byte: u8) -> (Duration, String) {
         () = send => {}
         _ = reader.read_to_end(&mut answer) => {}
     }
-    (begun.elapsed(), String::from_utf8(answer).unwrap())
+    (started.elapsed(), String::from_utf8(answer).unwrap())
 }
 
 #[track_caller]
@@ -99,9 +99,9 @@ async fn incomplete_request_head_times_out() {
         let served = Served::start();
         let mut stalled = served.connect().await;
         stalled.write_all(sent.as_bytes()).await.unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = rest(&mut stalled).await;
-        assert_about(begun.elapsed(), HEAD_TIMEOUT);
+        assert_about(started.elapsed(), HEAD_TIMEOUT);
         assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
         served.finish().await;
     }
@@ -130,9 +130,9 @@ async fn idle_connection_is_closed() {
         // Much later the next one is still accepted.
         tokio::time::advance(HEAD_TIMEOUT * 5 / 6).await;
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(rest(&mut idle).await, "");
-    assert_about(begun.elapsed(), HEAD_TIMEOUT / 6);
+    assert_about(started.elapsed(), HEAD_TIMEOUT / 6);
     served.finish().await;
 }
 
@@ -141,9 +141,9 @@ async fn incomplete_body_returns_408_and_closes() {
     let served = Served::start();
     let mut stalled = served.connect().await;
     stalled.write_all(SEARCH).await.unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let answer = rest(&mut stalled).await;
-    assert_about(begun.elapsed(), BODY_TIMEOUT);
+    assert_about(started.elapsed(), BODY_TIMEOUT);
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("within 30 s"), "{answer}");
     served.finish().await;
 }
@@ -167,9 +167,9 @@ async fn unused_body_is_not_read() {
         let head =
             format!("{line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\nhalf");
         stalled.write_all(head.as_bytes()).await.unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = rest(&mut stalled).await;
-        assert!(begun.elapsed() < Duration::from_secs(1), "{line}: {:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(1), "{line}: {:?}", started.elapsed());
         assert!(answer.starts_with("HTTP/1.1 "), "{line}: {answer}");
         served.finish().await;
     }
@@ -187,8 +187,8 @@ async fn client_that_stops_reading_is_disconnected() {
     let served = Served::serving(|_| Router::new().route("/endless", axum::routing::get(endless)));
     let mut deaf = served.connect().await;
     deaf.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    let mut begun = [0; 8];
-    deaf.read_exact(&mut begun).await.unwrap();
+    let mut started = [0; 8];
+    deaf.read_exact(&mut started).await.unwrap();
     assert_about(served.wait_for_slot().await, WRITE_TIMEOUT);
     served.finish().await;
 }

@@ -60,21 +60,21 @@ fn records_missing_after_the_first_page_are_reported_in_a_trailer() {
     };
     let damaged_api = api_of(Arc::new(store));
     for format in ["ndjson", "csv"] {
-        let told = answer(&damaged_api, format, "te: trailers\r\n");
-        assert!(told.head.contains("\r\ntrailer: x-weir-partial\r\n"), "{}", told.head);
-        assert!(told.text.ends_with("\r\n0\r\nx-weir-partial: damaged\r\n\r\n"));
+        let reply = answer(&damaged_api, format, "te: trailers\r\n");
+        assert!(reply.head.contains("\r\ntrailer: x-weir-partial\r\n"), "{}", reply.head);
+        assert!(reply.text.ends_with("\r\n0\r\nx-weir-partial: damaged\r\n\r\n"));
         let cut = answer(&damaged_api, format, "");
         assert!(!cut.head.contains("x-weir-partial") && !cut.text.ends_with("0\r\n\r\n"));
-        for text in [told.text, cut.text] {
+        for text in [reply.text, cut.text] {
             assert_eq!(text.matches("request ").count(), 2500, "nothing else is missing");
         }
     }
     damaged_api.shutdown();
     let store = MemoryStore { is_late: true, ..MemoryStore::new((0..2500).map(record).collect()) };
     let api = api_of(Arc::new(store));
-    let told = answer(&api, "ndjson", "");
-    assert!(told.head.contains("x-weir-partial: deadline"), "{}", told.head);
-    assert!(told.text.ends_with("0\r\n\r\n"), "it was said before");
+    let reply = answer(&api, "ndjson", "");
+    assert!(reply.head.contains("x-weir-partial: deadline"), "{}", reply.head);
+    assert!(reply.text.ends_with("0\r\n\r\n"), "it was said before");
     api.shutdown();
 }
 
@@ -86,7 +86,7 @@ fn export_page_size_adapts_to_record_size() {
     }
     let reply = get(&api, &format!("/weir/v1/export?{RANGE}"));
     assert_eq!(reply.text.lines().count(), 5000);
-    let pages = store.begun.load(Ordering::SeqCst);
+    let pages = store.started.load(Ordering::SeqCst);
     assert!(pages < 5, "{pages} pages");
     api.shutdown();
 }
@@ -208,9 +208,9 @@ fn export_ends_when_its_client_disconnects() {
         let page = get(&api, "/metrics").text;
         page.contains("\nweir_queries_running 0\n")
     });
-    let begun = store.begun.load(Ordering::SeqCst);
+    let started = store.started.load(Ordering::SeqCst);
     store.set_closed(false);
-    assert!(begun <= 5, "{begun} pages of 5");
+    assert!(started <= 5, "{started} pages of 5");
     assert_eq!(get(&api, &format!("/weir/v1/export?limit=1&{RANGE}")).status, 200);
     api.shutdown();
 }

@@ -27,7 +27,7 @@ fn overload_returns_retry_after_and_serves_the_rest() {
     // As many as there are workers start; the others wait and are rejected.
     let workers = std::thread::available_parallelism().unwrap().get() * 2;
     let running: Vec<_> = (0..workers).map(|_| ask(&api)).collect();
-    wait_until("all workers are busy", || store.begun.load(Ordering::SeqCst) == workers);
+    wait_until("all workers are busy", || store.started.load(Ordering::SeqCst) == workers);
     let late = read(ask(&api));
     assert_eq!(late.status, 503, "{late:?}");
     assert!(late.head.contains("retry-after: 1\r\n"), "{late:?}");
@@ -49,9 +49,9 @@ fn overload_returns_retry_after_and_serves_the_rest() {
 fn query_is_cancelled_when_its_client_disconnects() {
     let (api, store) = api(5);
     store.set_closed(true);
-    let asked = ask(&api);
-    wait_until("it has begun", || store.begun.load(Ordering::SeqCst) == 1);
-    drop(asked);
+    let request = ask(&api);
+    wait_until("it has begun", || store.started.load(Ordering::SeqCst) == 1);
+    drop(request);
     wait_until("it has ended", || store.cancelled.load(Ordering::SeqCst) == 1);
     wait_until("it was counted", || {
         metric(&api, "weir_queries_total{kind=\"search\",outcome=\"cancelled\"}") == 1
@@ -65,9 +65,9 @@ fn stuck_query_does_not_delay_shutdown() {
     let store = Arc::new(store);
     let api = api_of(Arc::clone(&store));
     store.set_closed(true);
-    let asked = ask(&api);
-    wait_until("it has begun", || store.begun.load(Ordering::SeqCst) == 1);
-    drop(asked);
+    let request = ask(&api);
+    wait_until("it has begun", || store.started.load(Ordering::SeqCst) == 1);
+    drop(request);
     api.shutdown();
     assert_eq!(store.cancelled.load(Ordering::SeqCst), 0, "it still runs");
     store.set_closed(false);

@@ -54,8 +54,8 @@ fn record_has_datadog_format() {
     assert!(page["meta"]["elapsed"].is_u64() && page["meta"]["request_id"].is_string());
     assert!(page["meta"].get("page").is_none() && page.get("links").is_none());
     assert!(entry.get("weir").is_none());
-    let asked = json!({ "filter": filter("status:error"), "weir": { "details": true } });
-    let entry = post(&api, SEARCH, &asked).json()["data"][0].clone();
+    let body = json!({ "filter": filter("status:error"), "weir": { "details": true } });
+    let entry = post(&api, SEARCH, &body).json()["data"][0].clone();
     let details = json!({
         "timestamp": "2026-01-01T00:00:00.123456789Z", "stream": "0000000000000007",
         "position": "1:100", "source": "app",
@@ -68,20 +68,20 @@ fn record_has_datadog_format() {
 fn paging_returns_every_record_once_during_ingest() {
     let (api, store) = api(25);
     let mut seen = Vec::new();
-    let mut asked = json!({
+    let mut body = json!({
         "filter": { "query": "", "from": all().0, "to": 1_767_225_600_000_i64 + 3_600_000 },
         "page": { "limit": 10 },
     });
     loop {
-        let reply = post(&api, SEARCH, &asked);
+        let reply = post(&api, SEARCH, &body);
         let page = reply.json();
         seen.extend(messages(&reply));
         let Some(after) = page["meta"]["page"]["after"].as_str() else { break };
-        asked["page"]["cursor"] = after.into();
+        body["page"]["cursor"] = after.into();
         // The URL of the next page returns the same page.
         let next =
             page["links"]["next"].as_str().unwrap().strip_prefix("http://127.0.0.1").unwrap();
-        assert_eq!(messages(&get(&api, next)), messages(&post(&api, SEARCH, &asked)));
+        assert_eq!(messages(&get(&api, next)), messages(&post(&api, SEARCH, &body)));
         let newer = 1000 + seen.len() as i64;
         store.records.lock().unwrap().push(record(newer));
     }
@@ -130,7 +130,7 @@ fn search_accepts_a_query_string() {
 #[test]
 fn aggregates_have_datadog_format() {
     let (api, _store) = api(100);
-    let asked = json!({
+    let body = json!({
         "filter": filter(""),
         "compute": [
             { "aggregation": "count" },
@@ -141,7 +141,7 @@ fn aggregates_have_datadog_format() {
         ],
         "group_by": [{ "facet": "service", "total": "all" }],
     });
-    let reply = post(&api, AGGREGATE, &asked);
+    let reply = post(&api, AGGREGATE, &body);
     assert_eq!(reply.status, 200, "{reply:?}");
     let buckets = reply.json()["data"]["buckets"].clone();
     let names: Vec<&str> =
@@ -169,7 +169,7 @@ fn aggregates_have_datadog_format() {
 #[test]
 fn days_use_the_requested_time_zone() {
     let (api, _store) = api(100);
-    let asked = |zone: &str| {
+    let body = |zone: &str| {
         json!({
             "filter": { "from": "2026-01-01", "to": "2026-01-02" },
             "compute": [{ "aggregation": "count", "type": "timeseries", "interval": "1w" }],
@@ -184,7 +184,7 @@ fn days_use_the_requested_time_zone() {
         ("asia/kathmandu", "2025-12-31T18:15:00.000000000Z", "2025-12-28T18:15:00.000Z"),
         ("UTC+1", "2025-12-31T23:00:00.000000000Z", "2025-12-28T23:00:00.000Z"),
     ] {
-        let reply = post(&api, AGGREGATE, &asked(zone));
+        let reply = post(&api, AGGREGATE, &body(zone));
         let answer = reply.json();
         let series = json!([{ "time": week, "value": 100 }]);
         assert_eq!(answer["data"]["buckets"][0]["computes"]["c0"], series, "{zone}: {answer}");
@@ -201,14 +201,14 @@ fn days_use_the_requested_time_zone() {
 fn unknown_time_zone_is_rejected() {
     let (api, _store) = api(1);
     for path in [SEARCH, AGGREGATE] {
-        let asked = json!({ "filter": filter(""), "options": { "timezone": "Europe/Berln" } });
-        let reply = post(&api, path, &asked);
+        let body = json!({ "filter": filter(""), "options": { "timezone": "Europe/Berln" } });
+        let reply = post(&api, path, &body);
         let problem = &reply.json()["weir"];
         assert_eq!((reply.status, &problem["parameter"]), (400, &"options.timezone".into()));
         let title = problem["title"].as_str().unwrap();
         assert!(title.contains("did you mean Europe/Berlin?"), "{title}");
-        let asked = json!({ "filter": filter(""), "options": { "timeOffset": 3600 } });
-        assert_eq!(post(&api, path, &asked).json()["meta"]["warnings"][0]["code"], "ignored");
+        let body = json!({ "filter": filter(""), "options": { "timeOffset": 3600 } });
+        assert_eq!(post(&api, path, &body).json()["meta"]["warnings"][0]["code"], "ignored");
     }
     api.shutdown();
 }
@@ -216,13 +216,13 @@ fn unknown_time_zone_is_rejected() {
 #[test]
 fn calculated_fields_can_be_searched_grouped_and_aggregated() {
     let (api, _store) = api(50);
-    let asked = json!({
+    let body = json!({
         "filter": filter("@delay:5"),
         "compute": [{ "aggregation": "max", "metric": "@delay" }],
         "group_by": [{ "facet": "@delay" }],
         "weir": { "calculated_fields": { "delay": "@request_time - @service_time" } },
     });
-    let reply = post(&api, AGGREGATE, &asked);
+    let reply = post(&api, AGGREGATE, &body);
     let buckets = json!([{ "by": { "@delay": 5 }, "computes": { "c0": 5.0 } }]);
     assert_eq!(reply.json()["data"]["buckets"], buckets, "{reply:?}");
     assert_eq!(reply.json()["meta"]["weir"].get("units"), None, "nothing says what it measures");
@@ -232,25 +232,25 @@ fn calculated_fields_can_be_searched_grouped_and_aggregated() {
 #[test]
 fn aggregates_have_units() {
     let (api, _store) = api(5);
-    let figure =
+    let compute =
         |aggregation: &str, metric| json!({ "aggregation": aggregation, "metric": metric });
-    let asked = json!({
+    let body = json!({
         "filter": filter(""),
         "compute": [
             { "aggregation": "count" },
-            figure("avg", "@duration"),
-            figure("cardinality", "@duration"),
-            figure("pc99", "@delay"),
-            figure("max", "@http.status_code"),
+            compute("avg", "@duration"),
+            compute("cardinality", "@duration"),
+            compute("pc99", "@delay"),
+            compute("max", "@http.status_code"),
         ],
         "group_by": [{ "facet": "@delay" }, { "facet": "service" }],
         "weir": { "calculated_fields": { "delay": "@wait_ms / 2" } },
     });
-    let meta = post(&api, AGGREGATE, &asked).json()["meta"]["weir"].clone();
+    let meta = post(&api, AGGREGATE, &body).json()["meta"]["weir"].clone();
     assert_eq!(meta["units"], json!({ "@delay": "ms", "c1": "ns", "c3": "ms" }));
     let calculated_fields = json!({ "delay": "@wait_ms / 2", "share": "@wait_ms / @duration" });
-    let asked = json!({ "filter": filter(""), "weir": { "calculated_fields": calculated_fields } });
-    let meta = post(&api, SEARCH, &asked).json()["meta"]["weir"].clone();
+    let body = json!({ "filter": filter(""), "weir": { "calculated_fields": calculated_fields } });
+    let meta = post(&api, SEARCH, &body).json()["meta"]["weir"].clone();
     assert_eq!(meta["units"], json!({ "@delay": "ms" }), "of what is computed");
     api.shutdown();
 }
@@ -265,11 +265,11 @@ fn records_include_calculated_fields() {
         vec![measure("delay", "1000"), measure("http.twice", "@http.status_code * 2")];
     let store = MemoryStore { calculated_fields, ..MemoryStore::new(vec![record(0)]) };
     let api = api_of(Arc::new(store));
-    let asked = json!({
+    let body = json!({
         "filter": filter(""),
         "weir": { "calculated_fields": { "delay": "@request_time - @service_time", "none": "@a - @b" } },
     });
-    let found = post(&api, SEARCH, &asked).json()["data"][0]["attributes"]["attributes"].clone();
+    let found = post(&api, SEARCH, &body).json()["data"][0]["attributes"]["attributes"].clone();
     assert_eq!(found["delay"], 5, "that of the question counts first: {found}");
     let status = found["http"]["status_code"].as_i64().unwrap();
     assert_eq!((found["http"]["twice"].as_i64(), found.get("none")), (Some(2 * status), None));
@@ -279,16 +279,16 @@ fn records_include_calculated_fields() {
 #[test]
 fn groups_are_paged() {
     let (api, _store) = api(2500);
-    let mut asked = json!({
+    let mut body = json!({
         "filter": filter(""),
         "group_by": [{ "facet": "@duration", "limit": 10_000, "sort": { "order": "asc" } }],
     });
     let mut counts = Vec::new();
     loop {
-        let page = post(&api, AGGREGATE, &asked).json();
+        let page = post(&api, AGGREGATE, &body).json();
         counts.push(page["data"]["buckets"].as_array().unwrap().len());
         let Some(after) = page["meta"]["page"]["after"].as_str() else { break };
-        asked["page"] = json!({ "cursor": after });
+        body["page"] = json!({ "cursor": after });
     }
     assert_eq!(counts, [1000, 1000, 500]);
     api.shutdown();
@@ -329,10 +329,10 @@ fn invalid_query_parts_are_named() {
             "group_by[0].sort",
         ),
     ];
-    for (path, asked, parameter) in cases {
-        let reply = post(&api, path, &asked);
+    for (path, body, parameter) in cases {
+        let reply = post(&api, path, &body);
         let document = reply.json();
-        assert_eq!(reply.status, 400, "{asked}: {document}");
+        assert_eq!(reply.status, 400, "{body}: {document}");
         assert_eq!(document["weir"]["parameter"], parameter, "{document}");
         let title = document["weir"]["title"].as_str().unwrap();
         assert!(document["errors"][0].is_string());
@@ -350,9 +350,9 @@ fn invalid_query_parts_are_named() {
 fn too_large_regexp_is_located() {
     let (api, _store) = api(1);
     let large = "a AND /((a{100}){100}){100}/";
-    let asked = json!({ "filter": { "query": large } });
+    let body = json!({ "filter": { "query": large } });
     for path in [SEARCH, AGGREGATE] {
-        let reply = post(&api, path, &asked);
+        let reply = post(&api, path, &body);
         let problem = &reply.json()["weir"];
         assert_eq!(
             (reply.status, &problem["parameter"]),
@@ -454,7 +454,7 @@ fn bodies_and_methods_are_limited() {
 #[test]
 fn lints_are_returned_as_warnings() {
     let api = api_of(Arc::new(MemoryStore::new(vec![record(0)])));
-    let said = |query: &str| {
+    let warnings = |query: &str| {
         let reply = post(&api, SEARCH, &json!({ "filter": filter(query) })).json();
         let warnings = reply["meta"]["warnings"].as_array().cloned().unwrap_or_default();
         let text = |warning: &Value, key: &str| warning[key].as_str().unwrap().to_owned();
@@ -467,12 +467,12 @@ fn lints_are_returned_as_warnings() {
         ("status:eror", "never", "eror is not a status"),
         ("@n:[5 TO 1]", "never", "is empty"),
     ] {
-        let said: Vec<(String, String)> = said(query);
-        let [(found, told)] = &said[..] else { panic!("{query}: {said:?}") };
+        let warnings: Vec<(String, String)> = warnings(query);
+        let [(found, text)] = &warnings[..] else { panic!("{query}: {warnings:?}") };
         assert_eq!(found, code, "{query}");
-        assert!(told.contains(detail), "{query}: {told}");
+        assert!(text.contains(detail), "{query}: {text}");
     }
-    assert_eq!(said("service:web status:error"), []);
+    assert_eq!(warnings("service:web status:error"), []);
     api.shutdown();
 }
 
@@ -521,8 +521,8 @@ fn fields_values_context_patterns_and_store_are_returned() {
     ]);
     assert_eq!((&facets["facets"], &facets["left_out"]), (&want, &json!(0)));
     assert_eq!(facets["meta"]["weir"]["matched"], 50);
-    let asked = json!({ "filter": filter("\"request 50\"") });
-    let id = post(&api, SEARCH, &asked).json()["data"][0]["id"].as_str().unwrap().to_owned();
+    let body = json!({ "filter": filter("\"request 50\"") });
+    let id = post(&api, SEARCH, &body).json()["data"][0]["id"].as_str().unwrap().to_owned();
     let context = get(&api, &format!("/weir/v1/context?id={id}&before=2&after=1")).json();
     let message = |entry: &Value| entry["attributes"]["message"].clone();
     assert_eq!(message(&context["before"][0]), "request 48 done", "{context}");

@@ -44,7 +44,7 @@ pub(crate) struct MemoryStore {
     /// Queries wait while it is closed.
     pub(crate) gate: Gate,
     /// Queries that have started.
-    pub(crate) begun: AtomicUsize,
+    pub(crate) started: AtomicUsize,
     /// Queries that noticed that they were cancelled.
     pub(crate) cancelled: AtomicUsize,
 }
@@ -67,7 +67,7 @@ impl MemoryStore {
 
     /// Waits at the gate like a long query: until it may continue, or is cancelled.
     fn pass(&self, budget: &Budget) -> Result<(), QueryError> {
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.started.fetch_add(1, Ordering::SeqCst);
         let mut closed = self.gate.is_closed.lock().unwrap();
         while *closed {
             if !self.is_deaf && budget.check() == Err(Stop::Cancelled) {
@@ -166,8 +166,8 @@ impl LogStore for MemoryStore {
         for field in &request.fields {
             let group_by = vec![GroupBy::top(field.clone(), usize::MAX)];
             let (filter, computes) = (request.filter.clone(), vec![count.clone()]);
-            let asked = AggregateRequest { filter, computes, group_by, zone: Zone::UTC };
-            let found = self.aggregate(&asked, budget)?;
+            let aggregate = AggregateRequest { filter, computes, group_by, zone: Zone::UTC };
+            let found = self.aggregate(&aggregate, budget)?;
             answer.matched = found.matched;
             let value = |bucket: &Bucket| match (&bucket.by[0], &bucket.computes[0]) {
                 (GroupKey::Value(value), ComputeValue::Count(count)) => (value.clone(), *count),

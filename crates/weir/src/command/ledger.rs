@@ -148,19 +148,19 @@ fn cursors(ledger: &LedgerDocument) -> Table {
 
 fn reasons(ledger: &LedgerDocument) -> Table {
     let mut table = Table::new(&["WHERE", "REASON", "COUNT"], 2);
-    let mut add = |place: String, unit: &str, counts: &ByReason| {
+    let mut add = |component: String, unit: &str, counts: &ByReason| {
         for (reason, count) in counts {
             table.row(vec![
-                place.clone(),
+                component.clone(),
                 reason.clone(),
                 format!("{} {unit}", group_digits(*count)),
             ]);
         }
     };
     for source in &ledger.sources {
-        let place = format!("source {}", source.name);
-        add(place.clone(), "lines", &source.book.discarded);
-        add(place, "bytes", &source.book.bytes_abandoned);
+        let component = format!("source {}", source.name);
+        add(component.clone(), "lines", &source.book.discarded);
+        add(component, "bytes", &source.book.bytes_abandoned);
     }
     for cursor in &ledger.cursors {
         add(format!("output {}", cursor.name), "records", &cursor.book.discarded);

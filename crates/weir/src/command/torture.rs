@@ -71,10 +71,10 @@ fn tortured(plan: &TorturePlan) -> Result<TortureReport, TortureError> {
     let is_interrupted = crate::signal::interrupted()
         .map_err(|source| TortureError::Io { what: "receive signals", source })?;
     let is_terminal = io::stderr().is_terminal();
-    let begun = Instant::now();
+    let started = Instant::now();
     let report = torture::run(plan, |what| {
         if is_terminal && !what.is_empty() {
-            note_in_place(&format!("{:>4} s  {what}", begun.elapsed().as_secs()));
+            note_in_place(&format!("{:>4} s  {what}", started.elapsed().as_secs()));
         }
         let is_over = is_interrupted.load(Ordering::Relaxed);
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -35,10 +35,10 @@ pub(crate) fn url(
         Err(problem) => {
             let key_path = section.key_path(key);
             let message = format!("{key_path} {problem}");
-            let said = diagnostics.error(section.location(key), &key_path, message);
-            said.help(problem.help());
+            let diagnostic = diagnostics.error(section.location(key), &key_path, message);
+            diagnostic.help(problem.help());
             if problem == EndpointError::Credentials {
-                said.secret();
+                diagnostic.secret();
             }
             None
         }

@@ -15,16 +15,16 @@ const LINES_BEFORE: usize = 7;
 type Mistake = (&'static str, usize, &'static str, &'static str);
 
 fn check(mistakes: &[Mistake]) {
-    for (written, line, said, advised) in mistakes {
+    for (written, line, message, help) in mistakes {
         let loaded = loaded(&format!("{REST}{written}\n"));
         let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
-        let found = loaded.diagnostics.0.iter().find(|d| d.message.contains(said));
+        let found = loaded.diagnostics.0.iter().find(|d| d.message.contains(message));
         let found =
-            found.unwrap_or_else(|| panic!("{written:?} does not report {said:?}:\n{shown}"));
+            found.unwrap_or_else(|| panic!("{written:?} does not report {message:?}:\n{shown}"));
         let location = found.location.as_ref().map(|location| loaded.texts.line(location).number);
         assert_eq!(location, Some(LINES_BEFORE + line), "{written:?}:\n{shown}");
-        let advice = found.help.join("\n");
-        assert!(advice.contains(advised), "{written:?} does not suggest {advised:?}:\n{shown}");
+        let shown_help = found.help.join("\n");
+        assert!(shown_help.contains(help), "{written:?} does not suggest {help:?}:\n{shown}");
         assert_eq!(loaded.diagnostics.0.len(), 1, "{written:?}: several errors:\n{shown}");
     }
 }
@@ -394,7 +394,7 @@ fn sources_that_overlap_or_match_nothing() {
 
 #[test]
 fn wrong_data_dir_is_one_error() {
-    for (written, said) in [
+    for (written, message) in [
         ("data_dir = 5", "must be a path in quotes"),
         ("data_dir = \"\"", "is empty"),
         ("data_dir = \"~/weir\"", "not expanded"),
@@ -403,7 +403,7 @@ fn wrong_data_dir_is_one_error() {
         let loaded = loaded(&format!("{written}\n{REST}"));
         let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
         assert_eq!(loaded.diagnostics.0.len(), 1, "{shown}");
-        assert!(shown.contains(said) && shown.contains("weir.toml:1:12"), "{shown}");
+        assert!(shown.contains(message) && shown.contains("weir.toml:1:12"), "{shown}");
     }
 }
 
@@ -424,7 +424,7 @@ fn output_read_by_a_source_is_an_error() {
 
 #[test]
 fn empty_configuration_suggests_a_start() {
-    for (text, said) in [
+    for (text, message) in [
         ("[store]\nenabled = false\n", "there is no source and no output"),
         ("[source.a]\ntype = \"containers\"\n[store]\nenabled = false\n", "there is no output"),
         ("", "there is no source"),
@@ -432,13 +432,13 @@ fn empty_configuration_suggests_a_start() {
     ] {
         let loaded = loaded(text);
         let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
-        assert!(shown.contains(said) && shown.contains("for example: ["), "{shown}");
+        assert!(shown.contains(message) && shown.contains("for example: ["), "{shown}");
     }
 }
 
 /// A HEC output in which these lines replace the valid ones.
 fn check_hec(mistakes: &[(&'static str, &'static str, &'static str)]) {
-    for (lines, said, advised) in mistakes {
+    for (lines, message, help) in mistakes {
         let right = [
             ("endpoint", "endpoint = \"https://splunk.example:8088\"\n"),
             ("token", "token = { env = \"PATH\" }\n"),
@@ -452,7 +452,7 @@ fn check_hec(mistakes: &[(&'static str, &'static str, &'static str)]) {
         let line = text.lines().count() + 1;
         text.push_str(lines);
         let text: &'static str = text.leak();
-        check(&[(text, line, said, advised)]);
+        check(&[(text, line, message, help)]);
     }
 }
 
@@ -650,7 +650,7 @@ fn wrong_changes_and_tests() {
 }
 
 #[test]
-fn doubtful_rules() {
+fn rule_lints() {
     check(&[
         (
             "[[rule]]\nname = \"x\"\nwhen = 'a'\n[[rule]]\nname = \"y\"\nwhen = 'a'",

@@ -163,13 +163,13 @@ impl Reader<'_> {
         let text = self.section.text(key)?;
         match weir_expr::parse(text) {
             Ok(expression) => {
-                for doubt in expression.doubts(text) {
+                for lint in expression.doubts(text) {
                     let location = self.section.location(key);
-                    let location = location.map(|location| inside(&location, text, doubt.span));
-                    let message = format!("{}: {}", self.section.key_path(key), doubt.message);
+                    let location = location.map(|location| inside(&location, text, lint.span));
+                    let message = format!("{}: {}", self.section.key_path(key), lint.message);
                     self.diagnostics
                         .warn(location, &self.section.key_path(key), message)
-                        .help(doubt.help);
+                        .help(lint.help);
                 }
                 Some(expression)
             }

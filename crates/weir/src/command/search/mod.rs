@@ -70,7 +70,7 @@ fn counted(count: u64, what: &str) -> String {
 /// Notes about the answers, each printed once.
 struct Notes {
     paint: Paint,
-    said: Vec<Warning>,
+    printed: Vec<Warning>,
     is_partial: bool,
     elapsed_ms: u64,
     rows: u64,
@@ -80,7 +80,7 @@ struct Notes {
 impl Notes {
     fn new(color: ColorChoice) -> Self {
         let paint = Paint::for_stderr(color);
-        Self { paint, said: Vec::new(), is_partial: false, elapsed_ms: 0, rows: 0, bytes: 0 }
+        Self { paint, printed: Vec::new(), is_partial: false, elapsed_ms: 0, rows: 0, bytes: 0 }
     }
 
     /// Prints new warnings of an answer.
@@ -90,17 +90,17 @@ impl Notes {
         self.bytes += meta.weir.bytes;
         self.is_partial |= meta.weir.partial;
         for warning in &meta.warnings {
-            if !self.said.contains(warning) {
+            if !self.printed.contains(warning) {
                 let title = self.paint.paint(Style::Warn, &warning.title);
                 note(&format!("{title}: {}", warning.detail));
-                self.said.push(warning.clone());
+                self.printed.push(warning.clone());
             }
         }
     }
 
     /// Whether a warning with that code was printed.
     fn has(&self, code: &str) -> bool {
-        self.said.iter().any(|warning| warning.code == code)
+        self.printed.iter().any(|warning| warning.code == code)
     }
 
     /// Prints a warning about what may not be intended.

@@ -37,7 +37,7 @@ pub(super) struct Progress {
     work: Work,
     is_shown: bool,
     is_drawn: bool,
-    begun: Instant,
+    started: Instant,
     shown: Instant,
 }
 
@@ -45,13 +45,13 @@ impl Progress {
     /// `done` is the participle for the bytes: "read". Progress is shown if stderr is a terminal,
     /// unless data goes to the same terminal.
     pub(super) fn new(done: &'static str, has_terminal: bool) -> Self {
-        let (begun, is_terminal) = (Instant::now(), io::stderr().is_terminal());
+        let (started, is_terminal) = (Instant::now(), io::stderr().is_terminal());
         Self {
             work: Work { done, total: Total::Unknown, bytes: 0, units: 0 },
             is_shown: is_terminal && has_terminal,
             is_drawn: false,
-            begun,
-            shown: begun,
+            started,
+            shown: started,
         }
     }
 
@@ -70,7 +70,7 @@ impl Progress {
         self.work.bytes += bytes;
         self.work.units += units;
         if self.is_shown && self.shown.elapsed() >= PROGRESS_INTERVAL {
-            note_in_place(&self.work.line(self.begun.elapsed(), stderr_width()));
+            note_in_place(&self.work.line(self.started.elapsed(), stderr_width()));
             self.is_drawn = true;
             self.shown = Instant::now();
         }
@@ -79,7 +79,7 @@ impl Progress {
     /// Prints the totals at the end.
     pub(super) fn end(mut self) {
         self.clear();
-        note(&self.work.text(self.begun.elapsed()));
+        note(&self.work.text(self.started.elapsed()));
     }
 
     fn clear(&mut self) {

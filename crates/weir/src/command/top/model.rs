@@ -165,12 +165,12 @@ fn reasons(health: &Value) -> Vec<ReasonLine> {
         .map(|reason| {
             let seconds = reason["seconds"].as_f64().unwrap_or_default().max(0.0);
             let (kind, name) = (text(reason, "component_kind"), text(reason, "component"));
-            let place = if name.is_empty() { kind } else { format!("{kind} {name}") };
+            let component = if name.is_empty() { kind } else { format!("{kind} {name}") };
             let since = approx_duration(Duration::from_secs(seconds as u64));
             let is_failing = reason["severity"] == "failing";
             ReasonLine {
                 state: if is_failing { State::Failing } else { State::Degraded },
-                text: format!("{place}: {} (for {since})", text(reason, "text")),
+                text: format!("{component}: {} (for {since})", text(reason, "text")),
             }
         })
         .collect()
