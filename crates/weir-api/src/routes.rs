@@ -24,6 +24,7 @@ use crate::explore::{self, Explore};
 use crate::guard::{Names, guard};
 use crate::ledger::LedgerDocument;
 use crate::metrics;
+use crate::page;
 use crate::problem::{DatadogProblem, NO_STORE, Problem, problem};
 use crate::rules::RulesDocument;
 use crate::status::StatusDocument;
@@ -73,7 +74,6 @@ const PATHS: [&str; 9] = [
 /// The routes.
 pub(crate) fn router(shared: Arc<Shared>, names: Names) -> Router {
     Router::new()
-        .route("/", get(index))
         .route("/metrics", get(metrics_page))
         .route("/health", get(health))
         .route("/health/live", get(live))
@@ -84,6 +84,7 @@ pub(crate) fn router(shared: Arc<Shared>, names: Names) -> Router {
         .route("/weir/v1/tail", get(tail))
         .route("/weir/v1/openapi.json", get(openapi))
         .merge(explore::routes())
+        .merge(page::routes())
         .method_not_allowed_fallback(other_method)
         .fallback(not_found)
         .layer(from_fn_with_state(names, guard))
@@ -94,7 +95,7 @@ pub(crate) fn paths() -> Vec<&'static str> {
     PATHS.into_iter().chain(explore::PATHS).collect()
 }
 
-async fn index(State(shared): State<Arc<Shared>>) -> Response {
+pub(crate) async fn index(State(shared): State<Arc<Shared>>) -> Response {
     json_response(
         StatusCode::OK,
         &json!({ "name": "weir", "version": shared.version, "paths": paths() }),
@@ -221,7 +222,7 @@ async fn other_method(method: Method, uri: Uri) -> Response {
     response
 }
 
-async fn not_found(uri: Uri) -> Response {
+pub(crate) async fn not_found(uri: Uri) -> Response {
     let title = format!("{} does not exist; available paths: {}", shown(&uri), paths().join(", "));
     wrong_path(&uri, StatusCode::NOT_FOUND, title)
 }

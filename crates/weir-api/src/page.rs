@@ -1,0 +1,121 @@
+//! The page: the files that `page/` is built to, embedded in the binary.
+//!
+//! Invariants: a build without Node.js embeds no files, and a notice is served instead; names of
+//! assets contain a hash of their content, so they are cached forever and nothing else is cached
+//! without being checked; the content security policy allows nothing that is not served by weir.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::from_fn;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use rust_embed::{EmbeddedFile, RustEmbed};
+
+use crate::compression::compressed;
+use crate::problem::NO_STORE;
+use crate::routes::{Shared, index, not_found};
+
+#[derive(RustEmbed)]
+#[folder = "../../page/dist"]
+#[allow_missing = true]
+struct Files;
+
+/// Paths of the screens. The page itself reads which one it is.
+pub(crate) const SCREENS: [&str; 2] = ["/live", "/pipeline"];
+
+/// Served in place of a page that was not built.
+const NOT_BUILT: &str = include_str!("page/not_built.html");
+
+const CONTENT_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Headers of every file: a page has no business with anything but weir.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::VARY, "Accept"),
+];
+
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+const CHECKED: &str = "no-cache";
+
+/// The routes of the page.
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    let screens = SCREENS.into_iter().fold(Router::new(), |router, path| {
+        router.route(path, get(|headers: HeaderMap| async move { screen(&headers) }))
+    });
+    screens
+        .route("/", get(root))
+        .route("/favicon.svg", get(icon))
+        .route("/assets/{*name}", get(asset))
+        .layer(from_fn(compressed))
+}
+
+/// The page for browsers; for other clients what the API has.
+async fn root(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
+    if accepted.is_some_and(|accepted| accepted.contains("text/html")) {
+        screen(&headers)
+    } else {
+        index(State(shared)).await
+    }
+}
+
+async fn icon(headers: HeaderMap, uri: Uri) -> Response {
+    match file("favicon.svg", CHECKED, &headers) {
+        Some(response) => response,
+        None => not_found(uri).await,
+    }
+}
+
+async fn asset(Path(name): Path<String>, headers: HeaderMap, uri: Uri) -> Response {
+    match file(&format!("assets/{name}"), IMMUTABLE, &headers) {
+        Some(response) => response,
+        None => not_found(uri).await,
+    }
+}
+
+fn screen(headers: &HeaderMap) -> Response {
+    file("index.html", CHECKED, headers).unwrap_or_else(|| {
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        (StatusCode::OK, HEADERS, [(header::CONTENT_TYPE, html)], [NO_STORE], NOT_BUILT)
+            .into_response()
+    })
+}
+
+/// A file of the page, or 304 if the client has it.
+fn file(name: &str, caching: &'static str, headers: &HeaderMap) -> Option<Response> {
+    let EmbeddedFile { data, metadata } = Files::get(name)?;
+    // Weak, since the same file is sent in several codings.
+    let mut tag = String::from("W/\"");
+    for byte in metadata.sha256_hash().iter().take(16) {
+        // Writing to a string cannot fail.
+        let _written = write!(tag, "{byte:02x}");
+    }
+    tag.push('"');
+    let caching = [(header::CACHE_CONTROL, caching.to_owned()), (header::ETAG, tag.clone())];
+    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| {
+        known.to_str().is_ok_and(|known| known.split(',').any(|known| known.trim() == tag))
+    });
+    if is_known {
+        return Some((StatusCode::NOT_MODIFIED, HEADERS, caching).into_response());
+    }
+    let content_type = [(header::CONTENT_TYPE, content_type(name))];
+    Some((StatusCode::OK, HEADERS, caching, content_type, data.into_owned()).into_response())
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("json") => "application/json",
+        _ => "application/octet-stream",
+    }
+}
