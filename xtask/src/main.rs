@@ -11,6 +11,7 @@ mod check;
 mod closed;
 mod dependencies;
 mod generate;
+mod page;
 mod paths;
 mod setup;
 mod shell;
@@ -103,6 +104,7 @@ fn execute(task: Task) -> Result<()> {
     match task {
         Task::Run { arguments } => start(&arguments),
         Task::Dist => {
+            page::build()?;
             let binary = build_binary(setup::for_build()?, Profile::Dist)?;
             eprintln!("{}", binary.display());
             Ok(())
@@ -111,6 +113,7 @@ fn execute(task: Task) -> Result<()> {
         Task::Check => {
             let features = setup::for_build()?;
             setup::for_checks()?;
+            page::check()?;
             check::sources(features)?;
             generate::generate(&build_binary(features, Profile::Checked)?, true)
         }
@@ -133,6 +136,7 @@ fn execute(task: Task) -> Result<()> {
 }
 
 fn start(arguments: &[String]) -> Result<()> {
+    page::build_if_possible();
     let binary = build_binary(setup::for_build()?, Profile::Release)?;
     let mut command = Command::new(binary);
     command.current_dir(paths::root()).arg("run").args(arguments);
@@ -159,6 +163,8 @@ fn build_binary(features: &[&str], profile: Profile) -> Result<PathBuf> {
 fn test() -> Result<()> {
     let features = setup::for_build()?;
     let tools = setup::for_tests()?;
+    page::check()?;
+    page::build()?;
     check::sources(features)?;
     // Tests and programs in one go: cargo selects features for a whole command.
     let mut build = cargo();
@@ -170,7 +176,8 @@ fn test() -> Result<()> {
     let mut command = cargo();
     command.args(["test", "--profile", profile.name(), "--workspace", "--no-fail-fast"]);
     command.args(features);
-    command.env("WEIR_BIN", binary).envs(tools);
+    command.env("WEIR_BIN", &binary).envs(tools);
+    page::end_to_end(&binary)?;
     run(&mut command).context("tests failed")
 }
 

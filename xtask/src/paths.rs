@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{cargo, output};
 
 /// Directories without source files of the repository.
-const SKIPPED: [&str; 7] =
-    ["target", ".git", ".tools", ".cache", "node_modules", "weir-data", "corpus"];
+const SKIPPED: [&str; 8] =
+    ["target", ".git", ".tools", ".cache", "node_modules", "weir-data", "corpus", "dist"];
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {

@@ -49,6 +49,20 @@ const FOR_TESTS: &[Package] = &[
     Package { name: "mount", probe: "mount", reason: "tests of a full and a read-only disk" },
 ];
 
+/// Packages required for building the page.
+const FOR_PAGE: &[Package] = &[
+    Package { name: "nodejs", probe: "node", reason: "builds and tests the page" },
+    Package {
+        name: "npm",
+        probe: "npm",
+        reason: "installs the packages that the page is built from",
+    },
+];
+
+/// The browser that the page is tested in.
+const BROWSER: Package =
+    Package { name: "chromium", probe: "chromium", reason: "tests the page in a browser" };
+
 /// Additional packages required for fuzzing.
 const FOR_FUZZING: &[Package] =
     &[Package { name: "g++", probe: "c++", reason: "libFuzzer is C++" }];
@@ -80,6 +94,20 @@ pub(crate) fn for_tests() -> Result<Vec<(&'static str, PathBuf)>> {
     for_checks()?;
     install(FOR_TESTS)?;
     Ok(vec![("PROMTOOL", promtool()?), ("WEIR_PYTHON", python()?)])
+}
+
+/// Installs everything that building the page needs.
+pub(crate) fn for_page() -> Result<()> {
+    install(FOR_PAGE)
+}
+
+/// Returns the browser that the page is tested in, installed if missing.
+pub(crate) fn browser() -> Result<PathBuf> {
+    if let Some(chosen) = std::env::var_os("CHROMIUM") {
+        return Ok(PathBuf::from(chosen));
+    }
+    install(&[BROWSER])?;
+    lookup(BROWSER.probe).context("chromium is not in PATH")
 }
 
 /// Installs everything that fuzzing needs, except [`cargo_fuzz`].

@@ -35,7 +35,15 @@ const ZSTD_LEVEL: i32 = 1;
 
 /// Content types that are worth compressing; not events, each of which must be sent at once, and
 /// not Parquet, which is already compressed.
-const TYPES: [&str; 3] = ["application/json", "application/x-ndjson", "text/csv"];
+const TYPES: [&str; 7] = [
+    "application/json",
+    "application/x-ndjson",
+    "image/svg+xml",
+    "text/css",
+    "text/csv",
+    "text/html",
+    "text/javascript",
+];
 
 /// The coding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

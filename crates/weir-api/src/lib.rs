@@ -14,6 +14,7 @@ mod guard;
 mod ledger;
 mod metrics;
 mod openapi;
+mod page;
 mod problem;
 mod response;
 mod routes;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -19,6 +19,7 @@ use crate::explore;
 use crate::guard::{AllowedHosts, guard};
 use crate::ledger::LedgerDocument;
 use crate::metrics;
+use crate::page;
 use crate::problem::Problem;
 use crate::response::{NO_STORE, json_response, problem_for_path, starting};
 use crate::rules::RulesDocument;
@@ -53,6 +54,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
         .route("/weir/v1/tail", get(tail))
         .route("/weir/v1/openapi.json", get(openapi))
         .merge(explore::routes())
+        .merge(page::routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(from_fn_with_state(allowed_hosts, guard))
@@ -63,7 +65,11 @@ pub(crate) fn paths() -> Vec<&'static str> {
     PATHS.into_iter().chain(explore::PATHS).collect()
 }
 
-async fn index(State(state): State<Arc<ApiState>>) -> Response {
+/// The page for browsers; for other clients the paths of the API.
+async fn index(State(state): State<Arc<ApiState>>, headers: HeaderMap) -> Response {
+    if page::is_wanted(&headers) {
+        return page::screen(&headers);
+    }
     json_response(
         StatusCode::OK,
         &json!({ "name": "weir", "version": state.version, "paths": paths() }),

@@ -7,6 +7,7 @@
 
 mod books;
 pub mod collector;
+pub mod demo;
 pub mod load;
 mod oracle;
 mod process;

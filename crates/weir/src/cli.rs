@@ -331,6 +331,29 @@ pub(crate) enum CursorCommand {
 pub(crate) enum LoadCommand {
     /// Write lines to files in the way that programs or container runtimes do.
     File(Box<LoadFileArgs>),
+    /// Write the logs of a small web shop: services, traces, incidents. Worth looking at in the page.
+    Demo(LoadDemoArgs),
+}
+
+/// `weir load demo ...`.
+#[derive(Debug, Args)]
+pub(crate) struct LoadDemoArgs {
+    /// Directory of the files; created if missing. The built-in default configuration follows the
+    /// default directory.
+    #[arg(default_value = "weir-demo", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+    /// Requests to the shop per second; each writes several lines.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    pub(crate) rate: u32,
+    /// How much of the past to write first.
+    #[arg(long, default_value = "15m", value_parser = units::parse_duration)]
+    pub(crate) backfill: Duration,
+    /// How long to run. Default: until Ctrl-C.
+    #[arg(long, value_parser = units::parse_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Seed of everything that is random.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 /// `weir load file ...`.

@@ -57,6 +57,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::DeadLetter(command) => command::dead_letter::run(&command, color),
         Command::Cursor(command) => command::cursor::run(&command),
         Command::Load(LoadCommand::File(args)) => command::load::file(&args),
+        Command::Load(LoadCommand::Demo(args)) => command::load::demo(&args),
         Command::Torture(args) => command::torture::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

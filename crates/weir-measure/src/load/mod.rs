@@ -21,7 +21,7 @@ use weir_host::{Clock, RealClock};
 
 pub use encode::PARTIAL_BYTES;
 use encode::Std;
-use files::LogFile;
+pub(crate) use files::LogFile;
 pub use line::LineId;
 use pace::Pace;
 

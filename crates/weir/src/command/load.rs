@@ -1,4 +1,5 @@
-//! `weir load file`: writes numbered lines at a known rate.
+//! `weir load file`: writes numbered lines at a known rate. `weir load demo`: writes the logs of a
+//! small web shop.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -9,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use weir_host::units::group_digits;
+use weir_measure::demo::{self, DemoPlan};
 use weir_measure::load::{self, Content, Layout, LineFormat, LoadPlan, RotateWhen, Rotation};
 
-use crate::cli::{LoadContent, LoadFileArgs, LoadFormat, Output, Rate, RotationKind};
+use crate::cli::{LoadContent, LoadDemoArgs, LoadFileArgs, LoadFormat, Output, Rate, RotationKind};
 use crate::exit::{Exit, ExitError};
 use crate::term::{note, print_data};
 
@@ -36,6 +38,26 @@ pub(crate) fn file(args: &LoadFileArgs) -> Result<Exit> {
     // Without a limit, Ctrl-C is the expected way to end it.
     let has_bound = plan.lines.is_some() || plan.duration.is_some();
     let was_cut_short = has_bound && is_interrupted.load(Ordering::Relaxed);
+    Ok(if was_cut_short { Exit::Interrupted } else { Exit::Ok })
+}
+
+/// Runs `weir load demo`.
+pub(crate) fn demo(args: &LoadDemoArgs) -> Result<Exit> {
+    let plan = DemoPlan {
+        dir: args.dir.clone(),
+        requests_per_second: f64::from(args.rate),
+        backfill: args.backfill,
+        duration: args.duration,
+        seed: args.seed,
+    };
+    let is_interrupted = crate::signal::interrupted()?;
+    let until = if args.duration.is_none() { " until Ctrl-C" } else { "" };
+    note(&format!("writing the logs of a web shop in {}{until}", args.dir.display()));
+    let mut progress = Progress::new(is_interrupted.clone());
+    let lines = demo::run(&plan, |lines| progress.heard(lines))
+        .with_context(|| format!("failed to write in {}", args.dir.display()))?;
+    note(&format!("{} lines written", group_digits(lines)));
+    let was_cut_short = args.duration.is_some() && is_interrupted.load(Ordering::Relaxed);
     Ok(if was_cut_short { Exit::Interrupted } else { Exit::Ok })
 }
 
