@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-use crate::compression::compressed;
+use crate::compression::compress;
 use crate::response::{NO_STORE, problem};
 use crate::state::ApiState;
 
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Router<Arc<ApiState>> {
     screens
         .route("/favicon.svg", get(icon))
         .route("/assets/{*name}", get(asset))
-        .layer(from_fn(compressed))
+        .layer(from_fn(compress))
 }
 
 /// Whether the client is a browser that opens a page.

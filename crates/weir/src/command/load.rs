@@ -54,7 +54,7 @@ pub(crate) fn demo(args: &LoadDemoArgs) -> Result<Exit> {
     let until = if args.duration.is_none() { " until Ctrl-C" } else { "" };
     note(&format!("writing the logs of a web shop in {}{until}", args.dir.display()));
     let mut progress = Progress::new(is_interrupted.clone());
-    let lines = demo::run(&plan, |lines| progress.heard(lines))
+    let lines = demo::run(&plan, |lines| progress.update(lines))
         .with_context(|| format!("failed to write in {}", args.dir.display()))?;
     note(&format!("{} lines written", group_digits(lines)));
     let was_cut_short = args.duration.is_some() && is_interrupted.load(Ordering::Relaxed);
