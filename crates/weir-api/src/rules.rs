@@ -47,12 +47,12 @@ impl RulesDocument {
     pub fn of(view: &PipelineView) -> Self {
         let rules = view.rules.current();
         let stats = rules.stats();
-        let entries = stats.figures().into_iter().map(|figures| RuleEntry {
-            name: figures.name,
-            hits: figures.hits,
-            unparsed: figures.unparsed,
-            last_hit: figures.last_hit_ns.map(format_rfc3339),
-            cpu_seconds: seconds(figures.time_ns),
+        let entries = stats.metrics().into_iter().map(|metrics| RuleEntry {
+            name: metrics.name,
+            hits: metrics.hits,
+            unparsed: metrics.unparsed,
+            last_hit: metrics.last_hit_ns.map(format_rfc3339),
+            cpu_seconds: seconds(metrics.time_ns),
         });
         Self {
             schema: "weir.rules.v1".to_owned(),

@@ -13,7 +13,7 @@ pub mod dead_letter;
 mod file;
 mod hec;
 mod http;
-pub(crate) mod parcel;
+pub(crate) mod pending;
 mod post;
 mod signal;
 mod socket;

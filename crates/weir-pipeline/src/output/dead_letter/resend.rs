@@ -19,7 +19,7 @@ use weir_model::{
 
 use super::{DeadLetter, DeadLetterFile};
 use crate::config::{OutputKind, OutputPlan};
-use crate::output::parcel::Parcel;
+use crate::output::pending::PendingBatch;
 use crate::output::post::Sender;
 use crate::output::{OutputContext, OutputError};
 use crate::output::{hec, http};
@@ -80,7 +80,10 @@ pub fn resend(
     let sender = match &plan.kind {
         OutputKind::SplunkHec(hec) => hec::sender(&plan, hec, context, &stats)?,
         OutputKind::Http(http) => http::sender(&plan, http, context, &stats)?,
-        _ => return Err(ResendError::Kind(plan.name.clone())),
+        OutputKind::Socket(_)
+        | OutputKind::File(_)
+        | OutputKind::Stdout(_)
+        | OutputKind::Blackhole => return Err(ResendError::Kind(plan.name.clone())),
     };
     let moved = resending_file(&context.data_dir, &plan.name);
     let file = DeadLetterFile::new(context.disk.clone(), &context.data_dir, &plan.name);
@@ -205,10 +208,10 @@ impl Session {
 
     /// Returns false if the destination neither accepted nor refused the group in time.
     async fn send_group(&mut self, letters: &[DeadLetter], patience: Duration) -> bool {
-        let parcels: Vec<Parcel> =
-            batches(letters).into_iter().map(|b| Parcel::of_batch(Arc::new(b))).collect();
-        for parcel in parcels {
-            let request = self.sender.request(vec![parcel]);
+        let batches: Vec<PendingBatch> =
+            batches(letters).into_iter().map(|b| PendingBatch::of_batch(Arc::new(b))).collect();
+        for pending in batches {
+            let request = self.sender.request(vec![pending]);
             let sent =
                 tokio::time::timeout(patience, self.sender.clone().send_acknowledged(request));
             let Ok(request) = sent.await else { return false };
