@@ -18,11 +18,10 @@ use weir_model::{
 };
 
 use super::{DeadLetter, DeadLetterFile};
-use crate::config::{OutputKind, OutputPlan};
+use crate::config::OutputPlan;
 use crate::output::pending::PendingBatch;
 use crate::output::post::Sender;
-use crate::output::{OutputContext, OutputError};
-use crate::output::{hec, http};
+use crate::output::{OutputContext, OutputError, Ready, prepare};
 use crate::stats::OutputStats;
 
 /// Maximum size of the entries sent in one group.
@@ -77,13 +76,8 @@ pub fn resend(
 ) -> Result<ResendReport, ResendError> {
     let plan = OutputPlan { dead_letter: true, ..plan.clone() };
     let stats = Arc::new(OutputStats::default());
-    let sender = match &plan.kind {
-        OutputKind::SplunkHec(hec) => hec::sender(&plan, hec, context, &stats)?,
-        OutputKind::Http(http) => http::sender(&plan, http, context, &stats)?,
-        OutputKind::Socket(_)
-        | OutputKind::File(_)
-        | OutputKind::Stdout(_)
-        | OutputKind::Blackhole => return Err(ResendError::Kind(plan.name.clone())),
+    let Ready::Post(sender) = prepare(&plan, context, &stats)? else {
+        return Err(ResendError::Kind(plan.name.clone()));
     };
     let moved = resending_file(&context.data_dir, &plan.name);
     let file = DeadLetterFile::new(context.disk.clone(), &context.data_dir, &plan.name);
@@ -97,7 +91,7 @@ pub fn resend(
     let lines = moved.lines().map_err(&at)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(&at)?;
-    let mut session = Session { sender: Arc::new(sender), report: ResendReport::default() };
+    let mut session = Session { sender, report: ResendReport::default() };
     let kept = runtime.block_on(session.send_all(&lines, &moved, patience)).map_err(&at)?;
     moved.keep(&kept).map_err(&at)?;
     Ok(session.report)
