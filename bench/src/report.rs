@@ -32,7 +32,7 @@ pub(crate) struct Limit {
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Figure {
+pub(crate) struct Measurement {
     /// Description, including the unit.
     pub(crate) what: String,
     /// Its value.
@@ -43,7 +43,7 @@ pub(crate) struct Figure {
     pub(crate) limit: Option<Limit>,
 }
 
-impl Figure {
+impl Measurement {
     /// Creates a measurement without a target.
     pub(crate) fn new(what: &str, value: f64) -> Self {
         Self { what: what.to_owned(), value, target: None, limit: None }
@@ -88,7 +88,7 @@ pub(crate) struct Outcome {
     /// Description of the scenario, in one sentence.
     pub(crate) what: String,
     /// The measurements.
-    pub(crate) figures: Vec<Figure>,
+    pub(crate) measurements: Vec<Measurement>,
     /// CPU-seconds of weir by thread, in the run of the first measurement.
     pub(crate) cpu_seconds: BTreeMap<String, f64>,
     /// Measurements of other programs for the same job, made elsewhere, for reference.
@@ -98,7 +98,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Creates an outcome without measurements.
     pub(crate) fn new(what: String) -> Self {
-        Self { what, figures: Vec::new(), cpu_seconds: BTreeMap::new(), reference: None }
+        Self { what, measurements: Vec::new(), cpu_seconds: BTreeMap::new(), reference: None }
     }
 
     /// Records the CPU time by thread.
@@ -111,15 +111,15 @@ impl Outcome {
 
     /// Returns true if every target was reached.
     pub(crate) fn is_met(&self) -> bool {
-        self.figures.iter().all(|figure| figure.is_met() != Some(false))
+        self.measurements.iter().all(|measurement| measurement.is_met() != Some(false))
     }
 
     /// Returns the outcome as Markdown, which is also how it is printed.
     pub(crate) fn page(&self, name: &str) -> String {
         let mut page = format!("## {name}\n\n{}\n\n", self.what);
-        let head = ["figure", "measured", "target", "met", "limit in the same run", "ratio"];
+        let head = ["measurement", "measured", "target", "met", "limit in the same run", "ratio"];
         let mut rows = vec![head.map(str::to_owned)];
-        rows.extend(self.figures.iter().map(Figure::row));
+        rows.extend(self.measurements.iter().map(Measurement::row));
         let width = |column: usize| rows.iter().map(|r| r[column].len()).max().unwrap_or(0);
         let widths: [usize; 6] = std::array::from_fn(width);
         for (index, row) in rows.iter().enumerate() {
@@ -210,8 +210,8 @@ mod tests {
     #[test]
     fn a_table_says_what_was_missed() {
         let mut outcome = Outcome::new("A job.".to_owned());
-        outcome.figures.push(
-            Figure::new("lines", 10.0).target(Target::AtLeast(20.0)).limit("bare loop", 40.0),
+        outcome.measurements.push(
+            Measurement::new("lines", 10.0).target(Target::AtLeast(20.0)).limit("bare loop", 40.0),
         );
         assert!(!outcome.is_met());
         assert!(outcome.page("x").contains("| lines  | 10       | >= 20  | NO  | 40 (bare loop)"));

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use super::Options;
 use crate::data::Shape;
 use crate::process::Cpu;
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 use crate::sink::{self, Counts, Sink};
 use crate::weir::Weir;
 use crate::{bare, data};
@@ -38,21 +38,25 @@ pub(crate) fn hec_gzip(options: &Options) -> Result<Outcome> {
     let speed = lines as f64 / run.cpu.total.as_secs_f64();
     let alone = bare::gzip_1(&spool)?;
     let compressor = bare::compressor_alone(&spool)?;
-    outcome.figures.insert(
+    outcome.measurements.insert(
         0,
-        Figure::new("lines per CPU-second", speed)
+        Measurement::new("lines per CPU-second", speed)
             .target(Target::AtLeast(300_000.0))
             .limit("the compressor alone, same bytes", lines as f64 / compressor.as_secs_f64()),
     );
     outcome
-        .figures
-        .push(Figure::new("CPU-seconds of the compressor alone", compressor.as_secs_f64()));
-    outcome.figures.push(Figure::new("CPU-seconds of `gzip -1` alone", alone.cpu.as_secs_f64()));
-    let size = body_bytes as f64 / alone.bytes as f64;
+        .measurements
+        .push(Measurement::new("CPU-seconds of the compressor alone", compressor.as_secs_f64()));
     outcome
-        .figures
-        .push(Figure::new("size, as a multiple of `gzip -1`", size).target(Target::AtMost(1.1)));
-    outcome.figures.push(Figure::new("compression ratio", plain_bytes as f64 / body_bytes as f64));
+        .measurements
+        .push(Measurement::new("CPU-seconds of `gzip -1` alone", alone.cpu.as_secs_f64()));
+    let size = body_bytes as f64 / alone.bytes as f64;
+    outcome.measurements.push(
+        Measurement::new("size, as a multiple of `gzip -1`", size).target(Target::AtMost(1.1)),
+    );
+    outcome
+        .measurements
+        .push(Measurement::new("compression ratio", plain_bytes as f64 / body_bytes as f64));
     outcome.reference =
         Some("Fluent Bit 5.1 21,000, Vector 0.58 17,000 lines per CPU-second.".to_owned());
     Ok(outcome)
@@ -67,9 +71,9 @@ pub(crate) fn hec_plain(options: &Options) -> Result<Outcome> {
     let mut outcome =
         outcome("to an HTTP collector (HEC events, not compressed)", lines, 1024, &run);
     let bare = bare::read_and_send(&path, Shape::DockerJson, &Sink::start(&settings)?)?;
-    outcome.figures.insert(
+    outcome.measurements.insert(
         0,
-        Figure::new("lines per CPU-second", lines as f64 / run.cpu.total.as_secs_f64())
+        Measurement::new("lines per CPU-second", lines as f64 / run.cpu.total.as_secs_f64())
             .target(Target::AtLeast(1_500_000.0))
             .limit("read, split, copy, send", bare),
     );
@@ -95,9 +99,9 @@ fn blackhole(options: &Options, shape: Shape, format: &str, target: f64) -> Resu
     let output = "[output.bench]\ntype = \"blackhole\"\n";
     let run = median_of(options, || one_run(&path, format, output, lines))?;
     let mut outcome = outcome("to a blackhole output", lines, 216, &run);
-    outcome.figures.insert(
+    outcome.measurements.insert(
         0,
-        Figure::new("lines per CPU-second", lines as f64 / run.cpu.total.as_secs_f64())
+        Measurement::new("lines per CPU-second", lines as f64 / run.cpu.total.as_secs_f64())
             .target(Target::AtLeast(target))
             .limit("read, split", bare::read_and_split(&path, shape)?),
     );
@@ -179,11 +183,14 @@ fn outcome(where_to: &str, lines: u64, bytes: usize, run: &Run) -> Outcome {
     let mut outcome =
         Outcome::new(format!("{lines} lines of {bytes} bytes in one file, {where_to}."));
     outcome.set_cpu(&run.cpu);
-    outcome.figures = vec![
-        Figure::new("CPU-seconds", run.cpu.total.as_secs_f64()),
-        Figure::new("seconds", run.wall.as_secs_f64()),
-        Figure::new("MB/s of input", lines as f64 * bytes as f64 / 1e6 / run.wall.as_secs_f64()),
-        Figure::new("highest memory, MiB", run.memory_bytes_max as f64 / 1_048_576.0),
+    outcome.measurements = vec![
+        Measurement::new("CPU-seconds", run.cpu.total.as_secs_f64()),
+        Measurement::new("seconds", run.wall.as_secs_f64()),
+        Measurement::new(
+            "MB/s of input",
+            lines as f64 * bytes as f64 / 1e6 / run.wall.as_secs_f64(),
+        ),
+        Measurement::new("highest memory, MiB", run.memory_bytes_max as f64 / 1_048_576.0),
     ];
     outcome
 }

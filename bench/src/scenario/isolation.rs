@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use super::Options;
 use super::paced::{finish, source, start_writer};
 use crate::data::{self, Shape};
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 use crate::sink::{self, Sink};
 use crate::weir::Weir;
 use crate::{clock, writer};
@@ -45,46 +45,55 @@ pub(crate) fn isolation(options: &Options) -> Result<Outcome> {
     ));
     let roomy = measure(secs, &Case { when_full: "block", buffer_max: "4GiB" })?;
     ensure!(roomy.arrived == roomy.written, "the hung output lost lines");
-    outcome.figures = vec![
-        Figure::new("highest memory, MiB", roomy.memory_bytes_max as f64 / 1_048_576.0)
+    outcome.measurements = vec![
+        Measurement::new("highest memory, MiB", roomy.memory_bytes_max as f64 / 1_048_576.0)
             .target(Target::AtMost(128.0)),
-        Figure::new("healthy output, share of the rate", roomy.healthy_share)
+        Measurement::new("healthy output, share of the rate", roomy.healthy_share)
             .target(Target::AtLeast(0.95)),
-        Figure::new("seconds until the hung output had caught up", roomy.seconds_to_recover),
+        Measurement::new("seconds until the hung output had caught up", roomy.seconds_to_recover),
     ];
     let block = measure(secs, &Case { when_full: "block", buffer_max: "64MiB" })?;
-    outcome.figures.push(lost("64 MiB, block: lines lost, hung output", &block, block.arrived));
-    outcome.figures.push(lost(
+    outcome.measurements.push(lost(
+        "64 MiB, block: lines lost, hung output",
+        &block,
+        block.arrived,
+    ));
+    outcome.measurements.push(lost(
         "64 MiB, block: lines lost, other output",
         &block,
         block.healthy_arrived,
     ));
     let drop = measure(secs, &Case { when_full: "drop_oldest", buffer_max: "64MiB" })?;
     let counted = drop.delivered + drop.discarded;
-    outcome.figures.push(
-        Figure::new(
+    outcome.measurements.push(
+        Measurement::new(
             "64 MiB, drop_oldest: lines not in the book",
             drop.written.abs_diff(counted) as f64,
         )
         .target(Target::AtMost(0.0)),
     );
-    outcome.figures.push(
-        Figure::new(
+    outcome.measurements.push(
+        Measurement::new(
             "64 MiB, drop_oldest: delivered and not arrived",
             drop.delivered.abs_diff(drop.arrived) as f64,
         )
         .target(Target::AtMost(0.0)),
     );
-    outcome.figures.push(Figure::new("64 MiB, drop_oldest: discarded", drop.discarded as f64));
-    outcome.figures.push(
-        Figure::new("64 MiB, drop_oldest: healthy output, share of the rate", drop.healthy_share)
-            .target(Target::AtLeast(0.95)),
+    outcome
+        .measurements
+        .push(Measurement::new("64 MiB, drop_oldest: discarded", drop.discarded as f64));
+    outcome.measurements.push(
+        Measurement::new(
+            "64 MiB, drop_oldest: healthy output, share of the rate",
+            drop.healthy_share,
+        )
+        .target(Target::AtLeast(0.95)),
     );
     Ok(outcome)
 }
 
-fn lost(what: &str, measured: &Measured, arrived: u64) -> Figure {
-    Figure::new(what, measured.written.abs_diff(arrived) as f64).target(Target::AtMost(0.0))
+fn lost(what: &str, measured: &Measured, arrived: u64) -> Measurement {
+    Measurement::new(what, measured.written.abs_diff(arrived) as f64).target(Target::AtMost(0.0))
 }
 
 fn measure(secs: u64, case: &Case) -> Result<Measured> {

@@ -22,7 +22,7 @@ use weir_model::{
 
 use super::Options;
 use crate::data::{self, Lines, Shape};
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 use crate::{bare, clock};
 
 const RECORD_BYTES: usize = 1024;
@@ -81,24 +81,30 @@ pub(crate) fn journal(options: &Options) -> Result<Outcome> {
         group / 1024
     ));
     let rate = full.frame_bytes as f64 / full.seconds / 1e6;
-    outcome.figures = vec![
-        Figure::new("GB/s per CPU-second", full.frame_bytes as f64 / 1e9 / full.cpu_seconds)
+    outcome.measurements = vec![
+        Measurement::new("GB/s per CPU-second", full.frame_bytes as f64 / 1e9 / full.cpu_seconds)
             .target(Target::AtLeast(1.0)),
-        Figure::new("MB/s", rate)
+        Measurement::new("MB/s", rate)
             .target(Target::AtLeast(0.8 * alone.bytes_per_second / 1e6))
             .limit("write and fdatasync alone, same groups", alone.bytes_per_second / 1e6),
-        Figure::new("acknowledgement p99 at 20,000 records/s, ms", paced.ack_p99_seconds * 1e3)
-            .target(Target::AtMost((2e3 * paced_alone.p99.as_secs_f64()).max(25.0)))
-            .limit(
-                "p99 of the disk alone, same groups and pace",
-                paced_alone.p99.as_secs_f64() * 1e3,
-            ),
-        Figure::new("acknowledgement p50 at 20,000 records/s, ms", paced.ack_p50_seconds * 1e3),
-        Figure::new(
+        Measurement::new(
+            "acknowledgement p99 at 20,000 records/s, ms",
+            paced.ack_p99_seconds * 1e3,
+        )
+        .target(Target::AtMost((2e3 * paced_alone.p99.as_secs_f64()).max(25.0)))
+        .limit("p99 of the disk alone, same groups and pace", paced_alone.p99.as_secs_f64() * 1e3),
+        Measurement::new(
+            "acknowledgement p50 at 20,000 records/s, ms",
+            paced.ack_p50_seconds * 1e3,
+        ),
+        Measurement::new(
             "percent of a core at 20,000 records/s",
             paced.cpu_seconds / paced.seconds * 100.0,
         ),
-        Figure::new("flushes per second at 20,000 records/s", paced.flushes as f64 / paced.seconds),
+        Measurement::new(
+            "flushes per second at 20,000 records/s",
+            paced.flushes as f64 / paced.seconds,
+        ),
     ];
     Ok(outcome)
 }

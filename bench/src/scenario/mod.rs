@@ -128,7 +128,7 @@ pub(crate) fn run(name: Option<&str>, options: &Options) -> Result<()> {
         eprintln!("running {}", scenario.name);
         let outcome = (scenario.run)(options).with_context(|| scenario.name)?;
         println!("{}", outcome.page(scenario.name));
-        if !options.no_record && options.scale >= 1.0 && !outcome.figures.is_empty() {
+        if !options.no_record && options.scale >= 1.0 && !outcome.measurements.is_empty() {
             report::record(scenario.name, &outcome)?;
         }
         if !outcome.is_met() {

@@ -8,7 +8,7 @@ use super::Options;
 use super::isolation::output;
 use super::paced::{finish, source, start_writer};
 use crate::data::{self, Shape};
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 use crate::sink::{self, Sink};
 use crate::weir::Weir;
 use crate::writer;
@@ -55,17 +55,17 @@ pub(crate) fn noisy(options: &Options) -> Result<Outcome> {
          the collector accepts {} MB/s; buffer 64 MiB, drop_oldest.",
         BYTES_PER_SECOND / 1_000_000
     ));
-    outcome.figures = vec![
-        Figure::new("lines lost by the 99", quiet_lost as f64).target(Target::AtMost(0.0)),
-        Figure::new("lines not in the book", written.abs_diff(delivered + discarded) as f64)
+    outcome.measurements = vec![
+        Measurement::new("lines lost by the 99", quiet_lost as f64).target(Target::AtMost(0.0)),
+        Measurement::new("lines not in the book", written.abs_diff(delivered + discarded) as f64)
             .target(Target::AtMost(0.0)),
-        Figure::new(
+        Measurement::new(
             "lines delivered and not arrived",
             delivered.abs_diff(counts.distinct()) as f64,
         )
         .target(Target::AtMost(0.0)),
-        Figure::new("lines discarded of the noisy one", discarded as f64),
-        Figure::new("highest memory, MiB", weir.process().memory()?.1 as f64 / 1_048_576.0),
+        Measurement::new("lines discarded of the noisy one", discarded as f64),
+        Measurement::new("highest memory, MiB", weir.process().memory()?.1 as f64 / 1_048_576.0),
     ];
     outcome.set_cpu(&weir.process().cpu()?);
     Ok(outcome)

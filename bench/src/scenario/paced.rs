@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::Options;
 use crate::data::{self, Shape};
 use crate::process::Cpu;
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 use crate::sink::{self, Sink};
 use crate::weir::Weir;
 use crate::{clock, writer};
@@ -50,11 +50,11 @@ pub(crate) fn paced(options: &Options) -> Result<Outcome> {
          and TLS."
     ));
     outcome.set_cpu(&steady.cpu);
-    outcome.figures = vec![
-        Figure::new("percent of a core", steady.percent).target(Target::AtMost(6.0)),
-        Figure::new("highest memory, MiB", steady.memory_bytes_max as f64 / 1_048_576.0)
+    outcome.measurements = vec![
+        Measurement::new("percent of a core", steady.percent).target(Target::AtMost(6.0)),
+        Measurement::new("highest memory, MiB", steady.memory_bytes_max as f64 / 1_048_576.0)
             .target(Target::AtMost(64.0)),
-        Figure::new("lines per request", counts.events as f64 / counts.requests as f64),
+        Measurement::new("lines per request", counts.events as f64 / counts.requests as f64),
     ];
     outcome.reference = Some(
         "Fluent Bit 5.1 55 %, Vector 0.58 73 % (both without TLS); collectord 60 %, 400 MB."
@@ -75,7 +75,9 @@ pub(crate) fn slow(options: &Options) -> Result<Outcome> {
         let output = "[output.bench]\ntype = \"blackhole\"\n";
         let steady = steady(dir.path(), Shape::Raw, bytes, rate, secs, output)?;
         let what = format!("percent of a core at {rate} lines/s of {bytes} bytes");
-        outcome.figures.push(Figure::new(&what, steady.percent).target(Target::AtMost(target)));
+        outcome
+            .measurements
+            .push(Measurement::new(&what, steady.percent).target(Target::AtMost(target)));
         outcome.set_cpu(&steady.cpu);
     }
     outcome.reference = Some("Fluent Bit 5.1 4.1, 5.5, 16.6 and 38.0 %.".to_owned());
@@ -102,9 +104,9 @@ pub(crate) fn idle(options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::new(format!("1,000 files, nothing written for {secs} s."));
     outcome.set_cpu(&cpu);
     let percent = cpu.total.as_secs_f64() / secs as f64 * 100.0;
-    outcome.figures = vec![
-        Figure::new("percent of a core", percent).target(Target::AtMost(0.1)),
-        Figure::new("highest memory, MiB", weir.process().memory()?.1 as f64 / 1_048_576.0),
+    outcome.measurements = vec![
+        Measurement::new("percent of a core", percent).target(Target::AtMost(0.1)),
+        Measurement::new("highest memory, MiB", weir.process().memory()?.1 as f64 / 1_048_576.0),
     ];
     outcome.reference = Some("Fluent Bit 5.1 0.6 %, Vector 0.58 6.4 %.".to_owned());
     Ok(outcome)

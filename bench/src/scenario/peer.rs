@@ -15,7 +15,7 @@ use super::store::{DAY, LINES, Question, Stored, TIMES, ask, median, questions};
 use crate::data;
 use crate::http;
 use crate::peer::Peer;
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 
 /// Name of the peer's column.
 const PEER: &str = "VictoriaLogs";
@@ -61,16 +61,18 @@ fn events(binary: &Path, options: &Options, outcome: &mut Outcome) -> Result<()>
     let peer = Peer::start(binary, dir.path())?;
     let cpu = peer.fill(&lines.path, count)?;
     let theirs = measured(cpu.total, peer.disk_bytes()? as f64, peer.process().memory()?.1);
-    outcome.figures.extend([
-        Figure::new("MB of lines per CPU-second", megabytes / ours.cpu_seconds)
+    outcome.measurements.extend([
+        Measurement::new("MB of lines per CPU-second", megabytes / ours.cpu_seconds)
             .limit(PEER, megabytes / theirs.cpu_seconds),
-        Figure::new("MB on disk", ours.disk_mb).limit(PEER, theirs.disk_mb),
-        Figure::new("highest memory, MiB", ours.memory_mib).limit(PEER, theirs.memory_mib),
+        Measurement::new("MB on disk", ours.disk_mb).limit(PEER, theirs.disk_mb),
+        Measurement::new("highest memory, MiB", ours.memory_mib).limit(PEER, theirs.memory_mib),
     ]);
     for (question, our_time) in questions(&lines.needle).iter().zip(our_times) {
         let path = path(&question.logsql);
         let their_time = median(|| peer.get(&path).map(drop))?;
-        outcome.figures.push(Figure::new(question.what, our_time).limit(PEER, their_time));
+        outcome
+            .measurements
+            .push(Measurement::new(question.what, our_time).limit(PEER, their_time));
     }
     Ok(())
 }
@@ -106,8 +108,8 @@ fn real_logs(samples: &Path, options: &Options, outcome: &mut Outcome) -> Result
         (stored.disk_bytes, stored.cpu)
     };
     let mut speed =
-        Figure::new("real logs, MB per CPU-second", bytes / 1e6 / cpu.total.as_secs_f64());
-    let mut disk = Figure::new("real logs, MB on disk", disk_bytes / 1e6);
+        Measurement::new("real logs, MB per CPU-second", bytes / 1e6 / cpu.total.as_secs_f64());
+    let mut disk = Measurement::new("real logs, MB on disk", disk_bytes / 1e6);
     if let Some(binary) = &options.peer {
         let peer = Peer::start(binary, dir.path())?;
         let cpu = peer.fill(&lines, count)?;
@@ -118,7 +120,7 @@ fn real_logs(samples: &Path, options: &Options, outcome: &mut Outcome) -> Result
         let packed = compressed(&fs::read(&lines)?)? as f64 / 1e6;
         disk = disk.limit("zstd, level 3, of 2 MiB of lines at a time", packed);
     }
-    outcome.figures.extend([speed, disk]);
+    outcome.measurements.extend([speed, disk]);
     Ok(())
 }
 

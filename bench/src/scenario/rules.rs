@@ -16,7 +16,7 @@ use super::Options;
 use super::bulk::{Run, Running};
 use crate::clock;
 use crate::data::{self, Shape};
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 
 /// Words of the lines and of the patterns: what a rule searches for is rare, its parts are not.
 const WORDS: [&str; 12] = [
@@ -84,12 +84,12 @@ fn rules(
     let ratio = |of: usize, to: usize| median(rounds.iter().map(|(ns, _)| ns[of] / ns[to]));
     let mut outcome = Outcome::new(format!("{lines} lines of 216 bytes in one file; {what}."));
     outcome.set_cpu(&rounds[rounds.len() / 2].1[all].cpu);
-    outcome.figures.push(
-        Figure::new("1,000 rules, as a multiple of one", ratio(all, one))
+    outcome.measurements.push(
+        Measurement::new("1,000 rules, as a multiple of one", ratio(all, one))
             .target(Target::AtMost(most)),
     );
-    outcome.figures.push(
-        Figure::new(
+    outcome.measurements.push(
+        Measurement::new(
             "difference in the other order, %",
             (ratio(other_order, all) - 1.0).abs() * 100.0,
         )
@@ -97,7 +97,9 @@ fn rules(
     );
     for (set, count) in COUNTS.iter().enumerate() {
         let ns = median(rounds.iter().map(|(ns, _)| ns[set]));
-        outcome.figures.push(Figure::new(&format!("ns per record with {count} rules"), ns));
+        outcome
+            .measurements
+            .push(Measurement::new(&format!("ns per record with {count} rules"), ns));
     }
     Ok(outcome)
 }

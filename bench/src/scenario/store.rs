@@ -15,7 +15,7 @@ use weir_store::embedded::segment::{Fixed, PageBuffer, PageValues, Role, Segment
 use super::Options;
 use crate::data;
 use crate::process::Cpu;
-use crate::report::{Figure, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target};
 use crate::weir::Weir;
 
 /// Number of lines of the whole scenario: 951 MB.
@@ -79,25 +79,26 @@ pub(crate) fn store(options: &Options) -> Result<Outcome> {
     ));
     outcome.set_cpu(cpu);
     let share = count as f64 / LINES as f64;
-    outcome.figures = vec![
-        Figure::new("MB of lines per CPU-second", bytes as f64 / 1e6 / cpu.total.as_secs_f64())
-            .target(Target::AtLeast(110.0))
-            .limit(
-                "compressing the messages, once",
-                bytes as f64
-                    / 1e6
-                    / compress_messages(&dir.path().join("data/store"))?.as_secs_f64(),
-            ),
-        Figure::new("MB on disk, segments and sidecars", stored.disk_bytes / 1e6)
+    outcome.measurements = vec![
+        Measurement::new(
+            "MB of lines per CPU-second",
+            bytes as f64 / 1e6 / cpu.total.as_secs_f64(),
+        )
+        .target(Target::AtLeast(110.0))
+        .limit(
+            "compressing the messages, once",
+            bytes as f64 / 1e6 / compress_messages(&dir.path().join("data/store"))?.as_secs_f64(),
+        ),
+        Measurement::new("MB on disk, segments and sidecars", stored.disk_bytes / 1e6)
             .target(Target::AtMost(185.0 * share)),
-        Figure::new("highest memory, MiB", stored.memory_bytes as f64 / 1_048_576.0)
+        Measurement::new("highest memory, MiB", stored.memory_bytes as f64 / 1_048_576.0)
             .target(Target::AtMost(400.0)),
-        Figure::new("segments", stored.segments),
+        Measurement::new("segments", stored.segments),
     ];
     ask_all(weir, dir.path(), &lines, &mut outcome)?;
     let found_ms = searchable(weir, &dir.path().join(LIVE_FILE))?;
-    outcome.figures.push(
-        Figure::new("ms until a line is found after it was written", found_ms)
+    outcome.measurements.push(
+        Measurement::new("ms until a line is found after it was written", found_ms)
             .target(Target::AtMost(250.0)),
     );
     outcome.reference = Some(
@@ -197,14 +198,14 @@ pub(super) fn questions(needle: &str) -> Vec<Question> {
 }
 
 fn grouped_by_status() -> Question {
-    let figures = json!([
+    let aggregates = json!([
         { "aggregation": "count" },
         { "aggregation": "avg", "metric": "@duration_ms" },
         { "aggregation": "pc99", "metric": "@duration_ms" },
     ]);
     let by_status = json!([{ "facet": "@http.status_code", "limit": 10 }]);
     Question {
-        body: aggregate("*", DAY, &figures, &by_status),
+        body: aggregate("*", DAY, &aggregates, &by_status),
         logsql: "* | stats by (\"http.status_code\") count() n, avg(duration_ms) a, \
                  quantile(0.99, duration_ms) p"
             .to_owned(),
@@ -239,10 +240,10 @@ fn ask_all(weir: &Weir, dir: &Path, lines: &data::Events, outcome: &mut Outcome)
     let decoding = median(|| decode_messages(&dir.join("data/store")))?;
     for question in questions(&lines.needle) {
         let taken = median(|| ask(weir, &question))?;
-        let figure = Figure::new(question.what, taken);
-        outcome.figures.push(match question.target {
-            Some(target) => figure.target(Target::AtMost(target)),
-            None => figure.limit("reading the same pages on two threads", decoding),
+        let measurement = Measurement::new(question.what, taken);
+        outcome.measurements.push(match question.target {
+            Some(target) => measurement.target(Target::AtMost(target)),
+            None => measurement.limit("reading the same pages on two threads", decoding),
         });
     }
     Ok(())

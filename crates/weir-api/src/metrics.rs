@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_host::ProcessFigures;
+use weir_host::ProcessMetrics;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::health::Severity;
@@ -54,7 +54,7 @@ pub(crate) fn render(
     }
     page.tails(tails);
     page.queries(queries);
-    page.process(&ProcessFigures::read(), view);
+    page.process(&ProcessMetrics::read(), view);
     page.finish()
 }
 
@@ -293,7 +293,7 @@ impl Page {
         self.row("weir_rules_events_total", &[], stats.records());
         self.row("weir_rules_unrouted_events_total", &[], stats.unrouted());
         self.row("weir_rules_cpu_seconds_total", &[], seconds(stats.time_ns()));
-        for rule in stats.figures() {
+        for rule in stats.metrics() {
             let labels = [("rule", rule.name.as_str())];
             self.row("weir_rule_hits_total", &labels, rule.hits);
             self.row("weir_rule_unparsed_events_total", &labels, rule.unparsed);
@@ -367,7 +367,7 @@ impl Page {
         self.row(&format!("{name}_count"), &[], count);
     }
 
-    fn process(&mut self, process: &ProcessFigures, view: Option<&PipelineView>) {
+    fn process(&mut self, process: &ProcessMetrics, view: Option<&PipelineView>) {
         if let Some(seconds) = process.cpu_seconds {
             self.row("process_cpu_seconds_total", &[], seconds);
         }

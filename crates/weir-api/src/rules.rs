@@ -47,7 +47,7 @@ impl RulesDocument {
     pub fn of(view: &PipelineView) -> Self {
         let rules = view.rules.current();
         let stats = rules.stats();
-        let entries = stats.figures().into_iter().map(|rule| RuleEntry {
+        let entries = stats.metrics().into_iter().map(|rule| RuleEntry {
             name: rule.name,
             hits: rule.hits,
             unparsed: rule.unparsed,

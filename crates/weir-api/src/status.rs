@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use weir_host::ProcessFigures;
+use weir_host::ProcessMetrics;
 use weir_host::units::format_rfc3339;
 use weir_pipeline::stats;
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
@@ -99,7 +99,7 @@ impl StatusDocument {
     pub fn of(view: &PipelineView, version: &str) -> Self {
         let ledger = view.journal.ledger();
         let now = view.now_unix_ns();
-        let process = ProcessFigures::read();
+        let process = ProcessMetrics::read();
         let sources = view.sources.iter().filter_map(|source| {
             let book = ledger.sources.iter().find(|book| book.name == source.name)?;
             Some(SourceStatus::of(source, SourceEntry::of(book, view)))

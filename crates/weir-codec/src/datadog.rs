@@ -18,7 +18,7 @@ use weir_model::{AbandonReason, BatchBuilder, Full, NewRecord, RecordFlags, Seve
 
 use crate::escape::escape_json_into;
 use crate::json::{Scanner, cut_content, cut_utf8, mend_surrogates};
-use crate::structured::{Seen, quoted_len};
+use crate::structured::{ScannedFields, quoted_len};
 
 /// Maximum number of items of a JSON array: that of the real intake.
 pub const DATADOG_ITEMS_MAX: usize = 1000;
@@ -113,12 +113,12 @@ impl DatadogDefaults {
     /// Writes an object of what the item does not state itself; nothing if there is nothing to add.
     fn write(&self, item: &Item, out: &mut Vec<u8>) {
         let members = [
-            ("ddsource", &self.source, Says::SOURCE),
-            ("service", &self.service, Says::SERVICE),
-            ("hostname", &self.host, Says::HOST),
+            ("ddsource", &self.source, StatedFields::SOURCE),
+            ("service", &self.service, StatedFields::SERVICE),
+            ("hostname", &self.host, StatedFields::HOST),
         ];
-        for (name, value, says) in members {
-            if !value.is_empty() && !item.says.has(says) {
+        for (name, value, stated) in members {
+            if !value.is_empty() && !item.stated.has(stated) {
                 begin_member(name, out);
                 out.push(b'"');
                 out.extend_from_slice(value);
@@ -136,7 +136,7 @@ impl DatadogDefaults {
     /// Tags are combined: if the item has its own, the others are a list under another name, so
     /// that neither hides the other.
     fn write_tags(&self, item: &Item, out: &mut Vec<u8>) {
-        if !item.says.has(Says::TAGS) {
+        if !item.stated.has(StatedFields::TAGS) {
             begin_member("ddtags", out);
             out.push(b'"');
             out.extend_from_slice(&self.tags);
@@ -162,9 +162,9 @@ fn begin_member(name: &str, out: &mut Vec<u8>) {
 /// Which of the values that a request may set for all its items an item states itself, one bit
 /// each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Says(u8);
+struct StatedFields(u8);
 
-impl Says {
+impl StatedFields {
     const SOURCE: Self = Self(1);
     const SERVICE: Self = Self(1 << 1);
     const HOST: Self = Self(1 << 2);
@@ -188,7 +188,7 @@ struct Item {
     time_ns: Option<i64>,
     severity: Severity,
     flags: RecordFlags,
-    says: Says,
+    stated: StatedFields,
 }
 
 impl Item {
@@ -199,19 +199,25 @@ impl Item {
             time_ns: None,
             severity: Severity::UNSPECIFIED,
             flags: RecordFlags::default(),
-            says: Says::default(),
+            stated: StatedFields::default(),
         }
     }
 
     /// Processes a member of the object. `text` is its span without quotes if it is text.
-    fn member(&mut self, key: &[u8], value: &[u8], text: Option<&Range<usize>>, seen: &mut Seen) {
+    fn member(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        text: Option<&Range<usize>>,
+        seen: &mut ScannedFields,
+    ) {
         let is_something = !matches!(value, b"null" | b"\"\"");
         match key {
             b"message" => self.message = text.cloned().unwrap_or(0..0),
-            b"ddsource" if is_something => self.says.add(Says::SOURCE),
-            b"service" if is_something => self.says.add(Says::SERVICE),
-            b"hostname" | b"host" if is_something => self.says.add(Says::HOST),
-            b"ddtags" if is_something => self.says.add(Says::TAGS),
+            b"ddsource" if is_something => self.stated.add(StatedFields::SOURCE),
+            b"service" if is_something => self.stated.add(StatedFields::SERVICE),
+            b"hostname" | b"host" if is_something => self.stated.add(StatedFields::HOST),
+            b"ddtags" if is_something => self.stated.add(StatedFields::TAGS),
             _ => {}
         }
         let inside = match (text, value) {
@@ -220,7 +226,7 @@ impl Item {
         };
         if key == b"status" && text.is_some() {
             // The reserved name takes precedence over names that loggers use.
-            let mut stated = Seen::default();
+            let mut stated = ScannedFields::default();
             stated.field(key, inside, true);
             if stated.severity != Severity::UNSPECIFIED {
                 seen.severity = stated.severity;
@@ -396,7 +402,7 @@ impl DatadogItems {
         let span = pieces.append(batch)?;
         let attributes = batch.append(&self.attributes)?;
         if self.is_utf8 {
-            batch.vouch_utf8(span.start..attributes.end);
+            batch.mark_utf8(span.start..attributes.end);
         }
         batch.push(&NewRecord {
             timestamp_ns: item.time_ns.unwrap_or(request.observed_ns),
@@ -508,7 +514,7 @@ fn is_empty_object(text: &[u8]) -> bool {
 fn object(body: &[u8], scanner: &mut Scanner<'_>) -> Option<Item> {
     let start = scanner.offset();
     let mut item = Item::text(start..start);
-    let mut seen = Seen::default();
+    let mut seen = ScannedFields::default();
     scanner.take(b'{')?;
     if scanner.take(b'}').is_none() {
         loop {

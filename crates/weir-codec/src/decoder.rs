@@ -223,7 +223,7 @@ impl LineDecoder {
         }
         let bytes = run.pos - run.region.start;
         self.at += bytes as u64;
-        self.vouch(builder, &run);
+        self.check_utf8(builder, &run);
         book.bytes_read += (bytes - run.abandoned) as u64;
         book.abandon(AbandonReason::LineTooLong, run.abandoned as u64);
         if builder.arena().len() == run.region.end {
@@ -243,12 +243,12 @@ impl LineDecoder {
 
     /// Checks whether the consumed bytes are UTF-8, if bodies will be copied as they are: at once,
     /// while they are in the processor cache.
-    fn vouch(&self, builder: &mut BatchBuilder, run: &Run) {
+    fn check_utf8(&self, builder: &mut BatchBuilder, run: &Run) {
         let consumed = run.region.start..run.pos;
         let bytes = builder.arena().get(consumed.clone()).unwrap_or_default();
         let is_copied = self.format == Format::DockerJson;
         if run.is_ascii || is_copied && simdutf8::basic::from_utf8(bytes).is_ok() {
-            builder.vouch_utf8(consumed);
+            builder.mark_utf8(consumed);
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) const LOOK_BYTES: usize = 512;
 
 /// Result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ScannedFields {
     time_ns: Option<i64>,
     /// The value of `date`, which can be the day that a record is about: used only if there is no
     /// other time.
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
     pub(crate) flags: RecordFlags,
 }
 
-impl Seen {
+impl ScannedFields {
     /// Returns true if [`Self::field`] uses values with this key.
     pub(crate) fn may_state(key: &[u8]) -> bool {
         let times: [&[u8]; 5] = [b"time", b"timestamp", b"@timestamp", b"ts", b"date"];
@@ -86,8 +86,8 @@ impl Seen {
 }
 
 /// Scans a line of `format` (JSON or logfmt).
-pub(crate) fn look(format: Format, line: &[u8]) -> Seen {
-    let mut seen = Seen::default();
+pub(crate) fn look(format: Format, line: &[u8]) -> ScannedFields {
+    let mut seen = ScannedFields::default();
     if format == Format::Logfmt {
         let pairs = look_logfmt(line, &mut seen);
         seen.flags = if pairs > 0 { RecordFlags::LOGFMT } else { RecordFlags::MALFORMED };
@@ -104,7 +104,7 @@ pub(crate) fn look(format: Format, line: &[u8]) -> Seen {
 }
 
 /// Scans the members of an object until enough is found or it ends.
-fn look_json(line: &[u8], seen: &mut Seen) -> Option<()> {
+fn look_json(line: &[u8], seen: &mut ScannedFields) -> Option<()> {
     let mut scanner = Scanner::new(line);
     scanner.take(b'{')?;
     loop {
@@ -124,7 +124,7 @@ fn look_json(line: &[u8], seen: &mut Seen) -> Option<()> {
 
 /// Scans `key=value` pairs; returns how many there are before the first non-pair, or before enough
 /// is found.
-fn look_logfmt(line: &[u8], seen: &mut Seen) -> usize {
+fn look_logfmt(line: &[u8], seen: &mut ScannedFields) -> usize {
     let mut rest = line;
     let mut pairs = 0;
     while let Some((key, value, after)) = next_pair(rest.trim_ascii_start()) {

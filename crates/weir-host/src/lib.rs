@@ -28,7 +28,7 @@ pub use net::{
     Acceptor, ConnectError, ConnectionSlot, ConnectionSlots, Connector, ConnectorSettings,
     Receiving, ServerTlsFiles, Stream, TlsFiles, Working, listen,
 };
-pub use process::ProcessFigures;
+pub use process::ProcessMetrics;
 pub use secret::{Secret, SecretError};
 pub use wake::WakeFd;
 pub use zone::{Calendar, Zone, ZoneError};

@@ -14,7 +14,7 @@ pub fn publish_cpu(cpu_ns: &AtomicU64) {
 
 /// Resource usage of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct ProcessFigures {
+pub struct ProcessMetrics {
     /// CPU time of all threads, user and system, seconds.
     pub cpu_seconds: Option<f64>,
     /// Resident memory, bytes.
@@ -29,7 +29,7 @@ pub struct ProcessFigures {
     pub threads: Option<u64>,
 }
 
-impl ProcessFigures {
+impl ProcessMetrics {
     /// Reads the current values.
     pub fn read() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -59,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_of_this_process_can_be_read() {
-        let figures = ProcessFigures::read();
-        assert!(figures.cpu_seconds.is_some_and(|seconds| seconds >= 0.0));
-        assert!(figures.resident_bytes.is_some_and(|bytes| bytes > 100_000));
-        assert!(figures.virtual_bytes >= figures.resident_bytes);
-        assert!(figures.open_fds.is_some_and(|n| n >= 3));
-        assert!(figures.max_fds >= figures.open_fds);
-        assert!(figures.threads.is_some_and(|n| n >= 1));
+    fn process_metrics_are_readable() {
+        let metrics = ProcessMetrics::read();
+        assert!(metrics.cpu_seconds.is_some_and(|seconds| seconds >= 0.0));
+        assert!(metrics.resident_bytes.is_some_and(|bytes| bytes > 100_000));
+        assert!(metrics.virtual_bytes >= metrics.resident_bytes);
+        assert!(metrics.open_fds.is_some_and(|n| n >= 3));
+        assert!(metrics.max_fds >= metrics.open_fds);
+        assert!(metrics.threads.is_some_and(|n| n >= 1));
     }
 }

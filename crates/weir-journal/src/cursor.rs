@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use weir_model::{Batch, DiscardReason, Position, RecordView, SourceId, StreamId};
 
-use crate::Shared;
+use crate::JournalShared;
 use crate::segment::{self, ReadError};
-use crate::state::{Location, Place, Taken};
+use crate::state::{BatchLocation, Location, TakenBatch};
 
 /// The reader of a required destination. Used by exactly one task.
 #[derive(Debug)]
 pub struct Cursor {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<JournalShared>,
     pub(crate) index: usize,
 }
 
@@ -54,7 +54,7 @@ impl Held {
 /// What the journal knows about one destination's positions; usable from any thread.
 #[derive(Debug, Clone)]
 pub struct CursorMemory {
-    shared: Arc<Shared>,
+    shared: Arc<JournalShared>,
     index: usize,
 }
 
@@ -174,11 +174,11 @@ impl Cursor {
     }
 
     /// Returns the batch, reading it from disk if needed; `None` when it can no longer be read.
-    fn fetch(&self, taken: &Taken) -> Option<Delivery> {
-        let batch = match &taken.place {
-            Place::Memory(batch) => batch.clone(),
-            Place::Disk(location) => Arc::new(self.read(taken, *location)?),
-            Place::Nowhere => return None,
+    fn fetch(&self, taken: &TakenBatch) -> Option<Delivery> {
+        let batch = match &taken.location {
+            BatchLocation::Memory(batch) => batch.clone(),
+            BatchLocation::Disk(location) => Arc::new(self.read(taken, *location)?),
+            BatchLocation::Missing => return None,
         };
         let first_record = batch.records_up_to(taken.skip_to);
         let (record_count, seq) = (taken.routed, taken.seq);
@@ -186,7 +186,7 @@ impl Cursor {
     }
 
     /// Reads the batch from its location, even if it is rewritten in the meantime.
-    fn read(&self, taken: &Taken, mut location: Location) -> Option<Batch> {
+    fn read(&self, taken: &TakenBatch, mut location: Location) -> Option<Batch> {
         loop {
             let file = self.shared.lock().segments.get(&location.segment).map(|s| s.file.clone());
             let gone = || Err(ReadError::Io(std::io::ErrorKind::NotFound.into()));

@@ -15,12 +15,13 @@ use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::limits::CURSORS_MAX;
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
-use crate::fields::{Fields, put_bytes, put_encoded, put_tail, put_u32};
+use crate::fields::{Fields, put_bytes, put_checkpoint, put_encoded, put_u32};
 use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
 use crate::state::{
-    CommitTail, CursorState, CursorStream, Debt, Folded, GivenUp, Places, State, StreamState,
+    AbandonedFrames, Checkpoint, CursorState, CursorStream, CursorStreams, EndedStream, OwedRows,
+    State, StreamState,
 };
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
@@ -29,7 +30,7 @@ const VERSION: u16 = 2;
 /// Kinds of records (`Snapshot`, `Group`) and of the entries in them (all others).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum EntryKind {
     Cursor = 1,
     CursorDropped = 2,
     Source = 3,
@@ -57,7 +58,7 @@ enum Kind {
 /// have settled everything up to the furthest position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Standing {
+enum CursorPosition {
     /// It is behind, and is owed rows.
     Behind = 1,
     /// It does not know the stream.
@@ -201,7 +202,7 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
 /// Applies a record: its kind, then its entries.
 fn apply(payload: &[u8], state: &mut State) {
     let Some((&kind, entries)) = payload.split_first() else { return };
-    if kind == Kind::Snapshot as u8 {
+    if kind == EntryKind::Snapshot as u8 {
         state.cursors.clear();
         state.streams.clear();
         state.sources.clear();
@@ -217,28 +218,28 @@ fn apply_entry(entry: &[u8], state: &mut State) {
     let Some((&kind, rest)) = entry.split_first() else { return };
     let mut fields = Fields(rest);
     match kind {
-        k if k == Kind::Cursor as u8 => {
+        k if k == EntryKind::Cursor as u8 => {
             let index = fields.u32() as usize;
             let id = fields.u64();
             let name = String::from_utf8_lossy(fields.bytes()).into_owned();
             name_slot(state, index, id, &name);
         }
-        k if k == Kind::CursorDropped as u8 => {
+        k if k == EntryKind::CursorDropped as u8 => {
             let index = fields.u32() as usize;
             cursor_slot(state, index).dropped = true;
         }
-        k if k == Kind::Source as u8 => {
+        k if k == EntryKind::Source as u8 => {
             let id = SourceId(fields.u64());
             let source = state.sources.entry(id).or_default();
             source.name = String::from_utf8_lossy(fields.bytes()).into_owned();
         }
-        k if k == Kind::Stream as u8 => apply_stream(&mut fields, state),
-        k if k == Kind::Book as u8 => {
+        k if k == EntryKind::Stream as u8 => apply_stream(&mut fields, state),
+        k if k == EntryKind::Book as u8 => {
             let index = fields.u32() as usize;
             cursor_slot(state, index).committed_book = CursorBook::decode(fields.bytes());
         }
-        k if k == Kind::Fold as u8 => apply_fold(&mut fields, state),
-        k if k == Kind::Ended as u8 => {
+        k if k == EntryKind::Fold as u8 => apply_fold(&mut fields, state),
+        k if k == EntryKind::Ended as u8 => {
             let stream = StreamId(fields.u64());
             let last = (fields.u64(), fields.u64());
             state.ended.insert(stream, last);
@@ -274,49 +275,49 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
     let group = fields.u64();
     let source = Some(SourceId(fields.u64()));
     let flags = fields.u8();
-    let furthest = fields.tail();
-    let epoch_begins: VecDeque<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
-    let marks: Vec<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
+    let furthest = fields.checkpoint();
+    let epoch_begins: VecDeque<_> = (0..fields.u8()).map(|_| fields.checkpoint()).collect();
+    let marks: Vec<_> = (0..fields.u8()).map(|_| fields.checkpoint()).collect();
     let known_cursors = (fields.u32() as usize).min(CURSORS_MAX);
     if let Some(last) = known_cursors.checked_sub(1) {
         let _exists_now = cursor_slot(state, last);
     }
-    let mut places = Places::of_known(known_cursors);
+    let mut cursor_streams = CursorStreams::of_known(known_cursors);
     for _ in 0..fields.count() {
-        let (index, standing) = (fields.u32() as usize, fields.u8());
-        if standing == Standing::Unknown as u8 {
-            places.set_unknown(index);
+        let (index, position_kind) = (fields.u32() as usize, fields.u8());
+        if position_kind == CursorPosition::Unknown as u8 {
+            cursor_streams.set_unknown(index);
             continue;
         }
         let committed = Position::new(fields.u32(), fields.u64());
         let (rows, rows_before) = (fields.u64(), fields.u64());
         let candidates = marks.iter().chain(&epoch_begins).chain([&furthest]);
         let mark = candidates.filter(|mark| mark.end <= committed).max_by_key(|mark| mark.end);
-        let begin = || CommitTail::at(Position::new(committed.epoch, 0));
+        let begin = || Checkpoint::at(Position::new(committed.epoch, 0));
         let mark = mark.cloned().unwrap_or_else(|| Arc::new(begin()));
-        let debt = Debt { until: furthest.end, rows, rows_before };
-        let cs = CursorStream { committed, mark, debt, ..CursorStream::default() };
+        let owed_rows = OwedRows { until: furthest.end, rows, rows_before };
+        let cs = CursorStream { committed, mark, owed_rows, ..CursorStream::default() };
         if index < known_cursors {
-            places.set(index, cs);
+            cursor_streams.set(index, cs);
         }
     }
     let place = |fields: &mut Fields<'_>| Position::new(fields.u32(), fields.u64());
-    let given_up = |fields: &mut Fields<'_>| GivenUp {
+    let abandoned = |fields: &mut Fields<'_>| AbandonedFrames {
         behind: place(fields),
         last: (fields.u64(), fields.u64()),
     };
-    let given_up = (0..fields.u8()).map(|_| given_up(fields)).collect();
-    let tail = furthest.clone();
+    let abandoned = (0..fields.u8()).map(|_| abandoned(fields)).collect();
+    let checkpoint = furthest.clone();
     let known = StreamState {
         source,
         group,
-        tail,
+        checkpoint,
         furthest,
         epoch_begins,
         is_unrepeatable: flags & FLAG_UNREPEATABLE != 0,
         is_durable: flags & FLAG_DURABLE != 0,
-        given_up,
-        places,
+        abandoned,
+        cursor_streams,
         ..StreamState::default()
     };
     state.streams.insert(stream, known);
@@ -325,16 +326,16 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
 /// The entries of one record.
 #[derive(Debug)]
 pub(crate) struct Records {
-    kind: Kind,
+    kind: EntryKind,
     entries: Vec<u8>,
 }
 
 impl Records {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: EntryKind) -> Self {
         Self { kind, entries: Vec::new() }
     }
 
-    fn record(&mut self, kind: Kind, fill: impl FnOnce(&mut Vec<u8>)) {
+    fn record(&mut self, kind: EntryKind, fill: impl FnOnce(&mut Vec<u8>)) {
         put_encoded(&mut self.entries, |out| {
             out.push(kind as u8);
             fill(out);
@@ -355,17 +356,17 @@ impl Records {
 
     fn names(&mut self, state: &State) {
         for (index, cursor) in state.cursors.iter().enumerate() {
-            self.record(Kind::Cursor, |out| {
+            self.record(EntryKind::Cursor, |out| {
                 put_u32(out, index as u32);
                 out.extend_from_slice(&cursor.id.to_le_bytes());
                 put_bytes(out, cursor.name.as_bytes());
             });
             if cursor.dropped {
-                self.record(Kind::CursorDropped, |out| put_u32(out, index as u32));
+                self.record(EntryKind::CursorDropped, |out| put_u32(out, index as u32));
             }
         }
         for (id, source) in &state.sources {
-            self.record(Kind::Source, |out| {
+            self.record(EntryKind::Source, |out| {
                 out.extend_from_slice(&id.0.to_le_bytes());
                 put_bytes(out, source.name.as_bytes());
             });
@@ -376,7 +377,7 @@ impl Records {
     fn ended(&mut self, state: &State, streams: impl Iterator<Item = StreamId>) {
         for stream in streams {
             let Some((segment, offset)) = state.ended.get(&stream) else { continue };
-            self.record(Kind::Ended, |out| {
+            self.record(EntryKind::Ended, |out| {
                 out.extend_from_slice(&stream.0.to_le_bytes());
                 out.extend_from_slice(&segment.to_le_bytes());
                 out.extend_from_slice(&offset.to_le_bytes());
@@ -384,8 +385,8 @@ impl Records {
         }
     }
 
-    fn fold(&mut self, state: &State, ended: &[Folded]) {
-        self.record(Kind::Fold, |out| {
+    fn fold(&mut self, state: &State, ended: &[EndedStream]) {
+        self.record(EntryKind::Fold, |out| {
             put_u32(out, ended.len() as u32);
             for folded in ended {
                 out.extend_from_slice(&folded.stream.0.to_le_bytes());
@@ -399,7 +400,7 @@ impl Records {
     }
 
     fn book(&mut self, index: usize, book: &CursorBook) {
-        self.record(Kind::Book, |out| {
+        self.record(EntryKind::Book, |out| {
             put_u32(out, index as u32);
             put_encoded(out, |out| book.encode(out));
         });
@@ -413,34 +414,34 @@ impl Records {
                 let cursor = &state.cursors[*index];
                 !cursor.dropped && cursor.is_active() == is_active
             };
-            let listed = known.places.iter().filter(of).map(|(_, cs)| cs);
+            let listed = known.cursor_streams.iter().filter(of).map(|(_, cs)| cs);
             listed.filter(|cs| cs.committed < furthest.end).min_by_key(|cs| cs.committed)
         };
         let marks: Vec<_> =
             [true, false].into_iter().filter_map(lowest).map(|cs| &cs.mark).collect();
-        self.record(Kind::Stream, |out| {
+        self.record(EntryKind::Stream, |out| {
             out.extend_from_slice(&stream.0.to_le_bytes());
             out.extend_from_slice(&known.group.to_le_bytes());
             out.extend_from_slice(&known.source.map_or(0, |s| s.0).to_le_bytes());
             let unrepeatable = u8::from(known.is_unrepeatable) * FLAG_UNREPEATABLE;
             let durable = u8::from(known.is_durable) * FLAG_DURABLE;
             out.push(unrepeatable | durable);
-            put_tail(out, furthest);
+            put_checkpoint(out, furthest);
             out.push(known.epoch_begins.len() as u8);
             for begin in &known.epoch_begins {
-                put_tail(out, begin);
+                put_checkpoint(out, begin);
             }
             out.push(marks.len() as u8);
             for mark in marks {
-                put_tail(out, mark);
+                put_checkpoint(out, mark);
             }
-            put_u32(out, known.places.known() as u32);
-            put_standings(out, &known.places, furthest.end);
-            out.push(known.given_up.len() as u8);
-            for given_up in &known.given_up {
-                put_u32(out, given_up.behind.epoch);
-                let (segment, offset) = given_up.last;
-                for number in [given_up.behind.offset, segment, offset] {
+            put_u32(out, known.cursor_streams.known() as u32);
+            put_cursor_positions(out, &known.cursor_streams, furthest.end);
+            out.push(known.abandoned.len() as u8);
+            for abandoned in &known.abandoned {
+                put_u32(out, abandoned.behind.epoch);
+                let (segment, offset) = abandoned.last;
+                for number in [abandoned.behind.offset, segment, offset] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
             }
@@ -449,7 +450,7 @@ impl Records {
 
     /// Collects everything that changed since the last call: names, positions, ended streams.
     pub(crate) fn collect(state: &mut State) -> Self {
-        let mut records = Self::new(Kind::Group);
+        let mut records = Self::new(EntryKind::Group);
         if std::mem::take(&mut state.names_dirty) {
             records.names(state);
         }
@@ -474,7 +475,7 @@ impl Records {
 
     /// Collects the whole state.
     fn snapshot(state: &State) -> Self {
-        let mut all = Self::new(Kind::Snapshot);
+        let mut all = Self::new(EntryKind::Snapshot);
         all.names(state);
         all.ended(state, state.ended.keys().copied());
         all.fold(state, &[]);
@@ -489,17 +490,17 @@ impl Records {
 }
 
 /// Writes every destination that is not at `furthest`.
-fn put_standings(out: &mut Vec<u8>, places: &Places, furthest: Position) {
+fn put_cursor_positions(out: &mut Vec<u8>, cursor_streams: &CursorStreams, furthest: Position) {
     let is_behind = |(_, cs): &(usize, &CursorStream)| cs.committed < furthest;
-    let behind = || places.iter().filter(is_behind);
-    put_u32(out, (places.unknown().len() + behind().count()) as u32);
-    for index in places.unknown() {
+    let behind = || cursor_streams.iter().filter(is_behind);
+    put_u32(out, (cursor_streams.unknown().len() + behind().count()) as u32);
+    for index in cursor_streams.unknown() {
         put_u32(out, *index as u32);
-        out.push(Standing::Unknown as u8);
+        out.push(CursorPosition::Unknown as u8);
     }
     for (index, cs) in behind() {
         put_u32(out, index as u32);
-        out.push(Standing::Behind as u8);
+        out.push(CursorPosition::Behind as u8);
         put_u32(out, cs.committed.epoch);
         let (owed, owed_before) = cs.owed(furthest);
         for number in [cs.committed.offset, owed, owed_before] {

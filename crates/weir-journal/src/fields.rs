@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_model::{Position, SourceBook};
 
-use crate::state::CommitTail;
+use crate::state::Checkpoint;
 
 /// Reads fields; every getter returns a default once the record is exhausted.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
@@ -36,10 +36,10 @@ impl<'a> Fields<'a> {
     pub(crate) fn u8(&mut self) -> u8 {
         self.take(1).first().copied().unwrap_or(0)
     }
-    pub(crate) fn tail(&mut self) -> Arc<CommitTail> {
+    pub(crate) fn checkpoint(&mut self) -> Arc<Checkpoint> {
         let end = Position::new(self.u32(), self.u64());
         let book = SourceBook::decode(self.bytes());
-        Arc::new(CommitTail { end, state: self.bytes().into(), book })
+        Arc::new(Checkpoint { end, state: self.bytes().into(), book })
     }
     pub(crate) fn bytes(&mut self) -> &'a [u8] {
         let len = self.u32() as usize;
@@ -51,12 +51,13 @@ pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Writes a position of a stream with what a commit there persists, as read by [`Fields::tail`].
-pub(crate) fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
-    put_u32(out, tail.end.epoch);
-    out.extend_from_slice(&tail.end.offset.to_le_bytes());
-    put_encoded(out, |out| tail.book.encode(out));
-    put_bytes(out, &tail.state);
+/// Writes a position of a stream with what a commit there persists, as read by
+/// [`Fields::checkpoint`].
+pub(crate) fn put_checkpoint(out: &mut Vec<u8>, checkpoint: &Checkpoint) {
+    put_u32(out, checkpoint.end.epoch);
+    out.extend_from_slice(&checkpoint.end.offset.to_le_bytes());
+    put_encoded(out, |out| checkpoint.book.encode(out));
+    put_bytes(out, &checkpoint.state);
 }
 
 /// Writes length-prefixed bytes.

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use weir_host::DiskFile;
 use weir_model::{Batch, FrameFeatures, FrameHeader, Position, SourceId, StreamId};
 
-use crate::fields::{Fields, put_bytes, put_encoded, put_tail, put_u32};
+use crate::fields::{Fields, put_bytes, put_checkpoint, put_encoded, put_u32};
 use crate::segment::SALT_LEN;
-use crate::state::{CommitTail, Location};
+use crate::state::{Checkpoint, Location};
 
 const MAGIC: [u8; 4] = *b"WIDX";
 /// Checksum, length and magic.
 const END_LEN: usize = 12;
 const FLAG_REPEATABLE: u8 = 1;
 /// The entry includes the book and state at the end of the frame.
-const FLAG_TAIL: u8 = 2;
+const FLAG_CHECKPOINT: u8 = 2;
 /// Larger states stay in their frames: the whole index must be read at the start.
 const STATE_BYTES_MAX: usize = 1024;
 
@@ -55,7 +55,7 @@ pub(crate) struct IndexEntry {
     /// Number of records in it.
     pub(crate) records: u64,
     /// What a commit at its end persists, unless that is large: then only the frame contains it.
-    pub(crate) tail: Option<Arc<CommitTail>>,
+    pub(crate) checkpoint: Option<Arc<Checkpoint>>,
     /// Number of records for each destination that gets any.
     pub(crate) routed: Vec<(usize, u64)>,
     pub(crate) keys: Vec<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct IndexEntry {
 pub(crate) struct StreamEnd {
     pub(crate) source: SourceId,
     pub(crate) group: u64,
-    pub(crate) tail: Arc<CommitTail>,
+    pub(crate) checkpoint: Arc<Checkpoint>,
 }
 
 /// The index of a segment.
@@ -81,7 +81,7 @@ pub(crate) struct SegmentIndex {
 
 impl SegmentIndex {
     /// Adds a frame that is located after all others, with what a commit at its end persists.
-    pub(crate) fn add(&mut self, location: Location, batch: &Batch, tail: Arc<CommitTail>) {
+    pub(crate) fn add(&mut self, location: Location, batch: &Batch, checkpoint: Arc<Checkpoint>) {
         let header = batch.header();
         self.features.add(header);
         self.entries.push(IndexEntry {
@@ -89,14 +89,15 @@ impl SegmentIndex {
             key: FrameKey::of(header),
             repeatable: header.repeatable,
             records: u64::from(header.record_count),
-            tail: Some(tail.clone()).filter(|tail| tail.state.len() <= STATE_BYTES_MAX),
+            checkpoint: Some(checkpoint.clone())
+                .filter(|checkpoint| checkpoint.state.len() <= STATE_BYTES_MAX),
             routed: batch.routed_counts(),
             keys: batch.keys(),
         });
         let is_known = self.streams.get(&header.stream);
-        if is_known.is_none_or(|known| known.tail.end <= tail.end) {
+        if is_known.is_none_or(|known| known.checkpoint.end <= checkpoint.end) {
             let (source, group) = (header.source, header.group);
-            self.streams.insert(header.stream, StreamEnd { source, group, tail });
+            self.streams.insert(header.stream, StreamEnd { source, group, checkpoint });
         }
     }
 
@@ -118,7 +119,7 @@ impl SegmentIndex {
             for number in [stream.0, end.source.0, end.group] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
-            put_tail(&mut out, &end.tail);
+            put_checkpoint(&mut out, &end.checkpoint);
         }
         let sum = checksum(salt, &out);
         put_u32(&mut out, sum);
@@ -138,7 +139,9 @@ impl SegmentIndex {
         for _ in 0..fields.count() {
             let stream = StreamId(fields.u64());
             let (source, group) = (SourceId(fields.u64()), fields.u64());
-            index.streams.insert(stream, StreamEnd { source, group, tail: fields.tail() });
+            index
+                .streams
+                .insert(stream, StreamEnd { source, group, checkpoint: fields.checkpoint() });
         }
         index
     }
@@ -148,8 +151,8 @@ fn encode_entry(entry: &IndexEntry, out: &mut Vec<u8>) {
     out.extend_from_slice(&entry.location.offset.to_le_bytes());
     put_u32(out, entry.key.len);
     let repeatable = u8::from(entry.repeatable) * FLAG_REPEATABLE;
-    let tail = u8::from(entry.tail.is_some()) * FLAG_TAIL;
-    out.push(repeatable | tail);
+    let checkpoint = u8::from(entry.checkpoint.is_some()) * FLAG_CHECKPOINT;
+    out.push(repeatable | checkpoint);
     // A frame has fewer records than that.
     put_u32(out, entry.records as u32);
     out.extend_from_slice(&entry.key.stream.0.to_le_bytes());
@@ -164,8 +167,8 @@ fn encode_entry(entry: &IndexEntry, out: &mut Vec<u8>) {
     });
     let keys: Vec<u8> = entry.keys.iter().flat_map(|key| key.to_le_bytes()).collect();
     put_bytes(out, &keys);
-    if let Some(tail) = &entry.tail {
-        put_tail(out, tail);
+    if let Some(checkpoint) = &entry.checkpoint {
+        put_checkpoint(out, checkpoint);
     }
 }
 
@@ -180,7 +183,7 @@ fn decode_entry(fields: &mut Fields<'_>, segment: u64) -> IndexEntry {
         key: FrameKey { stream, base, end, len },
         repeatable: flags & FLAG_REPEATABLE != 0,
         records,
-        tail: (flags & FLAG_TAIL != 0).then(|| fields.tail()),
+        checkpoint: (flags & FLAG_CHECKPOINT != 0).then(|| fields.checkpoint()),
         routed: Vec::new(),
         keys: Vec::new(),
     };

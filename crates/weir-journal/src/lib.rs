@@ -37,7 +37,7 @@ use subscriber::SubscriberQueue;
 
 /// State shared by all handles.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct JournalShared {
     state: Mutex<State>,
     /// Wakes the writer.
     work: Condvar,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
 }
 
-impl Shared {
+impl JournalShared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +68,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl JournalShared {
     /// Waits until everything committed so far is durable, or returns why it is not.
     pub(crate) fn flush(&self) -> Result<(), String> {
         let mut state = self.lock();
@@ -91,14 +91,14 @@ impl Shared {
 /// A journal; clones share it.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<JournalShared>,
     writer: Arc<WriterThread>,
 }
 
 /// The writer thread; told to end when the last handle of the journal is dropped.
 #[derive(Debug)]
 struct WriterThread {
-    shared: Arc<Shared>,
+    shared: Arc<JournalShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -184,7 +184,7 @@ impl Journal {
     ) -> Result<(Self, JournalWriter), JournalError> {
         let mut state = State::new(config);
         let opened = recovery::open(&*disk, &mut state)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JournalShared {
             state: Mutex::new(state),
             work: Condvar::new(),
             flushed: Condvar::new(),

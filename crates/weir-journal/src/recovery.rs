@@ -16,9 +16,9 @@ use crate::cursor_log::{self, CursorLog};
 use crate::index::{self, FrameKey, IndexEntry, SegmentIndex, StreamEnd};
 use crate::limits::{BEGINNING_BYTES_MAX, COPY_BYTES};
 use crate::scan::{self, Scan};
-use crate::segment::{self, Opening};
+use crate::segment::{self, SegmentHeader};
 use crate::spec::JournalError;
-use crate::state::{CommitTail, Location, RecoveredFrame, SegmentState, State};
+use crate::state::{Checkpoint, Location, RecoveredFrame, SegmentState, State};
 
 /// What opening passes on to the writer.
 #[derive(Debug)]
@@ -57,21 +57,21 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
     let mut ids: Vec<u64> = files.iter().filter_map(|p| segment::id_of(p)).collect();
     ids.sort_unstable();
     // Check every version before anything is written.
-    let openings = ids
+    let headers = ids
         .iter()
-        .map(|id| Ok((*id, read_opening(disk, &segment::file_name(&dir, *id))?)))
+        .map(|id| Ok((*id, read_header(disk, &segment::file_name(&dir, *id))?)))
         .collect::<Result<Vec<_>, JournalError>>()?;
     let cursor_log = cursor_log::recover(disk, &dir, &files, state, |state| {
-        for (_, opening) in &openings {
-            cursor_log::complete_names(state, &opening.names);
+        for (_, header) in &headers {
+            cursor_log::complete_names(state, &header.names);
         }
     })?;
     let is_log_whole = files.iter().any(|path| cursor_log::generation_of(path).is_some())
         && state.recovery.damaged_cursor_records == 0;
-    for (id, opening) in &openings {
+    for (id, header) in &headers {
         let (id, path) = (*id, segment::file_name(&dir, *id));
         let is_newest = ids.last() == Some(&id);
-        Found { disk, path, id, opening, is_newest, is_log_whole }.recover(state)?;
+        SegmentRecovery { disk, path, id, header, is_newest, is_log_whole }.recover(state)?;
     }
     state.note_absent();
     load_partial_positions(state);
@@ -92,28 +92,28 @@ fn lock(disk: &dyn Disk, dir: &Path) -> Result<Lock, JournalError> {
     }
 }
 
-fn read_opening(disk: &dyn Disk, path: &Path) -> Result<Opening, JournalError> {
+fn read_header(disk: &dyn Disk, path: &Path) -> Result<SegmentHeader, JournalError> {
     let file = disk.open(path, OpenMode::Read).map_err(|error| JournalError::Io {
         what: "cannot open",
         path: path.to_owned(),
         error,
     })?;
-    segment::read_opening(&*file, path)
+    segment::read_header(&*file, path)
 }
 
 /// A segment during recovery.
-struct Found<'a> {
+struct SegmentRecovery<'a> {
     disk: &'a dyn Disk,
     path: PathBuf,
     id: u64,
-    opening: &'a Opening,
+    header: &'a SegmentHeader,
     /// Nothing was written after it: its end may be torn.
     is_newest: bool,
     /// The cursor log is intact: space that it does not mention was never freed.
     is_log_whole: bool,
 }
 
-impl Found<'_> {
+impl SegmentRecovery<'_> {
     fn io_error(&self, what: &'static str) -> impl Fn(io::Error) -> JournalError + use<> {
         let path = self.path.clone();
         move |error| JournalError::Io { what, path: path.clone(), error }
@@ -129,7 +129,7 @@ impl Found<'_> {
             return Ok(());
         }
         let mut frames = Vec::new();
-        let scan = scan::scan(&*file, self.id, self.opening, |at, batch| frames.push((at, batch)));
+        let scan = scan::scan(&*file, self.id, self.header, |at, batch| frames.push((at, batch)));
         let mut scan = scan.map_err(self.io_error("cannot read"))?;
         if let Some((offset, error)) = scan.unknown {
             return Err(JournalError::Unknown { file: self.path.clone(), offset, error });
@@ -147,7 +147,7 @@ impl Found<'_> {
             return Ok(());
         }
         let is_safe_aside = self.report_damage(&*file, &scan, state);
-        let names = self.opening.names.iter().map(|(index, ..)| *index).collect();
+        let names = self.header.names.iter().map(|(index, ..)| *index).collect();
         let mut segment = SegmentState::new(Arc::from(file), len, names);
         segment.is_indexed = scan.index.is_some();
         if scan.index.is_none() && is_safe_aside {
@@ -167,14 +167,14 @@ impl Found<'_> {
                 group: header.group,
                 base: header.base(),
                 repeatable: header.repeatable,
-                tail: CommitTail::of(&batch),
-                absent: self.opening.absent.clone(),
+                checkpoint: Checkpoint::of(&batch),
+                absent: self.header.absent.clone(),
                 records: u64::from(header.record_count),
                 routed: batch.routed_counts(),
                 positions: Vec::new(),
                 missing: None,
             };
-            recover_frame(header.stream, frame, self.opening, state);
+            recover_frame(header.stream, frame, self.header, state);
         }
         for (stream, frame) in missing {
             state.recovered.entry(stream).or_default().push(frame);
@@ -187,10 +187,10 @@ impl Found<'_> {
     /// supports everything in them, and those that their source would read again are present.
     /// Whether the others are present is checked when they are taken.
     fn index_alone(&self, file: &dyn DiskFile, state: &State) -> io::Result<Option<SegmentIndex>> {
-        if !self.is_log_whole || self.opening.names.is_empty() {
+        if !self.is_log_whole || self.header.names.is_empty() {
             return Ok(None);
         }
-        let read = index::read(file, self.id, self.opening.salt, self.opening.frames_at);
+        let read = index::read(file, self.id, self.header.salt, self.header.frames_at);
         let (index, index_at) = match read {
             Ok(Some(read)) => read,
             Ok(None) => return Ok(None),
@@ -200,7 +200,7 @@ impl Found<'_> {
         let frames_end = index
             .entries
             .last()
-            .map_or(self.opening.frames_at, |last| last.location.offset + u64::from(last.key.len));
+            .map_or(self.header.frames_at, |last| last.location.offset + u64::from(last.key.len));
         if frames_end != index_at || !index.features.is_known() {
             return Ok(None);
         }
@@ -212,7 +212,7 @@ impl Found<'_> {
                 let batch = segment::read_frame(file, entry.location);
                 batch.is_ok_and(|batch| FrameKey::of(batch.header()) == entry.key)
             };
-            if entry.tail.is_none() || (entry.repeatable && !is_there()) {
+            if entry.checkpoint.is_none() || (entry.repeatable && !is_there()) {
                 return Ok(None);
             }
         }
@@ -221,7 +221,7 @@ impl Found<'_> {
 
     fn is_entry_dead(&self, entry: &IndexEntry, state: &State) -> bool {
         let mut routed = entry.routed.clone();
-        keep_meant(&mut routed, self.opening, state);
+        keep_meant(&mut routed, self.header, state);
         let here = (entry.key.stream, entry.key.end, entry.location);
         is_dead(here, entry.repeatable, &routed, state)
     }
@@ -230,7 +230,7 @@ impl Found<'_> {
     /// segment without any needed frame is removed like all others: if its removal is undone by a
     /// crash, its frames are known to be dead.
     fn recover_by_index(&self, file: Box<dyn DiskFile>, index: SegmentIndex, state: &mut State) {
-        let names = self.opening.names.iter().map(|(index, ..)| *index).collect();
+        let names = self.header.names.iter().map(|(index, ..)| *index).collect();
         let len = file.len().unwrap_or_default();
         let mut segment = SegmentState::new(Arc::from(file), len, names);
         segment.is_indexed = true;
@@ -243,11 +243,11 @@ impl Found<'_> {
         for mut entry in index.entries {
             let stream = entry.key.stream;
             let Some(end) = index.streams.get(&stream) else { continue };
-            let unknown = || Arc::new(CommitTail::at(entry.key.end));
-            let tail = entry.tail.take().unwrap_or_else(unknown);
+            let unknown = || Arc::new(Checkpoint::at(entry.key.end));
+            let checkpoint = entry.checkpoint.take().unwrap_or_else(unknown);
             let routed = std::mem::take(&mut entry.routed);
-            let frame = self.indexed(&entry, end, tail, routed);
-            recover_frame(stream, frame, self.opening, state);
+            let frame = self.indexed(&entry, end, checkpoint, routed);
+            recover_frame(stream, frame, self.header, state);
         }
     }
 
@@ -256,7 +256,7 @@ impl Found<'_> {
         &self,
         entry: &IndexEntry,
         end: &StreamEnd,
-        tail: Arc<CommitTail>,
+        checkpoint: Arc<Checkpoint>,
         routed: Vec<(usize, u64)>,
     ) -> RecoveredFrame {
         RecoveredFrame {
@@ -265,8 +265,8 @@ impl Found<'_> {
             group: end.group,
             base: entry.key.base,
             repeatable: entry.repeatable,
-            tail,
-            absent: self.opening.absent.clone(),
+            checkpoint,
+            absent: self.header.absent.clone(),
             records: entry.records,
             routed,
             positions: Vec::new(),
@@ -279,12 +279,12 @@ impl Found<'_> {
     fn missing(&self, scan: &Scan, state: &mut State) -> Vec<(StreamId, RecoveredFrame)> {
         let mut missing = Vec::new();
         let Some(index) = &scan.index else { return missing };
-        let mut tails: HashMap<StreamId, Arc<CommitTail>> = HashMap::new();
+        let mut tails: HashMap<StreamId, Arc<Checkpoint>> = HashMap::new();
         for (entry, is_zero) in &scan.missing {
             let stream = entry.key.stream;
             let Some(end) = index.streams.get(&stream) else { continue };
             let mut routed = entry.routed.clone();
-            keep_meant(&mut routed, self.opening, state);
+            keep_meant(&mut routed, self.header, state);
             let is_given_back = |(index, _): &(usize, u64)| {
                 *is_zero && !self.is_log_whole && state.committed(*index, stream).is_none()
             };
@@ -294,20 +294,20 @@ impl Found<'_> {
             }
             // Of a frame among others only its end is known. A later one provides more.
             let last = tails.get(&stream).cloned().unwrap_or_default();
-            let tail = if end.tail.end == entry.key.end {
-                end.tail.clone()
+            let checkpoint = if end.checkpoint.end == entry.key.end {
+                end.checkpoint.clone()
             } else {
                 let (book, state) = (last.book, last.state.clone());
-                Arc::new(CommitTail { end: entry.key.end, book, state })
+                Arc::new(Checkpoint { end: entry.key.end, book, state })
             };
-            tails.insert(stream, tail.clone());
+            tails.insert(stream, checkpoint.clone());
             // The source of a repeatable frame may have been told to read it again.
             let is_doubtful = *is_zero && entry.repeatable;
             if *is_zero && !is_doubtful {
                 state.recovery.damaged_bytes += u64::from(entry.key.len);
             }
             let reason = if is_doubtful { DiscardReason::Vanished } else { DiscardReason::Damaged };
-            let frame = self.indexed(entry, end, tail, routed);
+            let frame = self.indexed(entry, end, checkpoint, routed);
             missing.push((stream, RecoveredFrame { missing: Some(reason), ..frame }));
         }
         missing
@@ -317,7 +317,7 @@ impl Found<'_> {
     /// it is set aside unchanged.
     fn end_empty(&self, file: &dyn DiskFile, len: u64, scan: &Scan, state: &mut State) {
         let is_being_begun = self.is_newest && len <= BEGINNING_BYTES_MAX;
-        let is_header_only = self.opening.frames_at > 0 && len <= self.opening.frames_at;
+        let is_header_only = self.header.frames_at > 0 && len <= self.header.frames_at;
         if scan.index.is_some() || is_being_begun || is_header_only || len == 0 {
             if self.report_damage(file, scan, state) {
                 state.removed.insert(self.id);
@@ -328,7 +328,7 @@ impl Found<'_> {
         if self.is_newest {
             state.recovery.torn_bytes += scan.torn_bytes;
         } else {
-            state.recovery.damaged_bytes += len - self.opening.frames_at;
+            state.recovery.damaged_bytes += len - self.header.frames_at;
         }
         let aside = self.path.with_extension("bad");
         let moved = self.disk.rename(&self.path, &aside);
@@ -349,9 +349,9 @@ impl Found<'_> {
     fn close_torn(&self, segment: &mut SegmentState, scan: &Scan, frames: &[(Location, Batch)]) {
         let mut index = SegmentIndex::default();
         for (location, batch) in frames {
-            index.add(*location, batch, CommitTail::of(batch));
+            index.add(*location, batch, Checkpoint::of(batch));
         }
-        let encoded = index.encode(self.opening.salt);
+        let encoded = index.encode(self.header.salt);
         let file = &segment.file;
         let closed = file
             .set_len(scan.end)
@@ -442,10 +442,10 @@ fn is_dead(
 }
 
 /// Removes destinations that were dropped, even if their slots are in use again.
-fn keep_meant(routed: &mut Vec<(usize, u64)>, opening: &Opening, state: &State) {
+fn keep_meant(routed: &mut Vec<(usize, u64)>, header: &SegmentHeader, state: &State) {
     let is_meant = |(index, _): &(usize, u64)| {
         let cursor = state.cursors.get(*index).filter(|cursor| !cursor.dropped);
-        cursor.is_some_and(|cursor| opening.means(*index, cursor.id))
+        cursor.is_some_and(|cursor| header.means(*index, cursor.id))
     };
     routed.retain(is_meant);
 }
@@ -471,13 +471,13 @@ fn note_last_frames(scan: &Scan, state: &mut State) {
 fn recover_frame(
     stream: StreamId,
     mut frame: RecoveredFrame,
-    opening: &Opening,
+    header: &SegmentHeader,
     state: &mut State,
 ) {
     let location = frame.location;
     note_last_frame(stream, location, state);
-    keep_meant(&mut frame.routed, opening, state);
-    if is_dead((stream, frame.tail.end, location), frame.repeatable, &frame.routed, state) {
+    keep_meant(&mut frame.routed, header, state);
+    if is_dead((stream, frame.checkpoint.end, location), frame.repeatable, &frame.routed, state) {
         state.dead.push(location);
         return;
     }
@@ -495,15 +495,15 @@ fn forget_missing_copies(state: &mut State) {
         let mut covered: Vec<(Position, Position)> = Vec::new();
         for frame in frames.iter().filter(|frame| frame.missing.is_none()) {
             match covered.last_mut().filter(|(_, end)| frame.base <= *end) {
-                Some((_, end)) => *end = frame.tail.end.max(*end),
-                None => covered.push((frame.base, frame.tail.end)),
+                Some((_, end)) => *end = frame.checkpoint.end.max(*end),
+                None => covered.push((frame.base, frame.checkpoint.end)),
             }
         }
         frames.retain(|frame| {
             let at = covered.partition_point(|(begin, _)| *begin <= frame.base);
             let around = at.checked_sub(1).map(|at| covered[at].1);
             let is_copy =
-                frame.missing.is_some() && around.is_some_and(|end| frame.tail.end <= end);
+                frame.missing.is_some() && around.is_some_and(|end| frame.checkpoint.end <= end);
             if is_copy {
                 state.dead.push(frame.location);
             }
@@ -519,24 +519,24 @@ fn load_partial_positions(state: &mut State) {
         .recovered
         .keys()
         .map(|stream| {
-            let listed = state.places(*stream).map(|(_, cs)| cs.committed);
+            let listed = state.cursor_streams(*stream).map(|(_, cs)| cs.committed);
             let furthest = state.streams.get(stream).map(|known| known.furthest.end);
             (*stream, listed.chain(furthest).collect())
         })
         .collect();
     let segments = &state.segments;
     for (stream, frames) in &mut state.recovered {
-        frames.sort_by_key(|f| (f.base, f.tail.end, f.location));
+        frames.sort_by_key(|f| (f.base, f.checkpoint.end, f.location));
         let mut reached = Position::default();
         for frame in frames {
             if frame.missing.is_some() {
                 continue;
             }
-            let inside = |p: &Position| *p > frame.base && *p < frame.tail.end;
+            let inside = |p: &Position| *p > frame.base && *p < frame.checkpoint.end;
             if inside(&reached) || committed[stream].iter().any(inside) {
                 frame.positions = exact_positions(segments, frame);
             }
-            reached = reached.max(frame.tail.end);
+            reached = reached.max(frame.checkpoint.end);
         }
     }
 }

@@ -15,7 +15,7 @@ use weir_model::limits::FRAME_BYTES_MAX;
 use weir_model::{Batch, FrameError, FrameHeader, HEADER_LEN as FRAME_HEADER_LEN};
 
 use crate::index::{self, FrameKey, IndexEntry, SegmentIndex};
-use crate::segment::{Opening, is_damage};
+use crate::segment::{SegmentHeader, is_damage};
 use crate::state::Location;
 
 /// The result of scanning a segment.
@@ -45,23 +45,23 @@ pub(crate) struct Scan {
 pub(crate) fn scan(
     file: &dyn DiskFile,
     id: u64,
-    opening: &Opening,
+    header: &SegmentHeader,
     mut found: impl FnMut(Location, Batch),
 ) -> io::Result<Scan> {
-    let index = match index::read(file, id, opening.salt, opening.frames_at) {
+    let index = match index::read(file, id, header.salt, header.frames_at) {
         Err(error) if is_damage(&error) => None,
         index => index?,
     };
     let file_len = file.len()?;
     let data_end = index.as_ref().map_or(file_len, |(_, at)| *at);
     let mut search = Search { window: Window::new(file, data_end), id, scan: Scan::default() };
-    search.scan.end = opening.frames_at;
+    search.scan.end = header.frames_at;
     match index {
         Some((index, _)) => {
-            search.by_index(&index, opening.frames_at, &mut found)?;
+            search.by_index(&index, header.frames_at, &mut found)?;
             search.scan.index = Some(index);
         }
-        None => search.without_index(opening.frames_at, &mut found)?,
+        None => search.without_index(header.frames_at, &mut found)?,
     }
     search.scan.work = search.window.work;
     Ok(search.scan)
@@ -450,7 +450,7 @@ mod tests {
         disk.put(path, &content);
         let file = disk.open(path, OpenMode::Read).unwrap();
         let mut frames = 0;
-        let scan = scan(&*file, 1, &Opening::default(), |_, _| frames += 1).unwrap();
+        let scan = scan(&*file, 1, &SegmentHeader::default(), |_, _| frames += 1).unwrap();
         (frames, scan.work)
     }
 

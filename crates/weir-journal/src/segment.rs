@@ -70,20 +70,20 @@ pub(crate) fn encode_names<'a>(
     out
 }
 
-fn decode_names(mut table: &[u8], opening: &mut Opening) {
+fn decode_names(mut table: &[u8], header: &mut SegmentHeader) {
     let mut absent = Vec::new();
     while let Some((head, rest)) = table.split_at_checked(16) {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
         let Some((name, rest)) = rest.split_at_checked(u32_at(12) as usize) else { break };
         let index = (u32_at(0) & !ABSENT) as usize;
         let id = u64::from(u32_at(4)) | u64::from(u32_at(8)) << 32;
-        opening.names.push((index, id, String::from_utf8_lossy(name).into_owned()));
+        header.names.push((index, id, String::from_utf8_lossy(name).into_owned()));
         if u32_at(0) & ABSENT != 0 {
             absent.push(index);
         }
         table = rest;
     }
-    opening.absent = absent.into();
+    header.absent = absent.into();
 }
 
 /// Returns the salt at the start of an encoded table.
@@ -123,7 +123,7 @@ pub(crate) fn frames_with_key(file: &dyn DiskFile, id: u64, key: u64) -> io::Res
 
 /// What precedes the frames of a segment.
 #[derive(Debug, Default)]
-pub(crate) struct Opening {
+pub(crate) struct SegmentHeader {
     /// Where the frames start; 0 when there is no intact header (damaged or empty).
     pub(crate) frames_at: u64,
     /// The salt of its index.
@@ -134,7 +134,7 @@ pub(crate) struct Opening {
     pub(crate) absent: Arc<[usize]>,
 }
 
-impl Opening {
+impl SegmentHeader {
     /// Returns whether a route bit in this segment still refers to the destination that now has
     /// that slot and id. Without a readable table, the cursor log is relied upon.
     pub(crate) fn means(&self, index: usize, id: u64) -> bool {
@@ -143,34 +143,34 @@ impl Opening {
 }
 
 /// Reads the header of a segment. Apart from disk errors, the only error is an unsupported version.
-pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, JournalError> {
+pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHeader, JournalError> {
     let io_error = |error| JournalError::Io { what: "cannot read", path: path.to_owned(), error };
     let mut header = [0; (HEADER_LEN + NAMES_HEADER_LEN) as usize];
     match file.read_exact_at(&mut header, 0) {
         Ok(()) => {}
-        Err(e) if is_damage(&e) => return Ok(Opening::default()),
+        Err(e) if is_damage(&e) => return Ok(SegmentHeader::default()),
         Err(error) => return Err(io_error(error)),
     }
     let salt = salt_of(&header[HEADER_LEN as usize..]);
     match record_file::version(&header[..record_file::HEADER_LEN], MAGIC) {
         Some(VERSION) => {}
         Some(version) => return Err(JournalError::Version { file: path.to_owned(), version }),
-        None => return Ok(Opening { salt, ..Opening::default() }),
+        None => return Ok(SegmentHeader { salt, ..SegmentHeader::default() }),
     }
     let [len, crc] = [24, 28].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])));
     if u64::from(len) > NAMES_BYTES_MAX.min(file.len().map_err(io_error)?) {
-        return Ok(Opening { frames_at: HEADER_LEN, salt, ..Opening::default() });
+        return Ok(SegmentHeader { frames_at: HEADER_LEN, salt, ..SegmentHeader::default() });
     }
     let mut table = vec![0; len as usize];
     match file.read_exact_at(&mut table, HEADER_LEN + NAMES_HEADER_LEN) {
         Ok(()) if crc32c::crc32c(&table) == crc => {}
         Err(error) if !is_damage(&error) => return Err(io_error(error)),
-        _ => return Ok(Opening { frames_at: HEADER_LEN, salt, ..Opening::default() }),
+        _ => return Ok(SegmentHeader { frames_at: HEADER_LEN, salt, ..SegmentHeader::default() }),
     }
     let frames_at = (HEADER_LEN + NAMES_HEADER_LEN + u64::from(len)).next_multiple_of(8);
-    let mut opening = Opening { frames_at, salt, ..Opening::default() };
-    decode_names(&table, &mut opening);
-    Ok(opening)
+    let mut segment_header = SegmentHeader { frames_at, salt, ..SegmentHeader::default() };
+    decode_names(&table, &mut segment_header);
+    Ok(segment_header)
 }
 
 /// Checks that the file still has its name: flushed data is safe only as long as it can be found.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use weir_host::{Disk, DiskFile, WakeFd};
 use weir_model::Batch;
 
-use crate::Shared;
+use crate::JournalShared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::index::SegmentIndex;
 use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, SEGMENT_FRAMES_MAX};
@@ -25,10 +25,10 @@ use crate::state::{Hole, Location, Move, Work};
 
 #[derive(Debug)]
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<JournalShared>,
     disk: Arc<dyn Disk>,
     cursor_log: CursorLog,
-    current: Option<Current>,
+    current: Option<OpenSegment>,
     next_segment: u64,
     /// Space to free after positions that could not be written yet.
     unwritten: Vec<Location>,
@@ -37,14 +37,14 @@ pub(crate) struct Writer {
 
 /// The segment that is being appended to.
 #[derive(Debug)]
-struct Current {
+struct OpenSegment {
     id: u64,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     len: u64,
     frames: usize,
     /// Frames that are written but not flushed.
-    unsynced: Vec<Unsynced>,
+    unsynced: Vec<UnsyncedFrame>,
     names_version: u64,
     salt: [u8; SALT_LEN],
     /// A flush failed: neither write nor flush it again.
@@ -53,14 +53,14 @@ struct Current {
 
 /// A written frame that may not be on disk.
 #[derive(Debug)]
-struct Unsynced {
+struct UnsyncedFrame {
     seq: u64,
     at: Location,
     /// Location of the same frame on stable storage, and the number of records in the new one.
     moved: Option<(Location, u64)>,
 }
 
-impl Current {
+impl OpenSegment {
     fn append(&mut self, group: &[(u64, Arc<Batch>)]) -> io::Result<Vec<Location>> {
         let heads: Vec<[u8; 16]> = group.iter().map(|(_, b)| b.frame_parts().0).collect();
         let mut parts = Vec::with_capacity(group.len() * 2);
@@ -100,7 +100,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, disk: Arc<dyn Disk>, opened: Opened) -> Self {
+    pub(crate) fn new(shared: Arc<JournalShared>, disk: Arc<dyn Disk>, opened: Opened) -> Self {
         Self {
             shared,
             disk,
@@ -226,7 +226,11 @@ impl Writer {
                 let locations = current.append(group)?;
                 let placed = group.iter().zip(&locations);
                 let placed = placed.map(|((seq, _), at)| (*seq, *at));
-                current.unsynced.extend(placed.map(|(seq, at)| Unsynced { seq, at, moved: None }));
+                current.unsynced.extend(placed.map(|(seq, at)| UnsyncedFrame {
+                    seq,
+                    at,
+                    moved: None,
+                }));
                 self.shared.lock().frames_placed(group, &locations);
             }
         }
@@ -274,7 +278,11 @@ impl Writer {
             for ((moved, batch), at) in group.iter().zip(locations) {
                 let records = batch.record_count() as u64;
                 let seq = moved.seq;
-                current.unsynced.push(Unsynced { seq, at, moved: Some((moved.from, records)) });
+                current.unsynced.push(UnsyncedFrame {
+                    seq,
+                    at,
+                    moved: Some((moved.from, records)),
+                });
                 state.move_placed(batch, at);
             }
         }
@@ -316,8 +324,8 @@ impl Writer {
             let names = if is_same { Vec::new() } else { segment::encode_names(names) };
             (state.config.segment_bytes, state.config.dir.clone(), version, names)
         };
-        let is_full = |c: &Current| c.len >= limit || c.frames >= SEGMENT_FRAMES_MAX;
-        let is_done = |c: &Current| c.failed || is_full(c) || c.names_version != names_version;
+        let is_full = |c: &OpenSegment| c.len >= limit || c.frames >= SEGMENT_FRAMES_MAX;
+        let is_done = |c: &OpenSegment| c.failed || is_full(c) || c.names_version != names_version;
         if self.current.as_ref().is_some_and(is_done) {
             self.close_segment()?;
             // The names were left out above if only the length made a new segment necessary.
@@ -337,8 +345,17 @@ impl Writer {
         let (unsynced, salt) = (Vec::new(), segment::salt_of(&names));
         let (path, failed) = (segment::file_name(&dir, id), false);
         let frames = 0;
-        self.current =
-            Some(Current { id, path, file, len, frames, unsynced, names_version, salt, failed });
+        self.current = Some(OpenSegment {
+            id,
+            path,
+            file,
+            len,
+            frames,
+            unsynced,
+            names_version,
+            salt,
+            failed,
+        });
         Ok(())
     }
 
@@ -397,7 +414,7 @@ impl Writer {
     /// Ends the segment with its index, on stable storage. All frames must be safe, because an
     /// index asserts that nothing before it can be torn. Returns false if that failed; then nothing
     /// in the segment is punched, and the next start scans it and writes the index.
-    fn write_index(&self, current: &mut Current) -> bool {
+    fn write_index(&self, current: &mut OpenSegment) -> bool {
         let index = {
             let mut state = self.shared.lock();
             let segment = state.segments.get_mut(&current.id);
@@ -423,8 +440,8 @@ impl Writer {
 
     /// Handles frames whose flush failed, which leaves them permanently uncertain: they go to the
     /// next segment. Their bytes are in memory, or still in the cache of the operating system.
-    fn take_back(&self, current: &Current) {
-        for Unsynced { seq, at: location, moved } in &current.unsynced {
+    fn take_back(&self, current: &OpenSegment) {
+        for UnsyncedFrame { seq, at: location, moved } in &current.unsynced {
             if moved.is_some() {
                 self.shared.lock().dead.push(*location);
                 continue;
@@ -526,7 +543,7 @@ impl Writer {
             return;
         }
         dead.sort_unstable();
-        let (holes, deleted) = self.shared.lock().bury(&dead);
+        let (holes, deleted) = self.shared.lock().collect_obsolete(&dead);
         for (path, is_strange) in &deleted {
             let gone = if *is_strange {
                 self.disk.rename(path, &path.with_extension("bad"))

@@ -224,7 +224,7 @@ impl BatchBuilder {
     /// Declares this span of the arena to be UTF-8: a decoder can check it while the bytes are
     /// still in the processor's cache. If the whole arena was declared, piece by piece and in
     /// order, the batch is known to be UTF-8.
-    pub fn vouch_utf8(&mut self, span: Range<usize>) {
+    pub fn mark_utf8(&mut self, span: Range<usize>) {
         debug_assert!(std::str::from_utf8(&self.buf[span.clone()]).is_ok(), "not UTF-8");
         if span.start == self.utf8_until {
             self.utf8_until = span.end.min(self.len);

@@ -21,14 +21,14 @@ impl Batch {
         let destinations =
             first.single_route().filter(|route| second.single_route().as_ref() == Some(route))?;
         let mut builder = BatchBuilder::new(a.base());
-        let mut resources = Copied::default();
+        let mut resources = ResourceMap::default();
         resources.keep_all(&mut builder, first)?;
         first.copy_records(&mut builder, &mut resources, |_| true)?;
-        let mut resources = Copied::default();
+        let mut resources = ResourceMap::default();
         resources.keep_all(&mut builder, second)?;
         second.copy_records(&mut builder, &mut resources, |_| true)?;
         if first.is_utf8() && second.is_utf8() {
-            builder.vouch_utf8(HEADER_LEN..builder.arena().len());
+            builder.mark_utf8(HEADER_LEN..builder.arena().len());
         }
         builder.route_all(&destinations);
         let observed_ns = a.observed_ns;
@@ -39,7 +39,7 @@ impl Batch {
     pub(crate) fn copy_records(
         &self,
         builder: &mut BatchBuilder,
-        resources: &mut Copied,
+        resources: &mut ResourceMap,
         is_kept: impl Fn(usize) -> bool,
     ) -> Option<()> {
         for (_, record) in self.records().enumerate().filter(|(index, _)| is_kept(*index)) {
@@ -69,9 +69,9 @@ impl Batch {
 /// Maps the numbers of the resources of a batch to those in the batch that its records are copied
 /// to.
 #[derive(Debug, Default)]
-pub(crate) struct Copied(Vec<Option<u16>>);
+pub(crate) struct ResourceMap(Vec<Option<u16>>);
 
-impl Copied {
+impl ResourceMap {
     /// Copies every resource, so that a batch without records keeps its resources.
     pub(crate) fn keep_all(&mut self, builder: &mut BatchBuilder, from: &Batch) -> Option<()> {
         for number in 0..from.resource_count() {

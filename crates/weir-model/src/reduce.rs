@@ -3,7 +3,7 @@
 use crate::Batch;
 use crate::builder::BatchBuilder;
 use crate::frame::HEADER_LEN;
-use crate::merge::Copied;
+use crate::merge::ResourceMap;
 
 impl Batch {
     /// Returns the records that any of these destinations gets, routed to them alone, in a batch
@@ -12,14 +12,14 @@ impl Batch {
         let mut builder = BatchBuilder::new(self.header().base());
         let wanted: Vec<_> = cursors.iter().map(|cursor| self.routed_rows(*cursor)).collect();
         let is_kept = |index: usize| wanted.iter().any(|rows| rows.contains(index));
-        let mut resources = Copied::default();
+        let mut resources = ResourceMap::default();
         if self.resource_count() == 1 {
             // If there is only one, it is kept even in a batch without records.
             resources.keep_all(&mut builder, self)?;
         }
         self.copy_records(&mut builder, &mut resources, is_kept)?;
         if self.is_utf8() {
-            builder.vouch_utf8(HEADER_LEN..builder.arena().len());
+            builder.mark_utf8(HEADER_LEN..builder.arena().len());
         }
         builder.route_all(&[]);
         let kept = (0..self.record_count()).filter(|index| is_kept(*index));

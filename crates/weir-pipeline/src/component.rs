@@ -1,10 +1,13 @@
-//! The types of sources and outputs, as closed lists.
+//! The types of sources and outputs, as closed lists: their names, and their settings.
 //!
 //! Invariant: code that depends on the type of a component (its keys, checks, plan, memory, wiring
 //! and documentation) matches on these enums without a wildcard, so that a forgotten type does not
 //! compile. `cargo xtask check` reports wildcards.
 
-use crate::config::{OutputKind, SourceKind};
+use crate::config::{
+    ContainersSource, DatadogIntake, Encoding, FileOutput, FileSource, HttpOutput, SocketOutput,
+    SplunkHec,
+};
 
 macro_rules! component_types {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal,)* }) => {
@@ -49,6 +52,27 @@ component_types! {
     }
 }
 
+/// The kind of a source and its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SourceKind {
+    /// Plain files by glob.
+    File(FileSource),
+    /// Containers of docker and of Kubernetes nodes.
+    Containers(ContainersSource),
+    /// Datadog's logs intake over HTTP.
+    DatadogIntake(DatadogIntake),
+}
+
+impl SourceType {
+    /// Whether it listens on a port.
+    pub const fn is_listener(self) -> bool {
+        match self {
+            Self::DatadogIntake => true,
+            Self::Containers | Self::File => false,
+        }
+    }
+}
+
 impl SourceKind {
     /// Its type.
     pub fn source_type(&self) -> SourceType {
@@ -58,6 +82,23 @@ impl SourceKind {
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
         }
     }
+}
+
+/// The kind of an output and its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OutputKind {
+    /// Splunk HTTP event collector.
+    SplunkHec(Box<SplunkHec>),
+    /// An endpoint that accepts JSON over HTTP.
+    Http(Box<HttpOutput>),
+    /// Lines over TCP or TLS, datagrams over UDP.
+    Socket(Box<SocketOutput>),
+    /// A local file, one line per record.
+    File(FileOutput),
+    /// Standard output, one line per record.
+    Stdout(Encoding),
+    /// Discards everything and counts it.
+    Blackhole,
 }
 
 impl OutputKind {

@@ -13,7 +13,7 @@ use weir_host::Secret;
 pub use weir_host::ServerTlsFiles;
 use weir_journal::WhenFull;
 
-pub use crate::component::{OutputType, SourceType};
+pub use crate::component::{OutputKind, OutputType, SourceKind, SourceType};
 pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError};
 pub use crate::rule::RulePlan;
 
@@ -69,17 +69,6 @@ pub struct SourcePlan {
     pub name: String,
     /// Its kind and settings.
     pub kind: SourceKind,
-}
-
-/// The kind of a source and its settings.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SourceKind {
-    /// Plain files by glob.
-    File(FileSource),
-    /// Containers of docker and of Kubernetes nodes.
-    Containers(ContainersSource),
-    /// Datadog's logs intake over HTTP.
-    DatadogIntake(DatadogIntake),
 }
 
 /// `type = "datadog_intake"`.
@@ -217,23 +206,6 @@ pub struct OutputPlan {
     pub dead_letter: bool,
     /// Its kind and settings.
     pub kind: OutputKind,
-}
-
-/// The kind of an output and its settings.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OutputKind {
-    /// Splunk HTTP event collector.
-    SplunkHec(Box<SplunkHec>),
-    /// An endpoint that accepts JSON over HTTP.
-    Http(Box<HttpOutput>),
-    /// Lines over TCP or TLS, datagrams over UDP.
-    Socket(Box<SocketOutput>),
-    /// A local file, one line per record.
-    File(FileOutput),
-    /// Standard output, one line per record.
-    Stdout(Encoding),
-    /// Discards everything and counts it.
-    Blackhole,
 }
 
 /// `type = "splunk_hec"`.

@@ -74,18 +74,18 @@ impl PipelineView {
 
     /// Determines the health from a ledger that was just read.
     pub fn health_of(&self, ledger: &Ledger) -> Health {
-        let mut found = Found(Vec::new());
+        let mut check = HealthCheck(Vec::new());
         for source in &self.sources {
-            found.source(source, ledger);
+            check.source(source, ledger);
         }
         for output in &self.outputs {
-            found.output(output, ledger);
+            check.output(output, ledger);
         }
-        found.journal(&ledger.journal);
-        found.lost(&ledger.journal.recovery.lost);
-        found.inactive(&ledger.cursors);
-        found.books(ledger);
-        let mut reasons = found.0;
+        check.journal(&ledger.journal);
+        check.lost(&ledger.journal.recovery.lost);
+        check.inactive(&ledger.cursors);
+        check.books(ledger);
+        let mut reasons = check.0;
         self.date(&mut reasons);
         reasons.sort_by_key(|r| (std::cmp::Reverse(r.severity), r.since_unix_ns));
         let is_stopping = self.phase() == Phase::Stopping;
@@ -115,9 +115,9 @@ impl PipelineView {
     }
 }
 
-struct Found(Vec<Reason>);
+struct HealthCheck(Vec<Reason>);
 
-impl Found {
+impl HealthCheck {
     fn add(
         &mut self,
         (component_kind, component): (&'static str, &str),
@@ -184,8 +184,8 @@ impl Found {
             let text = "accepts any certificate (tls.insecure_skip_verify)".to_owned();
             self.add(at, "insecure", Severity::Degraded, text);
         }
-        for trouble in output.running.iter().flat_map(|running| running.troubles()) {
-            self.add(at, trouble.reason, trouble.severity, trouble.text);
+        for problem in output.running.iter().flat_map(|running| running.problems()) {
+            self.add(at, problem.reason, problem.severity, problem.text);
         }
         let cursor = ledger.cursors.iter().find(|cursor| cursor.name == output.name);
         if let Some(cursor) = cursor.filter(|cursor| cursor.blocking) {

@@ -15,4 +15,4 @@ pub mod source;
 pub mod stats;
 pub mod view;
 
-pub use pipeline::{Destination, Pipeline, Running, StartDestination, StartError, Trouble};
+pub use pipeline::{ActiveProblem, Destination, Pipeline, Running, StartDestination, StartError};

@@ -75,14 +75,14 @@ pub trait Running: Send + Sync + std::fmt::Debug {
     /// Waits for it to end. Returns false if it panicked.
     fn join(&self) -> bool;
     /// Returns its active problems.
-    fn troubles(&self) -> Vec<Trouble>;
+    fn problems(&self) -> Vec<ActiveProblem>;
     /// Returns the CPU time of its threads, nanoseconds.
     fn cpu_ns(&self) -> u64;
 }
 
 /// An active problem of a destination, for health.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ActiveProblem {
     /// A short fixed identifier.
     pub reason: &'static str,
     /// Severity of the problem.

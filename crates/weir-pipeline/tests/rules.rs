@@ -428,8 +428,8 @@ fn what_a_rule_cannot_parse_stays_as_it_is_and_is_counted_for_that_rule() {
         rules.apply(&mut work, &mut subject).unwrap();
         assert_eq!((batch.record(0).body, book.unaccounted_lines()), (text.as_bytes(), 0));
     }
-    let figures = rules.stats().figures().into_iter();
-    let counts: Vec<_> = figures.map(|rule| (rule.name, rule.hits, rule.unparsed)).collect();
+    let metrics = rules.stats().metrics().into_iter();
+    let counts: Vec<_> = metrics.map(|rule| (rule.name, rule.hits, rule.unparsed)).collect();
     let want = [("json", 4, 3), ("either", 4, 2), ("none", 5, 0)];
     assert_eq!(counts, want.map(|(name, hits, unparsed)| (name.to_owned(), hits, unparsed)));
 }

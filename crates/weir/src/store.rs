@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_host::{Clock, Disk};
 use weir_pipeline::health::Severity;
-use weir_pipeline::{Destination, Running, Trouble};
+use weir_pipeline::{ActiveProblem, Destination, Running};
 use weir_store::embedded::{EmbeddedStore, StoreConfig};
 
 use crate::config::STORE;
@@ -59,19 +59,19 @@ impl Running for RunningStore {
         ((metrics.intake_cpu_seconds + metrics.flush_cpu_seconds) * 1e9) as u64
     }
 
-    fn troubles(&self) -> Vec<Trouble> {
-        let metrics = self.0.figures();
-        let mut troubles = Vec::new();
-        if let Some(error) = metrics.error {
+    fn problems(&self) -> Vec<ActiveProblem> {
+        let figures = self.0.figures();
+        let mut problems = Vec::new();
+        if let Some(error) = figures.error {
             let full =
-                if metrics.is_full { ", and accepts no records: its head is full" } else { "" };
+                if figures.is_full { ", and accepts no records: its head is full" } else { "" };
             let text = format!("cannot write{full}: {error}");
-            troubles.push(Trouble { reason: "disk", severity: Severity::Failing, text });
+            problems.push(ActiveProblem { reason: "disk", severity: Severity::Failing, text });
         }
-        if !metrics.damaged.is_empty() {
-            let text = format!("damaged, cannot be searched: {}", metrics.damaged.join("; "));
-            troubles.push(Trouble { reason: "damaged", severity: Severity::Degraded, text });
+        if !figures.damaged.is_empty() {
+            let text = format!("damaged, cannot be searched: {}", figures.damaged.join("; "));
+            problems.push(ActiveProblem { reason: "damaged", severity: Severity::Degraded, text });
         }
-        troubles
+        problems
     }
 }

@@ -256,9 +256,7 @@ fn units(
     calculated_fields: &[NamedMeasure],
 ) -> impl Iterator<Item = (String, String)> {
     let unit = |(index, compute): (usize, &Compute)| {
-        let is_number =
-            matches!(compute.aggregation, Aggregation::Count | Aggregation::Cardinality);
-        let field = compute.field.as_ref().filter(|_| !is_number)?;
+        let field = compute.field.as_ref().filter(|_| !compute.aggregation.is_count())?;
         Some((aggregate_name(index), unit_symbol(field, calculated_fields)?))
     };
     computes.iter().enumerate().filter_map(unit)
@@ -336,9 +334,10 @@ fn computes(
 /// Reads an aggregate by its name; `at` is its place in the request.
 fn compute(at: &str, name: &str, metric: Option<&str>) -> Result<Compute, Problem> {
     let aggregation = aggregation(name).ok_or_else(|| {
+        let known: Vec<&str> = Aggregation::NAMED.iter().map(|(name, _)| *name).collect();
         let what = format!(
-            "unknown aggregation {name:?}; known are count, cardinality, sum, avg, min, max, \
-             median and percentiles such as pc99"
+            "unknown aggregation {name:?}; known are {} and percentiles such as pc99",
+            known.join(", ")
         );
         Problem::parameter(&format!("{at}.aggregation"), what)
     })?;
@@ -352,19 +351,11 @@ fn compute(at: &str, name: &str, metric: Option<&str>) -> Result<Compute, Proble
 }
 
 fn aggregation(name: &str) -> Option<Aggregation> {
-    Some(match name {
-        "count" => Aggregation::Count,
-        "cardinality" => Aggregation::Cardinality,
-        "sum" => Aggregation::Sum,
-        "avg" => Aggregation::Average,
-        "min" => Aggregation::Min,
-        "max" => Aggregation::Max,
-        "median" => Aggregation::Percentile(50.0),
-        _ => {
-            let share: f64 = name.strip_prefix("pc").or(name.strip_prefix('p'))?.parse().ok()?;
-            return (0.0..=100.0).contains(&share).then_some(Aggregation::Percentile(share));
-        }
-    })
+    if let Some((_, aggregation)) = Aggregation::NAMED.iter().find(|(known, _)| *known == name) {
+        return Some(*aggregation);
+    }
+    let share: f64 = name.strip_prefix("pc").or(name.strip_prefix('p'))?.parse().ok()?;
+    (0.0..=100.0).contains(&share).then_some(Aggregation::Percentile(share))
 }
 
 /// Length of the intervals of a series, nanoseconds.
@@ -506,6 +497,16 @@ mod tests {
         assert!(steps_of(1.0, 0.0, 100.0).is_ok());
         for (interval, min, max) in [(1.0, 0.0, 101.0), (0.0, 0.0, 1.0), (1.0, 1.0, 0.0)] {
             assert!(steps_of(interval, min, max).is_err());
+        }
+    }
+
+    #[test]
+    fn named_aggregations_are_documented() {
+        let guide = include_str!("../../../../docs/guide/search.md");
+        let help = include_str!("../../../weir/src/cli/search.rs");
+        for (name, _) in Aggregation::NAMED {
+            assert!(guide.contains(&format!("`{name}`")), "docs/guide/search.md lacks {name}");
+            assert!(help.contains(&format!(" {name},")), "the help of weir search lacks {name}");
         }
     }
 

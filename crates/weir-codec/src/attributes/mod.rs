@@ -109,8 +109,8 @@ pub struct Stated {
     pub severity: Severity,
 }
 
-impl From<structured::Seen> for Stated {
-    fn from(seen: structured::Seen) -> Self {
+impl From<structured::ScannedFields> for Stated {
+    fn from(seen: structured::ScannedFields) -> Self {
         Self { time_ns: seen.time_ns(), severity: seen.severity }
     }
 }
@@ -224,7 +224,7 @@ impl Attributes {
         let (first, start) = (self.entries.len(), self.text.len());
         let Self { shapes, text, entries, times, .. } = self;
         if let Some((stated, shape)) = shapes.read::<IS_ASKED>(object, text, entries, times) {
-            self.shapes.praise();
+            self.shapes.record_hit();
             self.shape = (first == 0).then_some(shape);
             return Some(stated);
         }

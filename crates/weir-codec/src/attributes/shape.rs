@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::json::bare_value;
 use super::{ATTRIBUTES_MAX, Cell, Entry, Scalar, Stated};
 use crate::json::text_len;
-use crate::structured::Seen;
+use crate::structured::ScannedFields;
 use crate::time::TimeParser;
 use weir_model::unescape_json_into;
 
@@ -93,7 +93,7 @@ impl Shapes {
         times: &mut TimeParser,
     ) -> Option<(Stated, u64)> {
         let (base, first) = (text.len(), entries.len());
-        let mut seen = Seen::default();
+        let mut seen = ScannedFields::default();
         let mut at = 0;
         let mut next = self.root;
         loop {
@@ -179,7 +179,7 @@ impl Shapes {
     }
 
     /// Records that an object was read by its shape.
-    pub(super) fn praise(&mut self) {
+    pub(super) fn record_hit(&mut self) {
         self.credit = (self.credit + 1).min(CREDIT_MAX);
     }
 
@@ -254,7 +254,7 @@ impl Shapes {
 /// Returns the number of bytes after the key in the text before a value, if the key occurs there
 /// unescaped and states time or severity. An element of an array states nothing.
 fn stated_tail(before: &[u8], path: &[u8]) -> Option<usize> {
-    if !Seen::may_state(path) {
+    if !ScannedFields::may_state(path) {
         return None;
     }
     let colon = before.strip_suffix(b"\"").unwrap_or(before).trim_ascii_end();

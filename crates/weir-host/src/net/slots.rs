@@ -1,9 +1,9 @@
 //! Limits the number of connections of a server, and selects which one is closed for a new one.
 //!
 //! A server that makes new connections wait while all slots are taken can be blocked by any client
-//! that opens connections and sends nothing. Here a new connection replaces one of a client that has
-//! not been authenticated, else an idle one, else one that sends its request slowly; in each case
-//! the one that has been in this state for longest.
+//! that opens connections and sends nothing. Here a new connection replaces one of a client that
+//! has not been authenticated, else an idle one, else one that sends its request slowly; in each
+//! case the one that has been in this state for longest.
 //!
 //! Invariants: at most the configured number of slots exist; a slot whose request is being
 //! processed, or whose response is being produced, is never taken away; a slot is free as soon as
@@ -54,7 +54,7 @@ enum Phase {
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     phase: Phase,
     since: Instant,
     /// The client is authenticated, or authentication is not required.
@@ -63,14 +63,14 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Shared {
-    all: Mutex<BTreeMap<u64, State>>,
+struct SlotTable {
+    all: Mutex<BTreeMap<u64, SlotState>>,
     next: AtomicU64,
     freed: Notify,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, State>> {
+impl SlotTable {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, SlotState>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,14 +79,14 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub struct ConnectionSlots {
     max: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SlotTable>,
 }
 
 impl ConnectionSlots {
     /// Allows `max` connections at once, at least one.
     pub fn new(max: usize) -> Self {
         let shared =
-            Shared { all: Mutex::default(), next: AtomicU64::new(0), freed: Notify::new() };
+            SlotTable { all: Mutex::default(), next: AtomicU64::new(0), freed: Notify::new() };
         Self { max: max.max(1), shared: Arc::new(shared) }
     }
 
@@ -114,14 +114,14 @@ impl ConnectionSlots {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let evict = Arc::new(Notify::new());
         let state =
-            State { phase: Phase::Idle, since: now, is_admitted: false, evict: evict.clone() };
+            SlotState { phase: Phase::Idle, since: now, is_admitted: false, evict: evict.clone() };
         all.insert(id, state);
-        let held = Arc::new(Held { id, shared: Arc::clone(&self.shared) });
-        Some(ConnectionSlot { held, evict })
+        let guard = Arc::new(SlotGuard { id, shared: Arc::clone(&self.shared) });
+        Some(ConnectionSlot { guard, evict })
     }
 }
 
-impl State {
+impl SlotState {
     /// The slot with the lowest rank is replaced first; `None`: it cannot be replaced.
     fn rank(&self, now: Instant) -> Option<(bool, Phase, Instant)> {
         let is_slow = now.duration_since(self.since) >= RECEIVING_MIN;
@@ -135,12 +135,12 @@ impl State {
 }
 
 #[derive(Debug)]
-struct Held {
+struct SlotGuard {
     id: u64,
-    shared: Arc<Shared>,
+    shared: Arc<SlotTable>,
 }
 
-impl Drop for Held {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.shared.lock().remove(&self.id);
         self.shared.freed.notify_one();
@@ -150,7 +150,7 @@ impl Drop for Held {
 /// A handle to the slot of one connection.
 #[derive(Debug, Clone)]
 pub struct ConnectionSlot {
-    held: Arc<Held>,
+    guard: Arc<SlotGuard>,
     evict: Arc<Notify>,
 }
 
@@ -162,7 +162,7 @@ impl ConnectionSlot {
 
     /// Marks the client as authenticated, or as not required to be.
     pub fn admit(&self) {
-        if let Some(state) = self.held.shared.lock().get_mut(&self.held.id) {
+        if let Some(state) = self.guard.shared.lock().get_mut(&self.guard.id) {
             state.is_admitted = true;
         }
     }
@@ -180,11 +180,11 @@ impl ConnectionSlot {
     }
 
     fn set(&self, phase: Phase) {
-        if let Some(state) = self.held.shared.lock().get_mut(&self.held.id) {
+        if let Some(state) = self.guard.shared.lock().get_mut(&self.guard.id) {
             (state.phase, state.since) = (phase, Instant::now());
         }
         if phase != Phase::Working {
-            self.held.shared.freed.notify_one();
+            self.guard.shared.freed.notify_one();
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use weir_model::{Batch, DiscardReason, StreamId};
 
 use super::stream::between;
-use super::{CommitTail, CursorState, CursorStream, Entry, Slot, State, Status};
+use super::{Checkpoint, CursorState, CursorStream, Entry, Slot, State, Status};
 use crate::limits::{
     ENTRY_BYTES_MIN, MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX, READ_AHEAD_BYTES,
     READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
@@ -54,13 +54,14 @@ impl State {
         self.publish(&batch);
         let stream = batch.header().stream;
         let begin = self.begin_append(stream, now);
-        let tail = self.account_stream(&batch, now);
+        let checkpoint = self.account_stream(&batch, now);
         let base = batch.header().base();
         let owed = self.owed_again(stream, base);
-        let is_merged = policy == WritePolicy::OnLag && self.merge_into_last(&batch, &tail, now);
+        let is_merged =
+            policy == WritePolicy::OnLag && self.merge_into_last(&batch, &checkpoint, now);
         let durable =
-            if is_merged { None } else { self.insert(batch, (&begin, &tail), policy, now) };
-        self.settle_places(stream, now);
+            if is_merged { None } else { self.insert(batch, (&begin, &checkpoint), policy, now) };
+        self.settle_cursor_streams(stream, now);
         if owed.is_some() && owed != self.owed_again(stream, base) {
             self.mark_dirty(stream, now);
         }
@@ -220,7 +221,7 @@ impl State {
         bytes: u64,
         pressure: Pressure,
     ) -> Result<(), RefusedReason> {
-        let own = self.place(index, stream).map_or(0, |cs| cs.pending_bytes);
+        let own = self.cursor_stream(index, stream).map_or(0, |cs| cs.pending_bytes);
         let cursor = &mut self.cursors[index];
         let limit = cursor.limit();
         let over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
@@ -346,7 +347,7 @@ impl State {
         }
         // Among equally heavy streams, the one that has waited longest.
         let weigh = |state: &Self, stream: StreamId| {
-            let cs = state.place(index, stream)?;
+            let cs = state.cursor_stream(index, stream)?;
             let oldest = cs.entries.get(cs.next)?.seq;
             (cs.waiting_bytes > 0).then_some((cs.waiting_bytes, Reverse(oldest), stream))
         };
@@ -372,7 +373,7 @@ impl State {
     ) {
         loop {
             let cursor = &self.cursors[index];
-            let Some(cs) = self.place(index, stream) else { return };
+            let Some(cs) = self.cursor_stream(index, stream) else { return };
             if cursor.pending_bytes <= target || cs.waiting_bytes == 0 || cs.waiting_bytes < floor {
                 return;
             }
@@ -398,43 +399,43 @@ impl State {
 
     /// Makes destinations that do not know the stream start with what is appended now; unconfigured
     /// ones keep their position. Returns the position of the destinations that are done.
-    fn begin_append(&mut self, stream: StreamId, now: Duration) -> Arc<CommitTail> {
+    fn begin_append(&mut self, stream: StreamId, now: Duration) -> Arc<Checkpoint> {
         let known = self.streams.entry(stream).or_default();
-        let (done, tail) = (known.done().clone(), known.tail.clone());
+        let (done, checkpoint) = (known.done().clone(), known.checkpoint.clone());
         let absent = self.absent.clone();
-        self.introduce(stream, now, |index| (!absent.contains(&index)).then(|| tail.clone()));
+        self.introduce(stream, now, |index| (!absent.contains(&index)).then(|| checkpoint.clone()));
         let Some(known) = self.streams.get_mut(&stream) else { return done };
         for index in &self.absent {
-            if known.places.is_known_to(*index) {
-                known.places.get_or_insert(*index, || CursorStream::begin(&done));
+            if known.cursor_streams.is_known_to(*index) {
+                known.cursor_streams.get_or_insert(*index, || CursorStream::begin(&done));
             }
         }
         done
     }
 
-    fn account_stream(&mut self, batch: &Batch, now: Duration) -> Arc<CommitTail> {
+    fn account_stream(&mut self, batch: &Batch, now: Duration) -> Arc<Checkpoint> {
         let header = batch.header();
-        let tail = CommitTail::of(batch);
+        let checkpoint = Checkpoint::of(batch);
         let stream = self.streams.entry(header.stream).or_default();
         stream.source = Some(header.source);
         stream.group = header.group;
         stream.is_unrepeatable = !header.repeatable;
-        let is_begun = stream.note_epoch(header.base(), &tail);
+        let is_begun = stream.note_epoch(header.base(), &checkpoint);
         // This is stated before another frame is written: a later start must not find a frame with
         // what the source reads instead without that statement.
         self.gave_up_frames |= is_begun && stream.give_up();
-        stream.tail = tail.clone();
+        stream.checkpoint = checkpoint.clone();
         self.sources.entry(header.source).or_default();
         if is_begun {
             self.mark_dirty(header.stream, now);
         }
-        tail
+        checkpoint
     }
 
     fn insert(
         &mut self,
         batch: Arc<Batch>,
-        (begin, tail): (&Arc<CommitTail>, &Arc<CommitTail>),
+        (begin, checkpoint): (&Arc<Checkpoint>, &Arc<Checkpoint>),
         policy: WritePolicy,
         now: Duration,
     ) -> Durable {
@@ -444,7 +445,8 @@ impl State {
         let mut holders = 0;
         for (index, rows) in batch.routed_counts() {
             if self.is_active(index) {
-                holders += u32::from(self.enter((index, rows), seq, &batch, (begin, tail), now));
+                holders +=
+                    u32::from(self.enter((index, rows), seq, &batch, (begin, checkpoint), now));
             }
         }
         let durable = policy == WritePolicy::OnAppend;
@@ -463,7 +465,7 @@ impl State {
             batch: Some(batch),
             location: None,
             stream,
-            tail: tail.clone(),
+            checkpoint: checkpoint.clone(),
             records,
             memory_bytes,
             holders,
@@ -506,7 +508,7 @@ impl State {
     /// for the stream waits for that.
     pub(crate) fn persist_stream(&mut self, stream: StreamId, now: Duration) {
         let joined = |e: &&Entry| e.status == Status::Held && e.is_joined;
-        let entries = || self.places(stream).flat_map(|(_, cs)| &cs.entries);
+        let entries = || self.cursor_streams(stream).flat_map(|(_, cs)| &cs.entries);
         let joined: Vec<u64> = entries().filter(joined).map(|e| e.seq).collect();
         let mut all: Vec<u64> = entries().map(|e| e.seq).collect();
         all.sort_unstable();
@@ -541,7 +543,7 @@ impl State {
 
     fn ask_to_settle(&mut self, stream: StreamId) {
         let Some(known) = self.streams.get(&stream) else { return };
-        for (index, cs) in known.places.iter() {
+        for (index, cs) in known.cursor_streams.iter() {
             if cs.entries.iter().any(|e| e.status == Status::Held) {
                 self.cursors[index].settle_wanted = true;
                 self.cursors[index].notify.notify_one();
@@ -556,12 +558,12 @@ impl State {
         (index, rows): (usize, u64),
         seq: u64,
         batch: &Batch,
-        (begin, tail): (&Arc<CommitTail>, &Arc<CommitTail>),
+        (begin, checkpoint): (&Arc<Checkpoint>, &Arc<Checkpoint>),
         now: Duration,
     ) -> bool {
         let stream = batch.header().stream;
-        let skip_to = self.place(index, stream).map_or(begin.end, CursorStream::seen);
-        if tail.end <= skip_to {
+        let skip_to = self.cursor_stream(index, stream).map_or(begin.end, CursorStream::seen);
+        if checkpoint.end <= skip_to {
             return false;
         }
         let first_record = batch.records_up_to(skip_to);
@@ -571,16 +573,17 @@ impl State {
         }
         let behind = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
         let Some(known) = self.streams.get_mut(&stream) else { return false };
-        let cs = known.places.get_or_insert(index, || CursorStream::begin(begin));
-        cs.pay_debt(tail.end, routed);
+        let cs = known.cursor_streams.get_or_insert(index, || CursorStream::begin(begin));
+        cs.pay_owed_rows(checkpoint.end, routed);
         let through = cs.through() + routed;
         let entry = Entry {
             seq,
-            tail: tail.clone(),
+            checkpoint: checkpoint.clone(),
             routed,
             through,
-            inside: self
-                .furthest_within(stream, between(skip_to, tail.end), |at| through - behind(at)),
+            inside: self.furthest_within(stream, between(skip_to, checkpoint.end), |at| {
+                through - behind(at)
+            }),
             skip_to,
             bytes: charge(batch, routed),
             status: Status::Waiting,
@@ -634,7 +637,12 @@ impl State {
 
     /// Appends to the stream's last batch instead of creating a new slot, if both are small and
     /// that one is still waiting for every destination.
-    fn merge_into_last(&mut self, batch: &Batch, tail: &Arc<CommitTail>, now: Duration) -> bool {
+    fn merge_into_last(
+        &mut self,
+        batch: &Batch,
+        checkpoint: &Arc<Checkpoint>,
+        now: Duration,
+    ) -> bool {
         let stream = batch.header().stream;
         let is_worth_a_slot =
             batch.frame_bytes() >= MERGE_ALWAYS_BYTES && self.slots.len() < MERGE_BACKLOG_SLOTS;
@@ -651,7 +659,7 @@ impl State {
         let memory_bytes = merged.memory_bytes() as u64;
         let grown = memory_bytes.saturating_sub(slot.memory_bytes);
         for (index, rows) in merged.routed_counts() {
-            self.grow_last_entry((index, rows), stream, &merged, tail, now);
+            self.grow_last_entry((index, rows), stream, &merged, checkpoint, now);
         }
         self.ring_bytes += grown;
         if let Some(state) = self.streams.get_mut(&stream) {
@@ -661,7 +669,7 @@ impl State {
             slot.memory_bytes += grown;
             slot.records = merged.record_count() as u64;
             slot.batch = Some(merged);
-            slot.tail = tail.clone();
+            slot.checkpoint = checkpoint.clone();
         }
         true
     }
@@ -670,11 +678,11 @@ impl State {
     /// every destination that it is routed to.
     fn mergeable_seq(&self, stream: StreamId) -> Option<u64> {
         let last = |cs: &CursorStream| cs.entries.back().map(|entry| entry.seq);
-        let seq = self.places(stream).filter_map(|(_, cs)| last(cs)).max()?;
+        let seq = self.cursor_streams(stream).filter_map(|(_, cs)| last(cs)).max()?;
         let slot = self.slots.get(&seq)?;
         let batch = slot.batch.as_ref()?;
         let is_untouched = |(index, _): (usize, u64)| {
-            let last = self.place(index, stream).and_then(|cs| cs.entries.back());
+            let last = self.cursor_stream(index, stream).and_then(|cs| cs.entries.back());
             !self.is_active(index)
                 || last.is_some_and(|e| {
                     e.seq == seq
@@ -691,24 +699,24 @@ impl State {
         (index, routed): (usize, u64),
         stream: StreamId,
         merged: &Batch,
-        tail: &Arc<CommitTail>,
+        checkpoint: &Arc<Checkpoint>,
         now: Duration,
     ) {
         if !self.is_active(index) {
             return;
         }
-        let Some(cs) = self.place(index, stream) else { return };
+        let Some(cs) = self.cursor_stream(index, stream) else { return };
         let (seen, through) = (cs.seen(), cs.through());
         let before = cs.entries.back().map_or(0, |entry| entry.routed);
         let behind = |at| routed_from(merged, index, merged.records_up_to(at));
         let up_to = |at| through + routed.saturating_sub(before + behind(at));
         // The previous end of the entry is inside it from now on.
-        let inside = self.furthest_within(stream, seen..tail.end, up_to);
+        let inside = self.furthest_within(stream, seen..checkpoint.end, up_to);
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.back_mut() else { return };
         let more = routed - entry.routed;
         let grown = charge(merged, routed).saturating_sub(entry.bytes);
-        entry.tail = tail.clone();
+        entry.checkpoint = checkpoint.clone();
         entry.inside.extend(inside);
         entry.routed = routed;
         entry.through += more;
@@ -716,7 +724,7 @@ impl State {
         cs.waiting_bytes += grown;
         cs.pending_bytes += grown;
         cursor.pending_bytes += grown;
-        cs.pay_debt(tail.end, more);
+        cs.pay_owed_rows(checkpoint.end, more);
         cursor.total.routed += more;
         cursor.in_flight += more;
         self.note_waiting(index, grown, now);

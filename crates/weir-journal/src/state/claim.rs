@@ -14,7 +14,8 @@ use weir_model::{DiscardReason, Position, SourceId, StreamId};
 use super::append::charge_of;
 use super::stream::between;
 use super::{
-    CommitTail, CursorState, CursorStream, Debt, Entry, Location, Slot, State, Status, StreamState,
+    Checkpoint, CursorState, CursorStream, Entry, Location, OwedRows, Slot, State, Status,
+    StreamState,
 };
 use crate::spec::{KnownStream, ResumePoint, StreamSpec};
 
@@ -27,7 +28,7 @@ pub(crate) struct RecoveredFrame {
     pub(crate) base: Position,
     /// The source can read these records again.
     pub(crate) repeatable: bool,
-    pub(crate) tail: Arc<CommitTail>,
+    pub(crate) checkpoint: Arc<Checkpoint>,
     /// Cursors of the destinations that were not configured when it was written.
     pub(crate) absent: Arc<[usize]>,
     /// Number of records in it.
@@ -54,7 +55,7 @@ impl RecoveredFrame {
             batch: None,
             location: Some(self.location),
             stream,
-            tail: self.tail.clone(),
+            checkpoint: self.checkpoint.clone(),
             records: self.records,
             memory_bytes: 0,
             holders,
@@ -71,7 +72,7 @@ impl RecoveredFrame {
 
     /// Returns the number of records for that cursor after `position`.
     fn routed_after(&self, cursor: usize, position: Position) -> u64 {
-        if position >= self.tail.end {
+        if position >= self.checkpoint.end {
             return 0;
         }
         let exact = self.positions.iter().find(|(c, _)| *c == cursor);
@@ -85,10 +86,14 @@ impl RecoveredFrame {
 impl State {
     /// Returns where the source of a stream resumes; `None` when nothing is known about the stream,
     /// or when a damaged log may have lost the position of one of its destinations.
-    fn resume_tail(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<CommitTail>> {
+    fn resume_checkpoint(
+        &self,
+        stream: StreamId,
+        frames: &[RecoveredFrame],
+    ) -> Option<Arc<Checkpoint>> {
         let known = self.streams.get(&stream)?;
         let may_have_forgotten = |(index, c): (usize, &CursorState)| {
-            c.is_active() && !c.fresh && !known.places.is_known_to(index)
+            c.is_active() && !c.fresh && !known.cursor_streams.is_known_to(index)
         };
         let is_log_damaged = self.recovery.damaged_cursor_records > 0;
         if is_log_damaged && self.cursors.iter().enumerate().any(may_have_forgotten) {
@@ -118,7 +123,8 @@ impl State {
             let reached = |(index, c): (usize, &CursorState)| {
                 let committed = known.committed(index).filter(|_| c.is_active())?;
                 let is_out = |frame: &RecoveredFrame| {
-                    frame.was_missed_by(index) || limit.is_some_and(|limit| frame.tail.end > limit)
+                    frame.was_missed_by(index)
+                        || limit.is_some_and(|limit| frame.checkpoint.end > limit)
                 };
                 Some(content.covered_up_to(committed, frames, is_out))
             };
@@ -138,39 +144,41 @@ impl State {
         frames: &[RecoveredFrame],
         content: Content,
         at: Position,
-    ) -> Arc<CommitTail> {
+    ) -> Arc<Checkpoint> {
         let known = self.streams.get(&stream);
-        let of_cursors = self.places(stream).map(|(_, cs)| &cs.mark);
+        let of_cursors = self.cursor_streams(stream).map(|(_, cs)| &cs.mark);
         let of_stream = known.into_iter().flat_map(|known| {
-            [&known.furthest, &known.tail].into_iter().chain(&known.epoch_begins)
+            [&known.furthest, &known.checkpoint].into_iter().chain(&known.epoch_begins)
         });
-        let of_frames = frames.iter().filter(|f| f.missing.is_none()).map(|frame| &frame.tail);
+        let of_frames =
+            frames.iter().filter(|f| f.missing.is_none()).map(|frame| &frame.checkpoint);
         let candidates = of_cursors.chain(of_stream).chain(of_frames);
-        let is_usable = |tail: &&Arc<CommitTail>| tail.end <= at && tail.end >= content.begin;
-        let best = candidates.filter(is_usable).max_by_key(|tail| tail.end);
-        let begin = || CommitTail::at(content.begin.min(at));
+        let is_usable =
+            |checkpoint: &&Arc<Checkpoint>| checkpoint.end <= at && checkpoint.end >= content.begin;
+        let best = candidates.filter(is_usable).max_by_key(|checkpoint| checkpoint.end);
+        let begin = || Checkpoint::at(content.begin.min(at));
         best.cloned().unwrap_or_else(|| Arc::new(begin()))
     }
 
     /// Returns the furthest known position, with the state and book that belong to it.
-    fn furthest(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<CommitTail>> {
+    fn furthest(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<Checkpoint>> {
         let stated = self.streams.get(&stream).map(|known| &known.furthest);
-        let last = frames.iter().map(|frame| &frame.tail);
-        last.chain(stated).max_by_key(|tail| tail.end).cloned()
+        let last = frames.iter().map(|frame| &frame.checkpoint);
+        last.chain(stated).max_by_key(|checkpoint| checkpoint.end).cloned()
     }
 
     /// Returns the furthest position in the cursor log: the log states what destinations are owed
     /// up to there, and the destinations that are done are there.
-    fn stated(&self, stream: StreamId) -> Arc<CommitTail> {
+    fn stated(&self, stream: StreamId) -> Arc<Checkpoint> {
         self.streams.get(&stream).map(|known| known.furthest.clone()).unwrap_or_default()
     }
 
     /// Returns the latest known epoch of the stream.
     fn last_epoch(&self, stream: StreamId, frames: &[RecoveredFrame]) -> u32 {
-        let seen = self.places(stream).map(|(_, cs)| cs.seen().epoch);
-        let stored = frames.iter().map(|frame| frame.tail.end.epoch);
+        let seen = self.cursor_streams(stream).map(|(_, cs)| cs.seen().epoch);
+        let stored = frames.iter().map(|frame| frame.checkpoint.end.epoch);
         let known = self.streams.get(&stream);
-        let appended = known.map(|s| s.tail.end.epoch.max(s.furthest.end.epoch));
+        let appended = known.map(|s| s.checkpoint.end.epoch.max(s.furthest.end.epoch));
         seen.chain(stored).chain(appended).max().unwrap_or_default()
     }
 
@@ -180,10 +188,12 @@ impl State {
                 return None;
             }
             let frames = self.recovered.get(stream).map_or(&[][..], Vec::as_slice);
-            let resume = self.resume_tail(*stream, frames);
-            let resume = resume.map(|tail| ResumePoint::at(&tail, true)).unwrap_or_default();
+            let resume = self.resume_checkpoint(*stream, frames);
+            let resume =
+                resume.map(|checkpoint| ResumePoint::at(&checkpoint, true)).unwrap_or_default();
             let furthest = self.furthest(*stream, frames);
-            let furthest = furthest.map(|tail| ResumePoint::at(&tail, true)).unwrap_or_default();
+            let furthest =
+                furthest.map(|checkpoint| ResumePoint::at(&checkpoint, true)).unwrap_or_default();
             Some(KnownStream { stream: *stream, group: state.group, resume, furthest })
         };
         self.streams.iter().filter_map(of_source).collect()
@@ -191,7 +201,7 @@ impl State {
 
     pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
-        let known = self.resume_tail(spec.stream, &frames);
+        let known = self.resume_checkpoint(spec.stream, &frames);
         let is_known = known.is_some();
         let begin = begin_of_unknown(spec, &frames);
         let last = self.furthest(spec.stream, &frames);
@@ -204,9 +214,10 @@ impl State {
             (None, Some(known)) => (known, true),
             (None, None) => {
                 let reached = Content::default().covered_up_to(begin.end, &frames, |_| false);
-                let is_it = |f: &&RecoveredFrame| f.missing.is_none() && f.tail.end == reached;
+                let is_it =
+                    |f: &&RecoveredFrame| f.missing.is_none() && f.checkpoint.end == reached;
                 let frame = frames.iter().find(is_it);
-                (frame.map_or(&begin, |frame| &frame.tail).clone(), reached != begin.end)
+                (frame.map_or(&begin, |frame| &frame.checkpoint).clone(), reached != begin.end)
             }
         };
         let last_epoch = self.last_epoch(spec.stream, &frames).max(resume.end.epoch);
@@ -220,7 +231,7 @@ impl State {
             stream.furthest = resume.clone();
         }
         // Nothing is appended yet: destinations that are done are at the furthest position.
-        stream.tail = stream.furthest.clone();
+        stream.checkpoint = stream.furthest.clone();
         self.sources.entry(spec.source).or_default();
         if !is_known {
             self.begin_old_destinations(spec.stream, &begin, now);
@@ -233,15 +244,15 @@ impl State {
         let keep_up_to = Some(resume.end).filter(|_| !is_gone);
         self.admit_recovered(spec.stream, frames, keep_up_to, &stated, now);
         if let Some(stream) = self.streams.get_mut(&spec.stream) {
-            stream.tail = resume.clone();
+            stream.checkpoint = resume.clone();
         }
-        self.settle_places(spec.stream, now);
+        self.settle_cursor_streams(spec.stream, now);
         ResumePoint { last_epoch, ..ResumePoint::at(&resume, is_found) }
     }
 
     /// Makes destinations of earlier runs start with the first frame of a stream that the log does
     /// not know: the machine stopped before that was written.
-    fn begin_old_destinations(&mut self, stream: StreamId, at: &Arc<CommitTail>, now: Duration) {
+    fn begin_old_destinations(&mut self, stream: StreamId, at: &Arc<Checkpoint>, now: Duration) {
         let is_old = |c: &CursorState| c.is_active() && !c.fresh;
         let old: Vec<bool> = self.cursors.iter().map(is_old).collect();
         self.introduce(stream, now, |index| old[index].then(|| at.clone()));
@@ -257,14 +268,14 @@ impl State {
         now: Duration,
     ) {
         let Some(first) = frames.first() else { return };
-        let begin = Arc::new(CommitTail::at(first.base));
+        let begin = Arc::new(Checkpoint::at(first.base));
         let routed = frames.iter().flat_map(|frame| frame.routed.iter().map(|(index, _)| *index));
         let routed: BTreeSet<usize> = routed.collect();
         self.introduce(stream, now, |index| routed.contains(&index).then(|| begin.clone()));
     }
 
     /// Makes a destination that does not know the stream start where its source resumes.
-    fn begin_where_unknown(&mut self, stream: StreamId, at: &Arc<CommitTail>, now: Duration) {
+    fn begin_where_unknown(&mut self, stream: StreamId, at: &Arc<Checkpoint>, now: Duration) {
         let absent = self.absent.clone();
         self.introduce(stream, now, |index| (!absent.contains(&index)).then(|| at.clone()));
     }
@@ -292,11 +303,12 @@ impl State {
             self.begin_where_frames_wait(stream, &frames, now);
             self.admit_recovered(stream, frames, None, &stated, now);
             if let Some(state) = self.streams.get_mut(&stream) {
-                state.tail =
-                    last.filter(|last| last.end > state.tail.end).unwrap_or(state.tail.clone());
+                state.checkpoint = last
+                    .filter(|last| last.end > state.checkpoint.end)
+                    .unwrap_or(state.checkpoint.clone());
                 state.closed = true;
             }
-            self.settle_places(stream, now);
+            self.settle_cursor_streams(stream, now);
             self.fold_if_done(stream, now);
         }
     }
@@ -305,7 +317,7 @@ impl State {
     /// their sources: what destinations are owed of them is lost.
     fn release_without_frames(&mut self, now: Duration) {
         let is_lost = |(stream, known): &(&StreamId, &StreamState)| {
-            let is_owed = || known.places.iter().any(|(_, cs)| cs.debt.rows > 0);
+            let is_owed = || known.cursor_streams.iter().any(|(_, cs)| cs.owed_rows.rows > 0);
             known.is_unrepeatable && !self.recovered.contains_key(stream) && is_owed()
         };
         let mut lost: Vec<_> = self.streams.iter().filter(is_lost).map(|(id, _)| *id).collect();
@@ -318,14 +330,16 @@ impl State {
     /// Counts bytes that destinations missed while they were not configured, and that no source can
     /// read again for them: how many rows of them were theirs is unknown.
     fn count_missed(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
-        let Some(last) = self.furthest(stream, frames).map(|tail| tail.end) else { return };
+        let Some(last) = self.furthest(stream, frames).map(|checkpoint| checkpoint.end) else {
+            return;
+        };
         let Some(known) = self.streams.get(&stream) else { return };
         for (index, cursor) in self.cursors.iter().enumerate() {
             if !cursor.is_active() || cursor.fresh {
                 continue;
             }
             let Some(committed) = known.committed(index) else { continue };
-            let is_owed = known.places.get(index).is_some_and(|cs| cs.debt.rows > 0);
+            let is_owed = known.cursor_streams.get(index).is_some_and(|cs| cs.owed_rows.rows > 0);
             let was_away = committed < known.furthest.end
                 || frames.iter().any(|frame| frame.was_missed_by(index));
             if was_away && !is_owed && last.epoch == committed.epoch {
@@ -344,7 +358,7 @@ impl State {
         stream: StreamId,
         frames: Vec<RecoveredFrame>,
         keep_up_to: Option<Position>,
-        stated: &Arc<CommitTail>,
+        stated: &Arc<Checkpoint>,
         now: Duration,
     ) {
         let Some(known) = self.streams.get(&stream) else { return };
@@ -352,7 +366,7 @@ impl State {
         let furthest = known.furthest.clone();
         let is_gone = keep_up_to.is_none();
         let begin = known.begin_of(content.epoch).cloned();
-        let unknown = || Arc::new(CommitTail::at(content.begin));
+        let unknown = || Arc::new(Checkpoint::at(content.begin));
         let begin = begin.unwrap_or_else(unknown);
         let mut is_older_settled = content.epoch == 0 || is_gone;
         let mut is_settled = !is_gone;
@@ -365,14 +379,14 @@ impl State {
             }
             if !is_settled && frame.base >= furthest.end {
                 is_settled = true;
-                self.lose(stream, &furthest, |debt| debt.rows, now);
+                self.lose(stream, &furthest, |owed_rows| owed_rows.rows, now);
             }
-            let behind = keep_up_to.is_some_and(|limit| frame.tail.end > limit);
+            let behind = keep_up_to.is_some_and(|limit| frame.checkpoint.end > limit);
             let is_readable = frame.repeatable && frame.base.epoch >= content.epoch;
             if (behind || frame.missing.is_some()) && is_readable && !is_gone {
                 self.dead.push(frame.location);
                 if let Some(known) = self.streams.get_mut(&stream) {
-                    known.pass_over(frame.tail.end, frame.location);
+                    known.pass_over(frame.checkpoint.end, frame.location);
                 }
                 continue;
             }
@@ -382,20 +396,22 @@ impl State {
                 self.admit_frame(stream, &frame, stated, now);
             }
             // Frames may overlap: the last one is not always the one that reaches furthest.
-            let reached = on_disk.as_ref().map_or(furthest.end, |tail: &Arc<CommitTail>| tail.end);
-            if (!is_readable || is_gone) && frame.tail.end > reached {
-                on_disk = Some(frame.tail);
+            let reached = on_disk
+                .as_ref()
+                .map_or(furthest.end, |checkpoint: &Arc<Checkpoint>| checkpoint.end);
+            if (!is_readable || is_gone) && frame.checkpoint.end > reached {
+                on_disk = Some(frame.checkpoint);
             }
         }
         if !is_older_settled {
             self.lose_older(stream, &begin, now);
         }
         if !is_settled {
-            self.lose(stream, &furthest, |debt| debt.rows, now);
+            self.lose(stream, &furthest, |owed_rows| owed_rows.rows, now);
         }
         // Only now: what is missing before `furthest` may never have been on stable storage.
-        if let Some(tail) = on_disk {
-            self.reach_on_disk(stream, &tail, self.next_seq, now);
+        if let Some(checkpoint) = on_disk {
+            self.reach_on_disk(stream, &checkpoint, self.next_seq, now);
         }
         self.mark_dirty(stream, now);
     }
@@ -407,28 +423,28 @@ impl State {
         &mut self,
         stream: StreamId,
         frame: &RecoveredFrame,
-        stated: &Arc<CommitTail>,
+        stated: &Arc<Checkpoint>,
         reason: DiscardReason,
         now: Duration,
     ) {
         self.dead.push(frame.location);
-        if frame.tail.end <= stated.end {
+        if frame.checkpoint.end <= stated.end {
             return;
         }
         for (index, _) in frame.routed.iter().copied() {
             let Some(seen) = self.seen_from(index, stream, stated) else { continue };
             let rows = frame.routed_after(index, seen);
             if rows > 0 && !self.cursors[index].dropped && !frame.was_missed_by(index) {
-                self.count_lost(index, stream, &frame.tail, (rows, reason), now);
+                self.count_lost(index, stream, &frame.checkpoint, (rows, reason), now);
             }
         }
     }
 
     /// Counts as lost what destinations are owed from epochs before that of `begin`, because the
     /// stream's content was replaced.
-    fn lose_older(&mut self, stream: StreamId, begin: &Arc<CommitTail>, now: Duration) {
-        let part = |debt: &Debt| debt.before(begin.end.epoch);
-        if self.places(stream).any(|(_, cs)| part(&cs.debt) > 0) {
+    fn lose_older(&mut self, stream: StreamId, begin: &Arc<Checkpoint>, now: Duration) {
+        let part = |owed_rows: &OwedRows| owed_rows.before(begin.end.epoch);
+        if self.cursor_streams(stream).any(|(_, cs)| part(&cs.owed_rows) > 0) {
             self.lose(stream, begin, part, now);
         }
     }
@@ -440,17 +456,17 @@ impl State {
         &self,
         index: usize,
         stream: StreamId,
-        stated: &Arc<CommitTail>,
+        stated: &Arc<Checkpoint>,
     ) -> Option<Position> {
-        let places = &self.streams.get(&stream)?.places;
-        places.position(index, CursorStream::seen, stated.end)
+        let streams = &self.streams.get(&stream)?.cursor_streams;
+        streams.position(index, CursorStream::seen, stated.end)
     }
 
     fn admit_frame(
         &mut self,
         stream: StreamId,
         frame: &RecoveredFrame,
-        stated: &Arc<CommitTail>,
+        stated: &Arc<Checkpoint>,
         now: Duration,
     ) {
         let seq = self.next_seq;
@@ -468,24 +484,26 @@ impl State {
             holders += 1;
             let charge = charge_of(u64::from(frame.location.len), routed, frame.records);
             let Some(known) = self.streams.get_mut(&stream) else { continue };
-            let cs = known.places.get_or_insert(index, || CursorStream::begin(stated));
-            let until = cs.debt.until.max(seen);
-            cs.debt
-                .pay(routed - routed.min(frame.routed_after(index, until)), frame.tail.end.epoch);
+            let cs = known.cursor_streams.get_or_insert(index, || CursorStream::begin(stated));
+            let until = cs.owed_rows.until.max(seen);
+            cs.owed_rows.pay(
+                routed - routed.min(frame.routed_after(index, until)),
+                frame.checkpoint.end.epoch,
+            );
             let is_kept = !self.cursors[index].is_active();
             let before = if is_kept { cs.kept_up_to(seen) } else { cs.through() };
             let through = before + routed;
             let up_to = |at| through - routed.min(frame.routed_after(index, at));
-            let inside = self.furthest_within(stream, between(seen, frame.tail.end), up_to);
+            let inside = self.furthest_within(stream, between(seen, frame.checkpoint.end), up_to);
             if is_kept {
                 // Kept until the destination comes back or is dropped.
-                let places = inside.into_iter().chain([(frame.tail.end, through)]);
-                self.keep_frame(index, stream, (seq, routed), places, charge);
+                let positions = inside.into_iter().chain([(frame.checkpoint.end, through)]);
+                self.keep_frame(index, stream, (seq, routed), positions, charge);
                 continue;
             }
             let entry = Entry {
                 seq,
-                tail: frame.tail.clone(),
+                checkpoint: frame.checkpoint.clone(),
                 routed,
                 through,
                 inside,
@@ -506,14 +524,14 @@ impl State {
         self.slots.insert(seq, frame.slot(stream, holders, now));
     }
 
-    /// Keeps the rows of a frame, which ends at the last of `places`, for a destination that is not
-    /// configured.
+    /// Keeps the rows of a frame, which ends at the last of `positions`, for a destination that is
+    /// not configured.
     fn keep_frame(
         &mut self,
         index: usize,
         stream: StreamId,
         (seq, routed): (u64, u64),
-        places: impl Iterator<Item = (Position, u64)>,
+        positions: impl Iterator<Item = (Position, u64)>,
         charge: u64,
     ) {
         let cursor = &mut self.cursors[index];
@@ -521,30 +539,30 @@ impl State {
         cursor.kept_bytes += charge;
         cursor.total.routed += routed;
         cursor.in_flight += routed;
-        if let Some(cs) = self.place_mut(index, stream) {
-            cs.kept.extend(places);
+        if let Some(cs) = self.cursor_stream_mut(index, stream) {
+            cs.kept.extend(positions);
         }
     }
 }
 
 impl ResumePoint {
-    pub(super) fn at(tail: &CommitTail, known: bool) -> Self {
+    pub(super) fn at(checkpoint: &Checkpoint, known: bool) -> Self {
         Self {
-            position: tail.end,
-            state: tail.state.to_vec(),
-            book: tail.book,
+            position: checkpoint.end,
+            state: checkpoint.state.to_vec(),
+            book: checkpoint.book,
             known,
-            last_epoch: tail.end.epoch,
+            last_epoch: checkpoint.end.epoch,
         }
     }
 }
 
 /// Returns where a stream starts that the log does not know: where its source says, or with its
 /// first frame on disk.
-fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<CommitTail> {
-    let start = CommitTail { end: spec.start, state: spec.state.into(), book: spec.book };
+fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<Checkpoint> {
+    let start = Checkpoint { end: spec.start, state: spec.state.into(), book: spec.book };
     let first = frames.first().filter(|f| f.base < spec.start);
-    Arc::new(first.map_or(start, |f| CommitTail::at(f.base)))
+    Arc::new(first.map_or(start, |f| Checkpoint::at(f.base)))
 }
 
 /// What a source can still read of a stream: its latest epoch, from its start. What was appended in
@@ -565,7 +583,7 @@ impl Content {
         // Only the log knows where an epoch started, and with which counts. A source cannot resume
         // from frames alone: their rows are read again, if that is still possible.
         let has_begin = |epoch: &u32| known.begin_of(*epoch).is_some();
-        let epochs = frames.iter().map(|frame| frame.tail.end.epoch).filter(has_begin);
+        let epochs = frames.iter().map(|frame| frame.checkpoint.end.epoch).filter(has_begin);
         let epoch = epochs.chain([known.furthest.end.epoch]).max().unwrap_or_default();
         let begin = known.begin_of(epoch).map(|begin| begin.end);
         Self { epoch, begin: begin.unwrap_or(Position::new(epoch, 0)), is_stated: true }
@@ -581,7 +599,7 @@ impl Content {
         is_out: impl Fn(&RecoveredFrame) -> bool,
     ) -> Position {
         let mut reached = committed;
-        let is_there = |f: &&RecoveredFrame| f.missing.is_none() && f.tail.end > committed;
+        let is_there = |f: &&RecoveredFrame| f.missing.is_none() && f.checkpoint.end > committed;
         for frame in frames.iter().filter(is_there) {
             let is_older = frame.base.epoch < self.epoch;
             if self.is_stated && frame.repeatable && frame.base.epoch > self.epoch {
@@ -590,14 +608,14 @@ impl Content {
             if !is_older && reached.epoch < self.epoch {
                 reached = self.begin;
             }
-            if frame.tail.end <= reached {
+            if frame.checkpoint.end <= reached {
                 continue;
             }
             let is_hole = frame.base > reached && frame.base.epoch == reached.epoch;
             if frame.repeatable && !is_older && (is_hole || is_out(frame)) {
                 break;
             }
-            reached = frame.tail.end;
+            reached = frame.checkpoint.end;
         }
         if reached.epoch < self.epoch { self.begin } else { reached }
     }

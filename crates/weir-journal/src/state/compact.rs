@@ -19,7 +19,7 @@ use std::time::Duration;
 use weir_model::Batch;
 
 use super::append::charge_of;
-use super::{CommitTail, CursorStream, Location, State};
+use super::{Checkpoint, CursorStream, Location, State};
 use crate::limits::{COMPACT_COMMITS, GROUP_BYTES};
 
 /// A frame to rewrite.
@@ -113,8 +113,8 @@ impl State {
     /// destinations.
     fn claims(&self) -> HashMap<u64, u64> {
         let mut claims: HashMap<u64, u64> = HashMap::new();
-        let places = self.streams.values().flat_map(|known| known.places.iter());
-        let entries = places.flat_map(|(_, cs)| cs.entries.iter().map(|e| (e.seq, e.routed)));
+        let streams = self.streams.values().flat_map(|known| known.cursor_streams.iter());
+        let entries = streams.flat_map(|(_, cs)| cs.entries.iter().map(|e| (e.seq, e.routed)));
         let kept = self.cursors.iter().flat_map(|cursor| cursor.held.iter().copied());
         for (seq, rows) in entries.chain(kept) {
             *claims.entry(seq).or_default() += rows;
@@ -126,7 +126,7 @@ impl State {
     /// configured.
     fn cursors_with(&self, seq: u64) -> Vec<usize> {
         let Some(slot) = self.slots.get(&seq) else { return Vec::new() };
-        let listed = self.places(slot.stream);
+        let listed = self.cursor_streams(slot.stream);
         let has = |(index, cs): (usize, &CursorStream)| {
             cs.entries.binary_search_by_key(&seq, |entry| entry.seq).is_ok().then_some(index)
         };
@@ -138,7 +138,7 @@ impl State {
 
     /// Records that the frame was rewritten, but not yet flushed.
     pub(crate) fn move_placed(&mut self, batch: &Batch, to: Location) {
-        self.add_frame(batch, to, CommitTail::of(batch));
+        self.add_frame(batch, to, Checkpoint::of(batch));
         self.note_frame(batch.header().stream, to);
         self.frames_compacted += 1;
         self.moved_bytes += u64::from(to.len);

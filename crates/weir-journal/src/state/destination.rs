@@ -142,8 +142,8 @@ impl State {
     pub(crate) fn forget_destination(&mut self, index: usize) -> Vec<StreamId> {
         let mut changed = Vec::new();
         for (stream, known) in &mut self.streams {
-            if known.places.is_known_to(index) {
-                known.places.set_unknown(index);
+            if known.cursor_streams.is_known_to(index) {
+                known.cursor_streams.set_unknown(index);
                 changed.push(*stream);
             }
         }
@@ -161,8 +161,8 @@ impl State {
         let mut streams = Vec::new();
         let mut owed = 0;
         for (stream, known) in &mut self.streams {
-            if let Some(cs) = known.places.remove(index) {
-                owed += cs.debt.rows;
+            if let Some(cs) = known.cursor_streams.remove(index) {
+                owed += cs.owed_rows.rows;
                 streams.push(*stream);
             }
         }

@@ -14,11 +14,11 @@
 mod append;
 mod claim;
 mod compact;
+mod cursor_streams;
 mod dead;
 mod destination;
 mod due;
-mod placed;
-mod places;
+mod frames;
 mod read;
 mod stream;
 
@@ -39,13 +39,13 @@ use crate::subscriber::SubscriberQueue;
 
 pub(crate) use claim::RecoveredFrame;
 pub(crate) use compact::Move;
+pub(crate) use cursor_streams::{CursorStreams, StreamStart};
 pub(crate) use dead::DeadRanges;
 pub(crate) use destination::CursorState;
 pub(crate) use due::Work;
-pub(crate) use placed::Hole;
-pub(crate) use places::{Introduction, Places};
-pub(crate) use read::{Place, Taken};
-pub(crate) use stream::{CursorStream, Debt, GivenUp, StreamState};
+pub(crate) use frames::Hole;
+pub(crate) use read::{BatchLocation, TakenBatch};
+pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
 
 /// The location of a frame on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,14 +57,14 @@ pub(crate) struct Location {
 
 /// What a commit at the end of a batch persists besides the position.
 #[derive(Debug, Default)]
-pub(crate) struct CommitTail {
+pub(crate) struct Checkpoint {
     pub(crate) end: Position,
     pub(crate) state: Box<[u8]>,
     pub(crate) book: SourceBook,
 }
 
-impl CommitTail {
-    /// Creates a tail for a position about which nothing else is known.
+impl Checkpoint {
+    /// Creates a checkpoint for a position about which nothing else is known.
     pub(crate) fn at(end: Position) -> Self {
         Self { end, ..Self::default() }
     }
@@ -85,7 +85,7 @@ pub(crate) struct Slot {
     pub(crate) batch: Option<Arc<Batch>>,
     pub(crate) location: Option<Location>,
     pub(crate) stream: StreamId,
-    pub(crate) tail: Arc<CommitTail>,
+    pub(crate) checkpoint: Arc<Checkpoint>,
     /// Number of records in the batch, for all destinations.
     pub(crate) records: u64,
     pub(crate) memory_bytes: u64,
@@ -121,7 +121,7 @@ pub(crate) enum Status {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) seq: u64,
-    pub(crate) tail: Arc<CommitTail>,
+    pub(crate) checkpoint: Arc<Checkpoint>,
     /// Number of records for this destination.
     pub(crate) routed: u64,
     /// Number of its records and those of all entries before it, since the stream was opened.
@@ -182,7 +182,7 @@ impl SegmentState {
 
 /// A stream that ended and is waiting to be forgotten on disk.
 #[derive(Debug)]
-pub(crate) struct Folded {
+pub(crate) struct EndedStream {
     pub(crate) stream: StreamId,
 }
 
@@ -214,7 +214,7 @@ pub(crate) struct State {
     /// Frames that are no longer needed; their space is freed after the next flush of the cursor
     /// log, so that no position refers to data that is gone.
     pub(crate) dead: Vec<Location>,
-    pub(crate) folded: Vec<Folded>,
+    pub(crate) folded: Vec<EndedStream>,
     /// Streams that are forgotten while their frames may still be found on disk: those up to this
     /// segment and offset are dead.
     pub(crate) ended: HashMap<StreamId, (u64, u64)>,
@@ -435,7 +435,7 @@ impl State {
             cs.entries.get(at).is_some_and(|entry| entry.seq == seq)
                 && !cs.entries.range(..at).all(is_settled)
         };
-        self.places(stream).any(|(_, cs)| has_gap(cs))
+        self.cursor_streams(stream).any(|(_, cs)| has_gap(cs))
     }
 
     /// Records that one destination will no longer read the slot's bytes; after the last one they
@@ -492,7 +492,7 @@ impl State {
             let before = cs.entries.partition_point(|entry| entry.seq < seq);
             cs.entries.range(..before).rev().map(|entry| entry.seq).find(is_unsafe)
         };
-        self.places(stream).filter_map(|(_, cs)| last(cs)).max()
+        self.cursor_streams(stream).filter_map(|(_, cs)| last(cs)).max()
     }
 
     /// Returns the stream's last slot up to this one that must reach the disk and never will: only
@@ -513,7 +513,9 @@ impl State {
             let at = cs.entries.binary_search_by_key(&seq, |e| e.seq);
             at.is_ok_and(|at| cs.entries[at].status == Status::Held)
         };
-        if self.places(stream).any(|(_, cs)| holds(cs)) || !self.held_only.remove(&(stream, seq)) {
+        if self.cursor_streams(stream).any(|(_, cs)| holds(cs))
+            || !self.held_only.remove(&(stream, seq))
+        {
             return;
         }
         let slot = self.slots.get_mut(&seq).filter(|slot| slot.synced);
@@ -546,7 +548,8 @@ impl State {
     pub(crate) fn wake_sources_if_room(&mut self) {
         let ring = self.ring_wanted > 0 && self.ring_bytes <= self.ring_target();
         let buffer = |(index, c): (usize, &CursorState)| {
-            let pending_of = |stream| self.place(index, stream).map_or(0, |cs| cs.pending_bytes);
+            let pending_of =
+                |stream| self.cursor_stream(index, stream).map_or(0, |cs| cs.pending_bytes);
             let disk_fits = || !self.is_near_limit || self.retains_most() != Some(index);
             c.blocking && c.has_room_again((self.batches_fit_again(c), disk_fits()), pending_of)
         };
@@ -609,25 +612,25 @@ impl State {
         let is_needed = !state.closed || state.slots > 0 || self.recovered.contains_key(&stream);
         let is_busy = |(index, cs): (usize, &CursorStream)| {
             let is_away = !self.cursors[index].is_active();
-            !cs.entries.is_empty() || (is_away && cs.committed < state.tail.end)
+            !cs.entries.is_empty() || (is_away && cs.committed < state.checkpoint.end)
         };
-        if is_needed || state.places.iter().any(is_busy) {
+        if is_needed || state.cursor_streams.iter().any(is_busy) {
             return;
         }
         let last_frame = state.last_frame;
         if let Some(source) = state.source {
-            let book = state.tail.book;
+            let book = state.checkpoint.book;
             self.sources.entry(source).or_default().folded.add(&book);
         }
         let ended = self.streams.remove(&stream);
         let owes = |(index, cs): (usize, &CursorStream)| {
-            self.cursors[index].is_active() && cs.debt.rows > 0
+            self.cursors[index].is_active() && cs.owed_rows.rows > 0
         };
-        debug_assert!(ended.is_none_or(|known| !known.places.iter().any(owes)));
+        debug_assert!(ended.is_none_or(|known| !known.cursor_streams.iter().any(owes)));
         if let Some(last) = last_frame {
             self.note_ended(stream, last);
         }
-        self.folded.push(Folded { stream });
+        self.folded.push(EndedStream { stream });
         self.positions_since.get_or_insert(now);
     }
 
@@ -640,7 +643,7 @@ impl State {
             known.last_frame = known.last_frame.max(Some(here));
         } else {
             self.note_ended(stream, here);
-            self.folded.push(Folded { stream });
+            self.folded.push(EndedStream { stream });
         }
     }
 
@@ -668,7 +671,7 @@ impl State {
         let first = self.first_segment().unwrap_or(u64::MAX);
         self.ended.retain(|_, (segment, _)| *segment >= first);
         for known in self.streams.values_mut() {
-            known.given_up.retain(|given_up| given_up.last.0 >= first);
+            known.abandoned.retain(|abandoned| abandoned.last.0 >= first);
         }
     }
 
@@ -681,7 +684,7 @@ impl State {
                 let mut book = source.folded;
                 let mut streams = 0;
                 for stream in live {
-                    book.add(&stream.tail.book);
+                    book.add(&stream.checkpoint.book);
                     streams += 1;
                 }
                 SourceLedger { id: *id, name: source.name.clone(), streams, book }
@@ -695,7 +698,7 @@ impl State {
     fn oldest_waiting(&self) -> Vec<Option<Duration>> {
         let mut oldest: Vec<Option<Duration>> = vec![None; self.cursors.len()];
         let is_there = |e: &&Entry| matches!(e.status, Status::Settled(_) | Status::Held);
-        for (index, cs) in self.streams.values().flat_map(|known| known.places.iter()) {
+        for (index, cs) in self.streams.values().flat_map(|known| known.cursor_streams.iter()) {
             let entry = cs.entries.iter().find(|e| !is_there(e));
             let slot = entry.and_then(|entry| self.slots.get(&entry.seq));
             let Some(at) = slot.map(|slot| slot.appended_at) else { continue };

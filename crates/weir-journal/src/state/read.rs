@@ -11,32 +11,36 @@ use crate::limits::QUANTUM_BYTES;
 
 /// A batch handed to a reader; its bytes may still have to be read from disk.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenBatch {
     pub(crate) stream: StreamId,
     pub(crate) seq: u64,
     pub(crate) routed: u64,
     pub(crate) skip_to: Position,
-    pub(crate) place: Place,
+    pub(crate) location: BatchLocation,
 }
 
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum BatchLocation {
     Memory(Arc<Batch>),
     Disk(Location),
     /// The slot is gone: a bug, treated like a damaged frame so that it is counted.
-    Nowhere,
+    Missing,
 }
 
 impl State {
     /// Returns the next batch by deficit round robin in bytes over the streams that are not busy.
-    pub(crate) fn take(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<Taken> {
+    pub(crate) fn take(
+        &mut self,
+        index: usize,
+        busy: impl Fn(StreamId) -> bool,
+    ) -> Option<TakenBatch> {
         let stream = self.next_turn(index, busy);
         let cursor = &mut self.cursors[index];
         let Some(stream) = stream else {
             cursor.starved = cursor.waiting_bytes > 0;
             return None;
         };
-        let cs = self.streams.get_mut(&stream)?.places.get_mut(index)?;
+        let cs = self.streams.get_mut(&stream)?.cursor_streams.get_mut(index)?;
         let entry = cs.entries.get(cs.next)?;
         let (seq, routed, skip_to) = (entry.seq, entry.routed, entry.skip_to);
         cs.deficit = cs.deficit.saturating_sub(entry.bytes);
@@ -47,15 +51,15 @@ impl State {
         if self.ahead_wanted && !self.is_ahead_by_one_in(2) {
             self.wake_sources();
         }
-        let place = match self.slots.get(&seq) {
+        let location = match self.slots.get(&seq) {
             Some(slot) => match (&slot.batch, slot.location) {
-                (Some(batch), _) => Place::Memory(batch.clone()),
-                (None, Some(location)) => Place::Disk(location),
-                (None, None) => Place::Nowhere,
+                (Some(batch), _) => BatchLocation::Memory(batch.clone()),
+                (None, Some(location)) => BatchLocation::Disk(location),
+                (None, None) => BatchLocation::Missing,
             },
-            None => Place::Nowhere,
+            None => BatchLocation::Missing,
         };
-        Some(Taken { stream, seq, routed, skip_to, place })
+        Some(TakenBatch { stream, seq, routed, skip_to, location })
     }
 
     fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {
@@ -64,7 +68,7 @@ impl State {
         let mut passed_over = 0;
         while passed_over < cursor.turns.len() {
             let stream = *cursor.turns.front()?;
-            let cs = streams.get_mut(&stream)?.places.get_mut(index)?;
+            let cs = streams.get_mut(&stream)?.cursor_streams.get_mut(index)?;
             let bytes = cs.entries.get(cs.next).map_or(0, |e| e.bytes);
             if busy(stream) {
                 passed_over += 1;
@@ -149,8 +153,8 @@ impl State {
             self.no_longer_held(stream, seq);
         }
         self.commit_prefix(index, stream, now);
-        if self.place(index, stream).is_some_and(|cs| cs.entries.is_empty()) {
-            self.settle_places(stream, now);
+        if self.cursor_stream(index, stream).is_some_and(|cs| cs.entries.is_empty()) {
+            self.settle_cursor_streams(stream, now);
             self.fold_if_done(stream, now);
         }
         self.wake_sources_if_room();
@@ -209,19 +213,19 @@ impl State {
             self.slots.get(&seq).is_some_and(is_free)
         };
         let are_free = is_free(before) && is_free(seq);
-        let Some(cs) = self.place(index, stream) else { return false };
-        let place = |seq: u64| cs.entries.binary_search_by_key(&seq, |e| e.seq);
-        let (Ok(from), Ok(at)) = (place(before), place(seq)) else { return false };
+        let Some(cs) = self.cursor_stream(index, stream) else { return false };
+        let index_of = |seq: u64| cs.entries.binary_search_by_key(&seq, |e| e.seq);
+        let (Ok(from), Ok(at)) = (index_of(before), index_of(seq)) else { return false };
         let is_next = from + 1 == at && cs.entries[from].status == Status::Held;
         if !is_next || !are_free {
             return false;
         }
         let first = &cs.entries[from];
-        let (end, through) = (first.tail.end, first.through);
-        let last = cs.entries[at].tail.end;
+        let (end, through) = (first.checkpoint.end, first.through);
+        let last = cs.entries[at].checkpoint.end;
         let is_other_epoch = end.epoch < last.epoch;
         let is_boundary = is_other_epoch || self.may_be_furthest(index, stream, (end, last));
-        let Some(cs) = self.place_mut(index, stream) else { return false };
+        let Some(cs) = self.cursor_stream_mut(index, stream) else { return false };
         let mut inside = std::mem::take(&mut cs.entries[from].inside);
         inside.extend(is_boundary.then_some((end, through)));
         let last = &mut cs.entries[at];
@@ -238,7 +242,7 @@ impl State {
 
     /// Removes and returns the first entry, if it is settled.
     fn pop_settled(&mut self, index: usize, stream: StreamId) -> Option<(Entry, Outcome)> {
-        let cs = self.place_mut(index, stream)?;
+        let cs = self.cursor_stream_mut(index, stream)?;
         let Status::Settled(outcome) = cs.entries.front()?.status else { return None };
         cs.next -= 1;
         Some((cs.entries.pop_front()?, outcome))
@@ -248,7 +252,7 @@ impl State {
     pub(crate) fn commit_prefix(&mut self, index: usize, stream: StreamId, now: Duration) {
         let mut moved = None;
         while let Some((entry, outcome)) = self.pop_settled(index, stream)
-            && let Some(cs) = self.place_mut(index, stream)
+            && let Some(cs) = self.cursor_stream_mut(index, stream)
         {
             cs.commit(&entry);
             let cursor = &mut self.cursors[index];
@@ -256,10 +260,10 @@ impl State {
             add_outcome(&mut cursor.committed_book, &outcome);
             cursor.is_book_dirty |= entry.routed > 0;
             self.forget_settled(stream, entry.seq, now);
-            moved = Some(entry.tail);
+            moved = Some(entry.checkpoint);
         }
-        if let Some(tail) = moved {
-            self.reach(stream, &tail);
+        if let Some(checkpoint) = moved {
+            self.reach(stream, &checkpoint);
             self.mark_dirty(stream, now);
         }
     }

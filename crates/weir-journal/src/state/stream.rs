@@ -8,9 +8,9 @@
 //! - `Entry::through` and `CursorStream::committed_through` count the rows of one destination since
 //!   the stream was opened, so the number of rows in entries up to any position is the difference
 //!   of two counts.
-//! - A destination that is done with a stream is at the further one of `tail` and `furthest`
-//!   ([`StreamState::done`]): after `tail` only while the source reads settled rows again.
-//! - What is owed and is in no entry is a [`Debt`]: rows of an earlier run that the source reads
+//! - A destination that is done with a stream is at the further one of `checkpoint` and `furthest`
+//!   ([`StreamState::done`]): after `checkpoint` only while the source reads settled rows again.
+//! - What is owed and is in no entry are [`OwedRows`]: rows of an earlier run that the source reads
 //!   again, or that turn out to be gone.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
 use super::read::add_outcome;
-use super::{CommitTail, CursorState, Entry, Introduction, Location, Places, State, Status};
+use super::{Checkpoint, CursorState, CursorStreams, Entry, Location, State, Status, StreamStart};
 use crate::limits::{EPOCHS_MAX, GIVEN_UP_MAX};
 use crate::spec::{LostRecords, ResumePoint};
 use crate::{Outcome, limits::STATEMENT_INTERVAL};
@@ -34,12 +34,12 @@ pub(crate) struct StreamState {
     pub(crate) group: u64,
     pub(crate) ring_bytes: u64,
     /// The end of everything appended, with the counts up to there.
-    pub(crate) tail: Arc<CommitTail>,
+    pub(crate) checkpoint: Arc<Checkpoint>,
     /// The furthest position that a destination has settled, or that is permanently on stable
     /// storage.
-    pub(crate) furthest: Arc<CommitTail>,
+    pub(crate) furthest: Arc<Checkpoint>,
     /// Where epochs started, from that of `furthest` on, as far as that is known.
-    pub(crate) epoch_begins: VecDeque<Arc<CommitTail>>,
+    pub(crate) epoch_begins: VecDeque<Arc<Checkpoint>>,
     /// Its source cannot read again what it has appended.
     pub(crate) is_unrepeatable: bool,
     /// All rows up to `furthest` were settled or on stable storage: any that are missing are
@@ -58,49 +58,50 @@ pub(crate) struct StreamState {
     /// furthest one, and segment and offset of the last one.
     pub(crate) passed_over: Option<(Position, (u64, u64))>,
     /// Such frames that are permanently dead: the source found other content there.
-    pub(crate) given_up: Vec<GivenUp>,
+    pub(crate) abandoned: Vec<AbandonedFrames>,
     /// It is in the list of streams that changed.
     pub(crate) is_dirty: bool,
     /// Positions of the destinations that are not done.
-    pub(crate) places: Places,
+    pub(crate) cursor_streams: CursorStreams,
 }
 
 impl StreamState {
     /// Advances `furthest`; returns true if it moved.
-    fn reach(&mut self, tail: &Arc<CommitTail>) -> bool {
-        let is_further = tail.end > self.furthest.end;
+    fn reach(&mut self, checkpoint: &Arc<Checkpoint>) -> bool {
+        let is_further = checkpoint.end > self.furthest.end;
         // The same position may get another state and book: the last ones appended are right.
-        let is_newer = tail.end == self.furthest.end && Arc::ptr_eq(tail, &self.tail);
+        let is_newer =
+            checkpoint.end == self.furthest.end && Arc::ptr_eq(checkpoint, &self.checkpoint);
         self.is_durable &= !is_further;
         if is_further || is_newer {
-            self.furthest = tail.clone();
-            let epoch = tail.end.epoch;
+            self.furthest = checkpoint.clone();
+            let epoch = checkpoint.end.epoch;
             self.epoch_begins.retain(|begin| begin.end.epoch >= epoch);
         }
         is_further
     }
 
     /// Returns the position of destinations that have nothing left to do in the stream.
-    pub(crate) fn done(&self) -> &Arc<CommitTail> {
-        if self.tail.end >= self.furthest.end { &self.tail } else { &self.furthest }
+    pub(crate) fn done(&self) -> &Arc<Checkpoint> {
+        if self.checkpoint.end >= self.furthest.end { &self.checkpoint } else { &self.furthest }
     }
 
     /// Returns up to where a destination has settled the stream; `None` when it does not know it.
     pub(crate) fn committed(&self, index: usize) -> Option<Position> {
-        self.places.position(index, |cs| cs.committed, self.done().end)
+        self.cursor_streams.position(index, |cs| cs.committed, self.done().end)
     }
 
     /// Returns up to where the stream was appended for a destination.
     pub(crate) fn seen(&self, index: usize) -> Option<Position> {
-        self.places.position(index, CursorStream::seen, self.done().end)
+        self.cursor_streams.position(index, CursorStream::seen, self.done().end)
     }
 
     /// Records a batch that starts an epoch, which is where the source resumes when everything
     /// before it is gone. Returns true if it does start one.
-    pub(crate) fn note_epoch(&mut self, base: Position, tail: &Arc<CommitTail>) -> bool {
-        let is_begun = base == tail.end && tail.end.epoch > self.tail.end.epoch;
+    pub(crate) fn note_epoch(&mut self, base: Position, checkpoint: &Arc<Checkpoint>) -> bool {
+        let is_begun = base == checkpoint.end && checkpoint.end.epoch > self.checkpoint.end.epoch;
         if is_begun {
-            self.epoch_begins.push_back(tail.clone());
+            self.epoch_begins.push_back(checkpoint.clone());
             if self.epoch_begins.len() > EPOCHS_MAX {
                 self.epoch_begins.pop_front();
             }
@@ -110,7 +111,7 @@ impl StreamState {
 
     /// Returns whether a repeatable frame that ends and is located here was given up.
     pub(crate) fn is_given_up(&self, end: Position, here: (u64, u64)) -> bool {
-        self.given_up.iter().any(|given_up| end > given_up.behind && here <= given_up.last)
+        self.abandoned.iter().any(|abandoned| end > abandoned.behind && here <= abandoned.last)
     }
 
     /// Records that its source resumes before this frame, and can read it again.
@@ -123,19 +124,19 @@ impl StreamState {
     /// Records that another epoch starts: frames that were passed over and not read again never
     /// will be. Returns true if there are any.
     pub(crate) fn give_up(&mut self) -> bool {
-        let behind = self.tail.end;
+        let behind = self.checkpoint.end;
         let passed_over = self.passed_over.take().filter(|(furthest, _)| *furthest > behind);
         let Some((_, last)) = passed_over else { return false };
-        self.given_up.retain(|other| other.behind < behind || other.last > last);
-        if self.given_up.len() == GIVEN_UP_MAX {
-            self.given_up.remove(0);
+        self.abandoned.retain(|other| other.behind < behind || other.last > last);
+        if self.abandoned.len() == GIVEN_UP_MAX {
+            self.abandoned.remove(0);
         }
-        self.given_up.push(GivenUp { behind, last });
+        self.abandoned.push(AbandonedFrames { behind, last });
         true
     }
 
     /// Returns where that epoch started.
-    pub(crate) fn begin_of(&self, epoch: u32) -> Option<&Arc<CommitTail>> {
+    pub(crate) fn begin_of(&self, epoch: u32) -> Option<&Arc<Checkpoint>> {
         self.epoch_begins.iter().find(|begin| begin.end.epoch == epoch)
     }
 }
@@ -143,7 +144,7 @@ impl StreamState {
 /// Frames that the source was expected to read again when another epoch started. They are in no
 /// source's book: a later start would deliver them in addition to the new content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GivenUp {
+pub(crate) struct AbandonedFrames {
     /// Frames that end after this position,
     pub(crate) behind: Position,
     /// and are located up to here, by segment and offset.
@@ -152,7 +153,7 @@ pub(crate) struct GivenUp {
 
 /// Rows that a destination is owed and that are in none of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Debt {
+pub(crate) struct OwedRows {
     /// They are before this position.
     pub(crate) until: Position,
     pub(crate) rows: u64,
@@ -160,7 +161,7 @@ pub(crate) struct Debt {
     pub(crate) rows_before: u64,
 }
 
-impl Debt {
+impl OwedRows {
     /// Returns the number of rows in epochs before this one.
     pub(crate) fn before(&self, epoch: u32) -> u64 {
         if self.until.epoch < epoch { self.rows } else { self.rows_before }
@@ -181,7 +182,7 @@ impl Debt {
 /// of the rows, behind frames that follow them or where another epoch starts; they are owed only up
 /// to their own position nevertheless.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lost {
+pub(crate) struct LostRows {
     /// Sequence number of the entry.
     seq: u64,
     /// The rows were before this position.
@@ -202,7 +203,7 @@ pub(crate) struct CursorStream {
     pub(crate) committed: Position,
     /// A position from which the source can resume for this destination: `committed` or an earlier
     /// one.
-    pub(crate) mark: Arc<CommitTail>,
+    pub(crate) mark: Arc<Checkpoint>,
     /// Number of rows entered up to `committed`.
     pub(crate) committed_through: u64,
     pub(crate) entries: VecDeque<Entry>,
@@ -212,9 +213,9 @@ pub(crate) struct CursorStream {
     pub(crate) waiting_bytes: u64,
     pub(crate) pending_bytes: u64,
     pub(crate) in_turn: bool,
-    pub(crate) debt: Debt,
+    pub(crate) owed_rows: OwedRows,
     /// Rows that are lost and not committed.
-    pub(crate) lost: Vec<Lost>,
+    pub(crate) lost: Vec<LostRows>,
     /// Frames that are kept while the destination is not configured, in order: their ends, and the
     /// number of rows up to there. If `furthest` is inside one, that position is listed here too.
     pub(crate) kept: Vec<(Position, u64)>,
@@ -222,7 +223,7 @@ pub(crate) struct CursorStream {
 
 impl CursorStream {
     /// Creates the state of a destination that starts here.
-    pub(crate) fn begin(at: &Arc<CommitTail>) -> Self {
+    pub(crate) fn begin(at: &Arc<Checkpoint>) -> Self {
         Self { committed: at.end, mark: at.clone(), ..Self::default() }
     }
 
@@ -230,20 +231,20 @@ impl CursorStream {
     /// it.
     pub(crate) fn seen(&self) -> Position {
         let kept = self.kept.last().map_or(self.committed, |(end, _)| *end);
-        self.entries.back().map_or(kept, |e| e.tail.end)
+        self.entries.back().map_or(kept, |e| e.checkpoint.end)
     }
 
     /// Records that everything up to there is settled and nothing before it waits. Returns true if
     /// that is a change.
-    fn move_to(&mut self, tail: &Arc<CommitTail>) -> bool {
-        let is_moved = self.committed < tail.end;
-        (self.committed, self.mark) = (tail.end, tail.clone());
+    fn move_to(&mut self, checkpoint: &Arc<Checkpoint>) -> bool {
+        let is_moved = self.committed < checkpoint.end;
+        (self.committed, self.mark) = (checkpoint.end, checkpoint.clone());
         is_moved
     }
 
     /// Records that the first entry is settled, as is everything before it.
     pub(super) fn commit(&mut self, entry: &Entry) {
-        (self.committed, self.mark) = (entry.tail.end, entry.tail.clone());
+        (self.committed, self.mark) = (entry.checkpoint.end, entry.checkpoint.clone());
         self.committed_through = entry.through;
         self.lost.retain(|lost| lost.seq != entry.seq);
     }
@@ -256,16 +257,16 @@ impl CursorStream {
     }
 
     /// Records that rows owed by an earlier run were appended again, up to `end`.
-    pub(crate) fn pay_debt(&mut self, end: Position, rows: u64) {
-        self.debt.pay(rows, end.epoch);
+    pub(crate) fn pay_owed_rows(&mut self, end: Position, rows: u64) {
+        self.owed_rows.pay(rows, end.epoch);
         self.forgive(end);
     }
 
-    /// Cancels the debt once everything that an earlier run owed was appended again: rows that were
-    /// not among it are routed elsewhere now.
+    /// Cancels the owed rows once everything that an earlier run owed was appended again: rows that
+    /// were not among it are routed elsewhere now.
     fn forgive(&mut self, end: Position) {
-        if end >= self.debt.until {
-            self.debt = Debt::default();
+        if end >= self.owed_rows.until {
+            self.owed_rows = OwedRows::default();
         }
     }
 
@@ -276,14 +277,14 @@ impl CursorStream {
 
     /// Returns the number of rows entered up to `end` and not committed.
     fn entered_up_to(&self, end: Position) -> u64 {
-        let count = self.entries.partition_point(|e| e.tail.end <= end);
+        let count = self.entries.partition_point(|e| e.checkpoint.end <= end);
         let inside = self.entries.get(count).and_then(|entry| {
             let inside = entry.inside.iter().rev().find(|(at, _)| *at <= end);
             inside.map(|(_, through)| *through)
         });
         let last = count.checked_sub(1).map(|last| &self.entries[last]);
         let before = last.map(|entry| entry.through);
-        let is_further = |lost: &&Lost| last.is_none_or(|entry| entry.seq < lost.seq);
+        let is_further = |lost: &&LostRows| last.is_none_or(|entry| entry.seq < lost.seq);
         let lost = self.lost.iter().filter(|lost| lost.until <= end).filter(is_further);
         let lost: u64 = lost.map(|lost| lost.rows).sum();
         inside.or(before).unwrap_or(self.committed_through) - self.committed_through + lost
@@ -299,27 +300,27 @@ impl CursorStream {
     /// of `end`. Rows that were settled after a gap count as owed until the gap is closed.
     pub(crate) fn owed(&self, end: Position) -> (u64, u64) {
         debug_assert!(
-            self.debt.rows == 0 || self.debt.until <= end,
-            "a debt lies before `furthest`"
+            self.owed_rows.rows == 0 || self.owed_rows.until <= end,
+            "a owed_rows lies before `furthest`"
         );
         let there = |end| self.entered_up_to(end) + self.kept_up_to(end);
-        let owed = there(end) + self.debt.rows;
-        let before = there(Position::new(end.epoch, 0)) + self.debt.before(end.epoch);
+        let owed = there(end) + self.owed_rows.rows;
+        let before = there(Position::new(end.epoch, 0)) + self.owed_rows.before(end.epoch);
         (owed, before.min(owed))
     }
 }
 
 impl State {
-    pub(crate) fn place(&self, index: usize, stream: StreamId) -> Option<&CursorStream> {
-        self.streams.get(&stream)?.places.get(index)
+    pub(crate) fn cursor_stream(&self, index: usize, stream: StreamId) -> Option<&CursorStream> {
+        self.streams.get(&stream)?.cursor_streams.get(index)
     }
 
-    pub(crate) fn place_mut(
+    pub(crate) fn cursor_stream_mut(
         &mut self,
         index: usize,
         stream: StreamId,
     ) -> Option<&mut CursorStream> {
-        self.streams.get_mut(&stream)?.places.get_mut(index)
+        self.streams.get_mut(&stream)?.cursor_streams.get_mut(index)
     }
 
     /// Returns a destination that is not done with the stream, with its position.
@@ -328,13 +329,16 @@ impl State {
         index: usize,
         stream: StreamId,
     ) -> Option<(&mut CursorState, &mut CursorStream)> {
-        let place = self.streams.get_mut(&stream)?.places.get_mut(index)?;
+        let place = self.streams.get_mut(&stream)?.cursor_streams.get_mut(index)?;
         Some((&mut self.cursors[index], place))
     }
 
     /// Returns the destinations that are not done with the stream.
-    pub(crate) fn places(&self, stream: StreamId) -> impl Iterator<Item = (usize, &CursorStream)> {
-        self.streams.get(&stream).into_iter().flat_map(|known| known.places.iter())
+    pub(crate) fn cursor_streams(
+        &self,
+        stream: StreamId,
+    ) -> impl Iterator<Item = (usize, &CursorStream)> {
+        self.streams.get(&stream).into_iter().flat_map(|known| known.cursor_streams.iter())
     }
 
     /// Returns up to where a destination has settled the stream; `None` when it does not know it.
@@ -347,15 +351,15 @@ impl State {
         &mut self,
         stream: StreamId,
         now: Duration,
-        begin: impl Fn(usize) -> Option<Arc<CommitTail>>,
+        begin: impl Fn(usize) -> Option<Arc<Checkpoint>>,
     ) {
         let cursors = self.cursors.len();
         let known = self.streams.entry(stream).or_default();
         let done = known.done().end;
-        let has_begun = known.places.introduce(cursors, |index| match begin(index) {
-            None => Introduction::None,
-            Some(at) if at.end == done => Introduction::Done,
-            Some(at) => Introduction::At(Box::new(CursorStream::begin(&at))),
+        let has_begun = known.cursor_streams.introduce(cursors, |index| match begin(index) {
+            None => StreamStart::None,
+            Some(at) if at.end == done => StreamStart::Done,
+            Some(at) => StreamStart::At(Box::new(CursorStream::begin(&at))),
         });
         if has_begun {
             self.mark_dirty(stream, now);
@@ -364,19 +368,19 @@ impl State {
 
     /// Advances destinations that have nothing left to do in the stream: nothing appended up to
     /// here is for them, or it is settled.
-    pub(crate) fn settle_places(&mut self, stream: StreamId, now: Duration) {
+    pub(crate) fn settle_cursor_streams(&mut self, stream: StreamId, now: Duration) {
         let Some(known) = self.streams.get_mut(&stream) else { return };
-        let (cursors, tail) = (&self.cursors, known.tail.clone());
-        let is_further = tail.end >= known.furthest.end;
+        let (cursors, checkpoint) = (&self.cursors, known.checkpoint.clone());
+        let is_further = checkpoint.end >= known.furthest.end;
         let (mut listed, mut is_changed) = (0, false);
-        known.places.retain(|index, cs| {
+        known.cursor_streams.retain(|index, cs| {
             if !cursors[index].is_active() {
                 return true;
             }
-            cs.forgive(tail.end);
-            if cs.entries.is_empty() && cs.committed <= tail.end {
-                is_changed |= cs.move_to(&tail);
-                if is_further && cs.debt.rows == 0 {
+            cs.forgive(checkpoint.end);
+            if cs.entries.is_empty() && cs.committed <= checkpoint.end {
+                is_changed |= cs.move_to(&checkpoint);
+                if is_further && cs.owed_rows.rows == 0 {
                     is_changed = true;
                     return false;
                 }
@@ -385,7 +389,7 @@ impl State {
             true
         });
         if listed < self.active {
-            is_changed |= known.reach(&tail);
+            is_changed |= known.reach(&checkpoint);
         }
         if is_changed {
             self.mark_dirty(stream, now);
@@ -421,11 +425,11 @@ impl State {
     pub(crate) fn furthest_within(
         &self,
         stream: StreamId,
-        places: impl RangeBounds<Position>,
+        range: impl RangeBounds<Position>,
         up_to: impl Fn(Position) -> u64,
     ) -> Vec<(Position, u64)> {
         let furthest = self.streams.get(&stream).map(|known| known.furthest.end);
-        let within = furthest.filter(|furthest| places.contains(furthest));
+        let within = furthest.filter(|furthest| range.contains(furthest));
         within.map(|at| (at, up_to(at))).into_iter().collect()
     }
 
@@ -443,13 +447,13 @@ impl State {
         let is_behind = |(other, cs): (usize, &CursorStream)| {
             other != index && self.cursors[other].is_active() && cs.committed < from
         };
-        furthest < to && (furthest >= from || self.places(stream).any(is_behind))
+        furthest < to && (furthest >= from || self.cursor_streams(stream).any(is_behind))
     }
 
     /// Records that a destination has settled the stream up to here.
-    pub(crate) fn reach(&mut self, stream: StreamId, tail: &Arc<CommitTail>) {
+    pub(crate) fn reach(&mut self, stream: StreamId, checkpoint: &Arc<Checkpoint>) {
         if let Some(known) = self.streams.get_mut(&stream) {
-            known.reach(tail);
+            known.reach(checkpoint);
         }
     }
 
@@ -458,20 +462,20 @@ impl State {
     pub(crate) fn reach_on_disk(
         &mut self,
         stream: StreamId,
-        tail: &Arc<CommitTail>,
+        checkpoint: &Arc<Checkpoint>,
         seq: u64,
         now: Duration,
     ) {
         let is_stranded = self.stranded_up_to(stream, seq).is_some();
         let Some(known) = self.streams.get_mut(&stream) else { return };
-        let is_further = known.reach(tail);
+        let is_further = known.reach(checkpoint);
         // Frames are flushed in order, except those that need not be.
         let is_durable = known.volatile_slots == 0 && !is_stranded;
-        let is_news = is_durable && tail.end == known.furthest.end && !known.is_durable;
+        let is_news = is_durable && checkpoint.end == known.furthest.end && !known.is_durable;
         // Otherwise the loss would be reported again at the next start, and as damage.
-        let is_vanished = |lost: &Lost| lost.reason == DiscardReason::Vanished;
+        let is_vanished = |lost: &LostRows| lost.reason == DiscardReason::Vanished;
         let is_changed =
-            is_news && !known.places.iter().any(|(_, cs)| cs.lost.iter().any(is_vanished));
+            is_news && !known.cursor_streams.iter().any(|(_, cs)| cs.lost.iter().any(is_vanished));
         known.is_durable |= is_changed;
         if is_further || is_changed {
             self.note_dirty(stream);
@@ -489,26 +493,26 @@ impl State {
         let furthest = self.streams.get(&stream).map(|known| known.furthest.end)?;
         let owed = |(index, cs): (usize, &CursorStream)| (index, cs.owed(furthest));
         let is_any = |(_, owed): &(usize, (u64, u64))| *owed != (0, 0);
-        (base < furthest).then(|| self.places(stream).map(owed).filter(is_any).collect())
+        (base < furthest).then(|| self.cursor_streams(stream).map(owed).filter(is_any).collect())
     }
 
     /// Records that what destinations are still owed of the stream is gone, up to `at`: it is
     /// counted for each of them, and they continue after that position. `part` returns how much of
-    /// a debt that is.
+    /// owed rows that are.
     pub(crate) fn lose(
         &mut self,
         stream: StreamId,
-        at: &Arc<CommitTail>,
-        part: impl Fn(&Debt) -> u64,
+        at: &Arc<Checkpoint>,
+        part: impl Fn(&OwedRows) -> u64,
         now: Duration,
     ) {
-        let listed: Vec<usize> = self.places(stream).map(|(index, _)| index).collect();
+        let listed: Vec<usize> = self.cursor_streams(stream).map(|(index, _)| index).collect();
         for index in listed {
-            let Some(cs) = self.place_mut(index, stream) else { continue };
-            let rows = part(&cs.debt);
-            cs.debt.rows -= rows;
+            let Some(cs) = self.cursor_stream_mut(index, stream) else { continue };
+            let rows = part(&cs.owed_rows);
+            cs.owed_rows.rows -= rows;
             // Those of earlier epochs are lost first.
-            cs.debt.rows_before = cs.debt.rows_before.saturating_sub(rows);
+            cs.owed_rows.rows_before = cs.owed_rows.rows_before.saturating_sub(rows);
             let reason = self.loss_reason(stream);
             self.count_lost(index, stream, at, (rows, reason), now);
         }
@@ -520,7 +524,7 @@ impl State {
         &mut self,
         index: usize,
         stream: StreamId,
-        at: &Arc<CommitTail>,
+        at: &Arc<Checkpoint>,
         (rows, reason): (u64, DiscardReason),
         now: Duration,
     ) {
@@ -545,33 +549,33 @@ impl State {
         &mut self,
         index: usize,
         stream: StreamId,
-        at: &Arc<CommitTail>,
+        at: &Arc<Checkpoint>,
         (rows, outcome): (u64, Outcome),
         now: Duration,
     ) {
         let seq = self.next_seq;
         self.next_seq += 1;
         let Some(known) = self.streams.get_mut(&stream) else { return };
-        if rows == 0 && known.places.get(index).is_none() {
+        if rows == 0 && known.cursor_streams.get(index).is_none() {
             return;
         }
         let done = known.done().clone();
         let until = known.furthest.end.min(at.end);
-        let cs = known.places.get_or_insert(index, || CursorStream::begin(&done));
+        let cs = known.cursor_streams.get_or_insert(index, || CursorStream::begin(&done));
         let (skip_to, through) = (cs.seen(), cs.through() + rows);
         if rows == 0 && at.end <= skip_to {
             return;
         }
         // Frames may reach further than the lost rows: positions never move back.
-        let tail = if at.end < skip_to {
-            let last = cs.entries.back().map_or(&cs.mark, |entry| &entry.tail);
+        let checkpoint = if at.end < skip_to {
+            let last = cs.entries.back().map_or(&cs.mark, |entry| &entry.checkpoint);
             last.clone()
         } else {
             at.clone()
         };
         let entry = Entry {
             seq,
-            tail,
+            checkpoint,
             routed: rows,
             through,
             inside: Vec::new(),
@@ -581,7 +585,7 @@ impl State {
             is_joined: false,
         };
         if let Some((reason, rows)) = outcome.discarded {
-            cs.lost.push(Lost { seq, until, rows, reason });
+            cs.lost.push(LostRows { seq, until, rows, reason });
         }
         cs.push_settled(entry);
         let cursor = &mut self.cursors[index];
@@ -640,13 +644,13 @@ impl State {
     ) -> Option<ResumePoint> {
         let known = self.streams.get_mut(&stream)?;
         let furthest = known.furthest.clone();
-        let is_further = furthest.end > known.tail.end;
+        let is_further = furthest.end > known.checkpoint.end;
         if is_further {
-            known.tail = furthest.clone();
+            known.checkpoint = furthest.clone();
         }
-        if is_further || self.places(stream).any(|(_, cs)| cs.debt.rows > 0) {
-            self.lose(stream, &furthest, |debt| debt.rows, now);
-            self.settle_places(stream, now);
+        if is_further || self.cursor_streams(stream).any(|(_, cs)| cs.owed_rows.rows > 0) {
+            self.lose(stream, &furthest, |owed_rows| owed_rows.rows, now);
+            self.settle_cursor_streams(stream, now);
         }
         is_further.then(|| ResumePoint::at(&furthest, true))
     }

@@ -42,7 +42,7 @@ struct State {
     names: Names,
     /// Version of the set and the names.
     version: u64,
-    backlog: VecDeque<Waiting>,
+    backlog: VecDeque<BacklogEntry>,
     /// Number of the first entry of `backlog`, counted over all that were ever in it.
     first: u64,
     backlog_bytes: u64,
@@ -64,7 +64,7 @@ struct Tail {
 
 /// What was found in a batch.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct MatchedBatch {
     pub(super) batch: Arc<Batch>,
     /// Name of the source.
     pub(super) source: Arc<str>,
@@ -74,7 +74,7 @@ pub(super) struct Found {
 
 /// An entry of the backlog.
 #[derive(Debug)]
-struct Waiting {
+struct BacklogEntry {
     entry: Entry,
     /// Number of tails that have not taken it yet.
     unread: usize,
@@ -83,7 +83,7 @@ struct Waiting {
 #[derive(Debug)]
 enum Entry {
     /// For tails whose expressions match something in it.
-    Found(Found),
+    Matched(MatchedBatch),
     /// Number of records missed here by all tails that had joined.
     Gap(u64),
 }
@@ -97,7 +97,7 @@ pub(super) struct Matches {
 
 /// What a tail gets next.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum TailNext {
     Event(LiveEvent),
     Nothing,
     Over,
@@ -121,7 +121,7 @@ pub(super) struct Names {
     pub(super) renames: Arc<Renames>,
 }
 
-impl Found {
+impl MatchedBatch {
     pub(super) fn new(batch: Arc<Batch>, source: Arc<str>, matches: Vec<Matches>) -> Self {
         Self { batch, source, matches }
     }
@@ -137,7 +137,7 @@ impl Entry {
     /// is not for it.
     fn records(&self, expression: u64) -> Option<u64> {
         match self {
-            Self::Found(found) => found.of(expression).map(|indexes| indexes.len() as u64),
+            Self::Matched(found) => found.of(expression).map(|indexes| indexes.len() as u64),
             Self::Gap(records) => Some(*records),
         }
     }
@@ -145,10 +145,10 @@ impl Entry {
     /// Returns the memory that it occupies.
     fn bytes(&self) -> u64 {
         let batch = match self {
-            Self::Found(found) => found.batch.memory_bytes(),
+            Self::Matched(found) => found.batch.memory_bytes(),
             Self::Gap(_) => 0,
         };
-        (batch + size_of::<Waiting>()) as u64
+        (batch + size_of::<BacklogEntry>()) as u64
     }
 }
 
@@ -244,8 +244,8 @@ impl Hub {
     }
 
     /// Adds records that were found.
-    pub(super) fn push(&self, found: Found) {
-        self.state().push(Entry::Found(found));
+    pub(super) fn push(&self, found: MatchedBatch) {
+        self.state().push(Entry::Matched(found));
     }
 
     /// Records that all tails missed this many records, after what was found before.
@@ -264,7 +264,7 @@ impl Hub {
     }
 
     /// Returns what comes next for a tail.
-    pub(super) fn take(&self, id: u64) -> Taken {
+    pub(super) fn take(&self, id: u64) -> TailNext {
         self.state().take(id)
     }
 }
@@ -304,7 +304,7 @@ impl State {
                 waiting.unread -= 1;
             }
         }
-        self.let_go();
+        self.drop_read();
     }
 
     fn push(&mut self, entry: Entry) {
@@ -320,7 +320,7 @@ impl State {
             return;
         }
         self.backlog_bytes += entry.bytes();
-        self.backlog.push_back(Waiting { entry, unread });
+        self.backlog.push_back(BacklogEntry { entry, unread });
         while self.backlog_bytes > BACKLOG_BYTES && self.backlog.len() > 1 {
             self.lose_first();
         }
@@ -343,25 +343,25 @@ impl State {
     }
 
     /// Drops entries that all tails have taken.
-    fn let_go(&mut self) {
+    fn drop_read(&mut self) {
         while self.backlog.front().is_some_and(|waiting| waiting.unread == 0) {
             self.pop_first();
         }
     }
 
-    fn take(&mut self, id: u64) -> Taken {
+    fn take(&mut self, id: u64) -> TailNext {
         let end = self.first + self.backlog.len() as u64;
-        let Some(tail) = self.tails.get_mut(&id) else { return Taken::Over };
+        let Some(tail) = self.tails.get_mut(&id) else { return TailNext::Over };
         if tail.missed > 0 {
             let records = std::mem::take(&mut tail.missed);
-            return Taken::Event(LiveEvent::Gap { records });
+            return TailNext::Event(LiveEvent::Gap { records });
         }
         let from = tail.next.max(self.first);
         let seen = (from - self.first) as usize;
         for (number, waiting) in (from..end).zip(self.backlog.iter_mut().skip(seen)) {
             let event = match &waiting.entry {
                 Entry::Gap(records) => LiveEvent::Gap { records: *records },
-                Entry::Found(found) => {
+                Entry::Matched(found) => {
                     let Some(indexes) = found.of(tail.expression).cloned() else { continue };
                     let (batch, source) = (found.batch.clone(), found.source.clone());
                     LiveEvent::Rows(Rows { batch, source, indexes })
@@ -369,11 +369,11 @@ impl State {
             };
             waiting.unread -= 1;
             tail.next = number + 1;
-            self.let_go();
-            return Taken::Event(event);
+            self.drop_read();
+            return TailNext::Event(event);
         }
         tail.next = end;
-        if tail.is_over { Taken::Over } else { Taken::Nothing }
+        if tail.is_over { TailNext::Over } else { TailNext::Nothing }
     }
 }
 

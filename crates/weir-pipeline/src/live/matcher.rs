@@ -14,7 +14,7 @@ use weir_journal::{Next, Subscriber};
 use weir_model::{Batch, RecordView, SourceId};
 
 use super::LiveError;
-use super::hub::{Found, Hub, Matches, Names, Wanted};
+use super::hub::{Hub, MatchedBatch, Matches, Names, Wanted};
 use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX, SET_BYTES_MAX};
 use crate::rule::{Draft, Origin, RecordFields};
 use crate::view::PipelineView;
@@ -110,7 +110,7 @@ async fn run(hub: &Hub, mut subscriber: Subscriber, mut matcher: Matcher) {
             Some(Some(Next::Batch(batch))) => {
                 let (source, matches) = matcher.look(&batch);
                 if !matches.is_empty() {
-                    hub.push(Found::new(batch, source, matches));
+                    hub.push(MatchedBatch::new(batch, source, matches));
                 }
             }
         }

@@ -23,7 +23,7 @@ use weir_model::Batch;
 
 use crate::view::PipelineView;
 pub(crate) use hub::Hub;
-use hub::{Names, Taken};
+use hub::{Names, TailNext};
 
 /// The records that match an expression, from now on.
 #[derive(Debug)]
@@ -97,9 +97,9 @@ impl LiveTail {
     pub async fn next(&mut self) -> Option<LiveEvent> {
         loop {
             match self.hub.take(self.id) {
-                Taken::Event(event) => return Some(event),
-                Taken::Over => return None,
-                Taken::Nothing => self.wake.notified().await,
+                TailNext::Event(event) => return Some(event),
+                TailNext::Over => return None,
+                TailNext::Nothing => self.wake.notified().await,
             }
         }
     }

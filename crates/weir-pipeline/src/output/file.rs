@@ -11,9 +11,9 @@
 
 mod archive;
 mod dir;
+mod log_limit;
 mod path;
 mod target;
-mod told;
 mod writer;
 
 use std::io;
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use weir_journal::{Cursor, Outcome};
 
 use super::Job;
-use super::parcel::Parcel;
+use super::pending::PendingBatch;
 use super::signal::until;
 use crate::config::{FileOutput, FsyncPolicy};
 use crate::stats::{self, add};
@@ -48,7 +48,7 @@ struct FileLoop<'a> {
     cursor: Cursor,
     writer: Writer,
     /// Written but not yet settled.
-    unsettled: Vec<(Parcel, Outcome)>,
+    unsettled: Vec<(PendingBatch, Outcome)>,
     /// When `unsettled` must be flushed.
     sync_due: Option<Instant>,
     /// Time of the next attempt after a failure.
@@ -112,7 +112,7 @@ impl FileLoop<'_> {
         while bytes < CYCLE_BYTES_MAX {
             let Some(delivery) = self.cursor.take(|_| false) else { break };
             bytes += delivery.batch.arena().len();
-            self.writer.push(Parcel::of_delivery(delivery, self.cursor.index()));
+            self.writer.push(PendingBatch::of_delivery(delivery, self.cursor.index()));
         }
     }
 
@@ -135,8 +135,8 @@ impl FileLoop<'_> {
             return Ok(());
         }
         let cursor = &self.cursor;
-        let source = |parcel: &Parcel| {
-            cursor.source_name(parcel.records.batch().header().source).unwrap_or_default()
+        let source = |pending: &PendingBatch| {
+            cursor.source_name(pending.records.batch().header().source).unwrap_or_default()
         };
         let written = match self.writer.write_backlog(&source) {
             Ok(written) => written,
@@ -150,9 +150,9 @@ impl FileLoop<'_> {
         add(&self.job.stats.requests, 1);
         add(&self.job.stats.bytes_sent, written.bytes);
         add(&self.job.stats.bytes_encoded, written.bytes);
-        let batches = written.parcels.iter().map(|(parcel, _)| &**parcel.records.batch());
+        let batches = written.batches.iter().map(|(pending, _)| &**pending.records.batch());
         self.job.stats.count_queueing(batches, self.job.context.clock.unix_ns());
-        self.unsettled.extend(written.parcels);
+        self.unsettled.extend(written.batches);
         if let FsyncPolicy::Interval(interval) = self.plan.fsync {
             self.sync_due.get_or_insert_with(|| Instant::now() + interval);
         }
@@ -181,8 +181,8 @@ impl FileLoop<'_> {
         self.writer.settled();
         self.sync_due = None;
         self.recovered();
-        for (parcel, outcome) in self.unsettled.drain(..) {
-            if let Some(delivery) = &parcel.delivery {
+        for (pending, outcome) in self.unsettled.drain(..) {
+            if let Some(delivery) = &pending.delivery {
                 self.cursor.ack(delivery, outcome);
             }
         }
@@ -192,7 +192,7 @@ impl FileLoop<'_> {
     /// Everything written since the last flush is in doubt: writes all of it again.
     fn in_doubt(&mut self) {
         let unsettled = std::mem::take(&mut self.unsettled);
-        self.writer.write_again(unsettled.into_iter().map(|(parcel, _)| parcel));
+        self.writer.write_again(unsettled.into_iter().map(|(pending, _)| pending));
         self.sync_due = None;
     }
 

@@ -13,7 +13,7 @@ pub mod dead_letter;
 mod file;
 mod hec;
 mod http;
-pub(crate) mod parcel;
+pub(crate) mod pending;
 mod post;
 mod signal;
 mod socket;
@@ -175,21 +175,7 @@ pub fn spawn(
 ) -> Result<OutputHandle, OutputError> {
     let name = plan.name.clone();
     let thread_error = |error| OutputError::Thread { output: name.clone(), error };
-    let ready = match &plan.kind {
-        OutputKind::SplunkHec(hec) => {
-            Ready::Post(Arc::new(hec::sender(&plan, hec, &context, &stats)?))
-        }
-        OutputKind::Http(http) => {
-            Ready::Post(Arc::new(http::sender(&plan, http, &context, &stats)?))
-        }
-        OutputKind::Socket(socket) => {
-            let dialer = socket::Dialer::new(&plan.name, socket)?;
-            Ready::Socket(socket.clone(), Box::new(dialer))
-        }
-        OutputKind::File(file) => Ready::File(file.clone()),
-        OutputKind::Stdout(encoding) => Ready::Stdout(*encoding),
-        OutputKind::Blackhole => Ready::Blackhole,
-    };
+    let ready = prepare(&plan, &context, &stats)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(thread_error)?;
     let job = Job { plan, context, stats, stop: Stop::new(), reopen: Stop::new() };
@@ -203,6 +189,27 @@ pub fn spawn(
         })
         .map_err(thread_error)?;
     Ok(OutputHandle { name: name.clone(), stop, reopen, thread, ended })
+}
+
+/// Checks whether an output can run: its address, headers and certificates.
+fn prepare(
+    plan: &OutputPlan,
+    context: &OutputContext,
+    stats: &Arc<OutputStats>,
+) -> Result<Ready, OutputError> {
+    Ok(match &plan.kind {
+        OutputKind::SplunkHec(hec) => {
+            Ready::Post(Arc::new(hec::sender(plan, hec, context, stats)?))
+        }
+        OutputKind::Http(http) => Ready::Post(Arc::new(http::sender(plan, http, context, stats)?)),
+        OutputKind::Socket(socket) => {
+            let dialer = socket::Dialer::new(&plan.name, socket)?;
+            Ready::Socket(socket.clone(), Box::new(dialer))
+        }
+        OutputKind::File(file) => Ready::File(file.clone()),
+        OutputKind::Stdout(encoding) => Ready::Stdout(*encoding),
+        OutputKind::Blackhole => Ready::Blackhole,
+    })
 }
 
 async fn run(job: Job, cursor: Cursor, ready: Ready) {

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use weir_host::ConnectError;
 use weir_journal::{Cursor, Outcome};
 
-use super::parcel::Parcel;
-use super::post::Pace;
+use super::pending::PendingBatch;
+use super::post::ConcurrencyLimiter;
 use super::signal::until;
 use super::{Job, OutputContext};
 use crate::config::SocketOutput;
@@ -71,7 +71,7 @@ struct SocketLoop<'a> {
     dialer: Dialer,
     link: Option<Link>,
     payload: Payload,
-    pace: Pace,
+    limiter: ConcurrencyLimiter,
     paused: Option<Instant>,
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn run(job: &Job, plan: &SocketOutput, cursor: Cursor, dialer: 
         dialer,
         link: None,
         payload: Payload::new(plan),
-        pace: Pace::new(1, plan.retry_min, plan.retry_max),
+        limiter: ConcurrencyLimiter::new(1, plan.retry_min, plan.retry_max),
         paused: None,
     };
     sending.run(job).await;
@@ -137,7 +137,7 @@ impl SocketLoop<'_> {
             }
             bytes += delivery.batch.arena().len() as u64;
             self.stats.count_queueing([&*delivery.batch], now_ns);
-            let cut = self.payload.push(Parcel::of_delivery(delivery, self.cursor.index()));
+            let cut = self.payload.push(PendingBatch::of_delivery(delivery, self.cursor.index()));
             if cut > 0 {
                 self.stats.errors.count_times(cut, "cut", "records were truncated");
                 tracing::debug!(
@@ -197,9 +197,9 @@ impl SocketLoop<'_> {
 
     /// Acknowledges what the kernel has accepted completely.
     fn settle(payload: &mut Payload, cursor: &mut Cursor) {
-        while let Some((parcel, resent)) = payload.settled() {
-            if let Some(delivery) = &parcel.delivery {
-                let outcome = Outcome { resent, ..Outcome::delivered(parcel.len() as u64) };
+        while let Some((pending, resent)) = payload.settled() {
+            if let Some(delivery) = &pending.delivery {
+                let outcome = Outcome { resent, ..Outcome::delivered(pending.len() as u64) };
                 cursor.ack(delivery, outcome);
             }
         }
@@ -208,18 +208,18 @@ impl SocketLoop<'_> {
     fn failed(&mut self, error: &SocketError) {
         self.link = None;
         self.payload.rewind();
-        let pause = self.pace.failure(false, None);
+        let pause = self.limiter.failure(false, None);
         self.paused = Some(Instant::now() + pause);
         let text = error.to_string();
         self.stats.errors.count(error.kind(), &text);
         add(&self.stats.retries, 1);
-        if self.pace.failures() > 1 && !self.stats.failing.swap(true, Ordering::Relaxed) {
+        if self.limiter.failures() > 1 && !self.stats.failing.swap(true, Ordering::Relaxed) {
             tracing::warn!(output = self.output, "{text}; retrying until it succeeds");
         }
     }
 
     fn recovered(&mut self) {
-        self.pace.success(Duration::ZERO, false);
+        self.limiter.success(Duration::ZERO, false);
         self.stats.errors.clear_last();
         if self.stats.failing.swap(false, Ordering::Relaxed) {
             tracing::info!(output = self.output, "{} accepts records again", self.dialer.target());

@@ -11,7 +11,7 @@ use weir_host::terminal::printable;
 use weir_journal::{Cursor, Outcome};
 
 use super::Job;
-use super::parcel::Parcel;
+use super::pending::PendingBatch;
 use crate::config::Encoding;
 use crate::stats::{self, add};
 
@@ -22,16 +22,16 @@ const BYTES: u64 = 64 * 1024;
 pub(super) async fn run(job: &Job, encoding: Encoding, cursor: Cursor) {
     let mut stdout = io::stdout();
     if stdout.is_terminal() {
-        write_lines(job, encoding, cursor, &mut Screen(stdout)).await;
+        write_lines(job, encoding, cursor, &mut TerminalWriter(stdout)).await;
     } else {
         write_lines(job, encoding, cursor, &mut stdout).await;
     }
 }
 
 /// A terminal, which must not interpret control characters in records.
-struct Screen<W>(W);
+struct TerminalWriter<W>(W);
 
-impl<W: Write> Write for Screen<W> {
+impl<W: Write> Write for TerminalWriter<W> {
     /// Writes complete lines.
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
@@ -63,9 +63,9 @@ pub(super) async fn write_lines(
             _ = job.stop.requested() => return,
         }
         while let Some(delivery) = cursor.take(|_| false) {
-            let parcel = Parcel::of_delivery(delivery, cursor.index());
+            let pending = PendingBatch::of_delivery(delivery, cursor.index());
             buffer.clear();
-            encoding.lines(&parcel.records, &mut buffer);
+            encoding.lines(&pending.records, &mut buffer);
             let started = job.context.clock.monotonic();
             if let Err(error) = target.write_all(&buffer).and_then(|()| target.flush()) {
                 give_up(job, &error);
@@ -76,8 +76,8 @@ pub(super) async fn write_lines(
             add(&job.stats.requests, 1);
             add(&job.stats.bytes_sent, buffer.len() as u64);
             add(&job.stats.bytes_encoded, buffer.len() as u64);
-            if let Some(delivery) = &parcel.delivery {
-                cursor.ack(delivery, Outcome::delivered(parcel.len() as u64));
+            if let Some(delivery) = &pending.delivery {
+                cursor.ack(delivery, Outcome::delivered(pending.len() as u64));
             }
         }
         stats::publish_cpu(&job.stats.cpu_ns);
@@ -204,7 +204,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bodies = ["\u{1b}[31mred", "t\twice \u{e9}", "\u{202e}"];
         let (_journal, cursor, job) = closed_journal(dir.path(), &bodies);
-        let mut out = Screen(Vec::new());
+        let mut out = TerminalWriter(Vec::new());
         write_lines(&job, Encoding::Raw, cursor, &mut out).await;
         let shown = String::from_utf8(out.0).unwrap();
         assert_eq!(shown, "\\u{1b}[31mred\nt\twice \u{e9}\n\\u{202e}\n");

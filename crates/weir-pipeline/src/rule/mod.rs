@@ -31,7 +31,7 @@ pub use action::{Action, BodyFormat, SetValue, Target};
 pub use draft::Origin;
 pub use generations::{Generations, GenerationsError};
 pub use redact::{PRESETS, Pattern, Preset, Redaction, Replacement, Scope};
-pub use stats::{RuleFigures, RuleStats};
+pub use stats::{RuleMetrics, RuleStats};
 pub use switch::RuleSwitch;
 pub use template::{Template, TemplateError, field};
 pub use trial::{Outcome, Reason, Trial};

@@ -14,7 +14,7 @@ pub(super) const SAMPLE_EVERY: u64 = 256;
 /// Live statistics of one generation of rules, shared by all sources.
 #[derive(Debug, Default)]
 pub struct RuleStats {
-    by_rule: Vec<Arc<Figures>>,
+    by_rule: Vec<Arc<RuleCounters>>,
     all: Arc<Totals>,
     since_ns: i64,
 }
@@ -27,7 +27,7 @@ struct Totals {
 }
 
 #[derive(Debug)]
-struct Figures {
+struct RuleCounters {
     name: String,
     hits: AtomicU64,
     unparsed: AtomicU64,
@@ -37,7 +37,7 @@ struct Figures {
 
 /// Statistics of one rule at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuleFigures {
+pub struct RuleMetrics {
     /// Name of the rule.
     pub name: String,
     /// Number of records that it matched.
@@ -74,8 +74,8 @@ impl Tally {
 impl RuleStats {
     /// Creates zeroed statistics for rules of these names.
     pub(super) fn new(names: impl IntoIterator<Item = String>) -> Self {
-        let figures = |name| {
-            Arc::new(Figures {
+        let metrics = |name| {
+            Arc::new(RuleCounters {
                 name,
                 hits: AtomicU64::new(0),
                 unparsed: AtomicU64::new(0),
@@ -83,7 +83,7 @@ impl RuleStats {
                 time_ns: AtomicU64::new(0),
             })
         };
-        Self { by_rule: names.into_iter().map(figures).collect(), ..Self::default() }
+        Self { by_rule: names.into_iter().map(metrics).collect(), ..Self::default() }
     }
 
     /// Continues the counts of an earlier generation, for each rule of the same name: exported
@@ -91,9 +91,9 @@ impl RuleStats {
     pub(super) fn continue_from(&mut self, earlier: &Self, now_ns: i64) {
         self.since_ns = now_ns;
         self.all = earlier.all.clone();
-        for figures in &mut self.by_rule {
-            if let Some(old) = earlier.by_rule.iter().find(|old| old.name == figures.name) {
-                *figures = old.clone();
+        for metrics in &mut self.by_rule {
+            if let Some(old) = earlier.by_rule.iter().find(|old| old.name == metrics.name) {
+                *metrics = old.clone();
             }
         }
     }
@@ -101,11 +101,11 @@ impl RuleStats {
     /// Adds the contribution of a batch.
     pub(super) fn add(&self, tally: &Tally, now_ns: i64) {
         let counts = tally.hits.iter().zip(&tally.unparsed);
-        for (figures, (hits, unparsed)) in self.by_rule.iter().zip(counts) {
+        for (metrics, (hits, unparsed)) in self.by_rule.iter().zip(counts) {
             if *hits > 0 {
-                figures.hits.fetch_add(*hits, Ordering::Relaxed);
-                figures.unparsed.fetch_add(*unparsed, Ordering::Relaxed);
-                figures.last_hit_ns.fetch_max(now_ns, Ordering::Relaxed);
+                metrics.hits.fetch_add(*hits, Ordering::Relaxed);
+                metrics.unparsed.fetch_add(*unparsed, Ordering::Relaxed);
+                metrics.last_hit_ns.fetch_max(now_ns, Ordering::Relaxed);
             }
         }
         self.all.records.fetch_add(tally.records, Ordering::Relaxed);
@@ -133,16 +133,16 @@ impl RuleStats {
     }
 
     /// Returns the statistics of every rule, in the order of the configuration.
-    pub fn figures(&self) -> Vec<RuleFigures> {
+    pub fn metrics(&self) -> Vec<RuleMetrics> {
         self.by_rule
             .iter()
-            .map(|figures| RuleFigures {
-                name: figures.name.clone(),
-                hits: load(&figures.hits),
-                unparsed: load(&figures.unparsed),
-                last_hit_ns: Some(figures.last_hit_ns.load(Ordering::Relaxed))
+            .map(|metrics| RuleMetrics {
+                name: metrics.name.clone(),
+                hits: load(&metrics.hits),
+                unparsed: load(&metrics.unparsed),
+                last_hit_ns: Some(metrics.last_hit_ns.load(Ordering::Relaxed))
                     .filter(|at| *at > i64::MIN),
-                time_ns: load(&figures.time_ns),
+                time_ns: load(&metrics.time_ns),
             })
             .collect()
     }
@@ -169,8 +169,8 @@ impl Meter for Stopwatch<'_> {
 
     fn rule(&mut self, rule: usize, ns: u64) {
         self.shared(ns);
-        if let Some(figures) = self.stats.by_rule.get(rule) {
-            figures.time_ns.fetch_add(ns * SAMPLE_EVERY, Ordering::Relaxed);
+        if let Some(metrics) = self.stats.by_rule.get(rule) {
+            metrics.time_ns.fetch_add(ns * SAMPLE_EVERY, Ordering::Relaxed);
         }
     }
 }

@@ -6,8 +6,9 @@
 //! to retry only if the reason is temporary, everything else is refused permanently.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts as Head;
 use hyper::{Method, StatusCode};
 use weir_codec::{DatadogDefaults, DatadogError, DatadogFormat, DatadogItems, DatadogRequest};
@@ -15,7 +16,9 @@ use weir_host::{ContentCoding, DecompressError, Secret};
 use weir_model::limits::LINE_BYTES_MAX;
 
 use super::listen::limits::{BODY_BYTES_MAX, RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
-use super::listen::{Answer, Body, BodyError, Refusal, Request, Site};
+use super::listen::{
+    Answer, Body, BodyError, Refusal, Request, RequestContext, retry_after_seconds,
+};
 
 /// The state of the intake apart from the request.
 pub(super) struct Intake {
@@ -68,13 +71,13 @@ impl Intake {
     }
 
     /// Handles a request.
-    pub(super) async fn respond(&self, site: &Site, mut request: Request) -> Answer {
+    pub(super) async fn respond(&self, context: &RequestContext, mut request: Request) -> Answer {
         let path = request.head.uri.path().to_owned();
         let answer = match self.admit(&path, &request.head) {
             Ok(Route::Validate) => Answer::new(StatusCode::OK, r#"{"valid":true}"#),
             Ok(route) => {
                 request.admit();
-                return self.logs(site, request, route).await;
+                return self.logs(context, request, route).await;
             }
             Err(answer) => answer,
         };
@@ -106,22 +109,27 @@ impl Intake {
         }
     }
 
-    async fn logs(&self, site: &Site, mut request: Request, route: Route<'_>) -> Answer {
+    async fn logs(
+        &self,
+        context: &RequestContext,
+        mut request: Request,
+        route: Route<'_>,
+    ) -> Answer {
         let Some(coding) = coding(&request.head) else {
             request.discard_body();
             let detail = "Content-Encoding must be gzip, deflate, zstd or identity";
             return error(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
         };
-        let body = match site.body(&mut request, BODY_BYTES_MAX).await {
+        let body = match context.body(&mut request, BODY_BYTES_MAX).await {
             Ok(body) => body,
             Err(problem) => return not_read(problem),
         };
         let head = &request.head;
-        let turn = match site.lanes.enter(request.lane).await {
+        let turn = match context.lanes.enter(request.lane).await {
             Ok(turn) => turn,
             Err(refusal) => return refused(&refusal),
         };
-        let made = {
+        let prepared = {
             let scratch = &mut *self.scratch.borrow_mut();
             match scratch.read(body, coding, format(head)) {
                 Ok(0) => return accepted(route),
@@ -132,16 +140,16 @@ impl Intake {
             let described = DatadogRequest {
                 body: plain,
                 defaults: &defaults(head),
-                observed_ns: site.clock.unix_ns(),
+                observed_ns: context.clock.unix_ns(),
                 item_bytes_max: LINE_BYTES_MAX,
             };
             let count = items.len();
-            site.lanes.make(&turn, count, &mut |index, batch, end, book| {
+            context.lanes.prepare(&turn, count, &mut |index, batch, end, book| {
                 items.push(index, &described, batch, end, book)
             })
         };
-        let appended = match made {
-            Ok(made) => site.lanes.append(turn, made).await,
+        let appended = match prepared {
+            Ok(prepared) => context.lanes.append(turn, prepared).await,
             Err(refusal) => Err(refusal),
         };
         match appended {
@@ -237,6 +245,13 @@ fn error(status: StatusCode, detail: &str) -> Answer {
     Answer::new(status, body.to_string())
 }
 
+/// Creates an error response after which the client should retry. `X-RateLimit-Reset` is what
+/// Datadog's clients read.
+fn retry_later(status: StatusCode, detail: &str, pause: Duration) -> Answer {
+    let seconds = HeaderValue::from(retry_after_seconds(pause));
+    error(status, detail).retry_after(pause).header("x-ratelimit-reset", seconds)
+}
+
 fn not_read(problem: BodyError) -> Answer {
     match problem {
         BodyError::TooLarge => {
@@ -245,7 +260,7 @@ fn not_read(problem: BodyError) -> Answer {
         }
         BodyError::NoRoom => {
             let detail = "too many requests are being received at once";
-            error(StatusCode::TOO_MANY_REQUESTS, detail).retry_after(RETRY_AFTER_BUSY)
+            retry_later(StatusCode::TOO_MANY_REQUESTS, detail, RETRY_AFTER_BUSY)
         }
         BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "body was not received in time"),
         BodyError::Broken => error(StatusCode::BAD_REQUEST, "the body is incomplete"),
@@ -254,19 +269,17 @@ fn not_read(problem: BodyError) -> Answer {
 
 fn refused(refusal: &Refusal) -> Answer {
     match refusal {
-        Refusal::Full(why) => {
-            error(StatusCode::TOO_MANY_REQUESTS, why).retry_after(RETRY_AFTER_BUSY)
-        }
+        Refusal::Full(why) => retry_later(StatusCode::TOO_MANY_REQUESTS, why, RETRY_AFTER_BUSY),
         Refusal::Disk(why) => {
             let detail = format!("records cannot be stored at present: {why}");
-            error(StatusCode::SERVICE_UNAVAILABLE, &detail).retry_after(RETRY_AFTER_DISK)
+            retry_later(StatusCode::SERVICE_UNAVAILABLE, &detail, RETRY_AFTER_DISK)
         }
         Refusal::Slow => {
             let detail = "the disk did not respond in time";
-            error(StatusCode::SERVICE_UNAVAILABLE, detail).retry_after(RETRY_AFTER_DISK)
+            retry_later(StatusCode::SERVICE_UNAVAILABLE, detail, RETRY_AFTER_DISK)
         }
         Refusal::Closed => {
-            error(StatusCode::SERVICE_UNAVAILABLE, "weir is stopping").retry_after(RETRY_AFTER_BUSY)
+            retry_later(StatusCode::SERVICE_UNAVAILABLE, "weir is stopping", RETRY_AFTER_BUSY)
         }
         Refusal::TooLarge => {
             error(StatusCode::PAYLOAD_TOO_LARGE, "a log does not fit with what rules add to it")

@@ -149,23 +149,49 @@ pub struct ContextRequest {
     pub access: Access,
 }
 
-/// What is computed from the values of a field, or from records.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Aggregation {
+macro_rules! aggregations {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What is computed from the values of a field, or from records.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub enum Aggregation {
+            $($(#[$doc])* $variant,)*
+            /// Percentile of the numbers, 0 to 100; for more than a few, with a relative error of
+            /// 1 %.
+            Percentile(f64),
+        }
+
+        impl Aggregation {
+            /// Those that have a name, which is all but most percentiles, in the order of the
+            /// documentation.
+            pub const NAMED: &'static [(&'static str, Self)] =
+                &[$(($name, Self::$variant),)* ("median", Self::Percentile(50.0))];
+        }
+    };
+}
+
+aggregations! {
     /// Number of records; with a field, number of its values.
-    Count,
+    Count = "count",
     /// Approximate number of distinct values (1.6 %; exact for few).
-    Cardinality,
+    Cardinality = "cardinality",
     /// Sum of the numbers.
-    Sum,
+    Sum = "sum",
     /// Average of the numbers.
-    Average,
+    Average = "avg",
     /// Minimum of the numbers.
-    Min,
+    Min = "min",
     /// Maximum of the numbers.
-    Max,
-    /// Percentile of the numbers, 0 to 100; for more than a few, with a relative error of 1 %.
-    Percentile(f64),
+    Max = "max",
+}
+
+impl Aggregation {
+    /// Returns whether the result is a number of things, not a value in the unit of the field.
+    pub fn is_count(self) -> bool {
+        match self {
+            Self::Count | Self::Cardinality => true,
+            Self::Sum | Self::Average | Self::Min | Self::Max | Self::Percentile(_) => false,
+        }
+    }
 }
 
 /// One aggregate of each group.

@@ -165,16 +165,9 @@ fn field() -> impl Strategy<Value = weir_expr::Field> {
 }
 
 fn compute() -> impl Strategy<Value = Compute> {
-    let aggregation = prop::sample::select(vec![
-        Aggregation::Count,
-        Aggregation::Cardinality,
-        Aggregation::Sum,
-        Aggregation::Average,
-        Aggregation::Min,
-        Aggregation::Max,
-        Aggregation::Percentile(50.0),
-        Aggregation::Percentile(99.0),
-    ]);
+    let named = Aggregation::NAMED.iter().map(|(_, aggregation)| *aggregation);
+    let aggregations: Vec<_> = named.chain([Aggregation::Percentile(99.0)]).collect();
+    let aggregation = prop::sample::select(aggregations);
     let interval =
         prop_oneof![3 => Just(None), 1 => Just(Some(7)), 1 => Just(Some(60_000_000_000))];
     let of_field = (aggregation, field(), interval.clone()).prop_map(|(aggregation, field, ns)| {

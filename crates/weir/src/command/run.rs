@@ -257,9 +257,8 @@ fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: Color
 /// Container directories that do not exist. On a machine without docker or Kubernetes this is
 /// normal, but it should be visible to those who expect container logs.
 fn absent_roots(plan: &Plan) -> Vec<String> {
-    let containers = plan.pipeline.sources.iter().filter_map(|source| match &source.kind {
-        SourceKind::Containers(containers) => Some(containers),
-        SourceKind::File(_) | SourceKind::DatadogIntake(_) => None,
+    let containers = plan.pipeline.sources.iter().filter_map(|source| {
+        if let SourceKind::Containers(containers) = &source.kind { Some(containers) } else { None }
     });
     let roots = containers.flat_map(|c| [&c.docker_roots, &c.pod_roots, &c.link_roots]).flatten();
     roots.filter(|root| !root.exists()).map(|root| root.display().to_string()).collect()

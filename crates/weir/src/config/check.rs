@@ -14,7 +14,7 @@ use super::diagnostic::Diagnostics;
 use super::glob;
 use super::plan::{ComponentSection, Sections};
 use super::section::Section;
-use super::tables::{BASE_BYTES, STORE_PER_HEAD};
+use super::tables::{BASE_BYTES, ComponentType as _, STORE_PER_HEAD};
 use super::text::SourceLocation;
 
 /// All checks.
@@ -27,17 +27,11 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     disk(sections.table("journal"), diagnostics);
     super::disk::check(sections, diagnostics);
     for source in &sections.sources {
-        super::check_source::source(source, diagnostics);
+        SourceType::check(source, sections, diagnostics);
     }
     for output in &sections.outputs {
         buffer(output, diagnostics);
-        match output.component_type {
-            OutputType::SplunkHec => super::check_hec::splunk_hec(&output.section, diagnostics),
-            OutputType::Http => super::check_http::http(&output.section, diagnostics),
-            OutputType::Socket => super::check_http::socket(&output.section, diagnostics),
-            OutputType::File => super::check_file::file(output, sections, diagnostics),
-            OutputType::Stdout | OutputType::Blackhole => {}
-        }
+        OutputType::check(output, sections, diagnostics);
     }
     super::check_source::read_twice(sections, diagnostics);
     super::check_listen::listen_twice(sections, diagnostics);

@@ -6,13 +6,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_host::Acceptor;
-use weir_pipeline::config::SourceType;
 use weir_pipeline::source::LISTENER_BYTES;
 
 use super::check::readable_file;
 use super::check_hec::secret_file;
 use super::diagnostic::Diagnostics;
-use super::plan::{ComponentSection, Sections, server_tls};
+use super::plan::{Sections, server_tls};
 use super::section::Section;
 use super::text::SourceLocation;
 
@@ -55,17 +54,9 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Whether the source listens.
-fn is_listener(source: &ComponentSection<SourceType>) -> bool {
-    match source.component_type {
-        SourceType::DatadogIntake => true,
-        SourceType::Containers | SourceType::File => false,
-    }
-}
-
 /// Memory of all sources that listen, bytes.
 pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
-    let listeners = sections.sources.iter().filter(|source| is_listener(source));
+    let listeners = sections.sources.iter().filter(|source| source.component_type.is_listener());
     listeners.map(|source| source.section.size("in_flight_max") + LISTENER_BYTES).sum()
 }
 
@@ -76,7 +67,7 @@ pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     if let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) {
         taken.push((listen, api.location("listen")));
     }
-    for source in sections.sources.iter().filter(|source| is_listener(source)) {
+    for source in sections.sources.iter().filter(|source| source.component_type.is_listener()) {
         let section = &source.section;
         let Some(listen) = section.listen("listen").filter(|listen| listen.port() != 0) else {
             continue;

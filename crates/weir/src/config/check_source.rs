@@ -5,32 +5,33 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_pipeline::config::SourceType;
 use weir_pipeline::source::is_compressed_or_temporary;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::glob;
-use super::plan::{ComponentSection, Sections};
+use super::plan::Sections;
 use super::section::{Section, is_shell};
+use super::tables::ComponentType as _;
 use super::text::SourceLocation;
 
 /// Keys of directories that are searched for containers.
 const ROOTS: [&str; 3] = ["docker_roots", "pod_roots", "link_roots"];
 
-/// All checks of one source.
-pub(crate) fn source(source: &ComponentSection<SourceType>, diagnostics: &mut Diagnostics) {
-    let section = &source.section;
-    match source.component_type {
-        SourceType::File => {
-            patterns(section, diagnostics);
-            what_is_left(section, diagnostics);
-        }
-        SourceType::Containers => {
-            roots(section, diagnostics);
-            container_names(section, diagnostics);
-        }
-        SourceType::DatadogIntake => return super::check_listen::listener(section, diagnostics),
-    }
+/// All checks of a source of files.
+pub(crate) fn files(section: &Section, diagnostics: &mut Diagnostics) {
+    patterns(section, diagnostics);
+    what_is_left(section, diagnostics);
+    tail(section, diagnostics);
+}
+
+/// All checks of a source of containers.
+pub(crate) fn containers(section: &Section, diagnostics: &mut Diagnostics) {
+    roots(section, diagnostics);
+    container_names(section, diagnostics);
+    tail(section, diagnostics);
+}
+
+fn tail(section: &Section, diagnostics: &mut Diagnostics) {
     limit(section, diagnostics);
     super::multiline::check(section, diagnostics);
 }
@@ -155,11 +156,8 @@ pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     for keys in [&["include"][..], &ROOTS] {
         let mut seen: BTreeMap<PathBuf, Option<SourceLocation>> = BTreeMap::new();
         for source in &sections.sources {
-            let reads_by = |key: &str| match source.component_type {
-                SourceType::File => key == "include",
-                SourceType::Containers => key != "include",
-                SourceType::DatadogIntake => false,
-            };
+            let fields = source.component_type.component().fields;
+            let reads_by = |key: &str| fields.iter().copied().flatten().any(|f| f.name == key);
             for key in keys.iter().filter(|key| reads_by(key)) {
                 for (item, location) in source.section.list(key) {
                     // Defaults have no place in a file.

@@ -48,19 +48,9 @@ fn wrong_keys_and_tables() {
         ("[sinks.a]", 1, "unknown key \"sinks\"", "known keys"),
         ("[source.ok.more]\na = 1", 1, "unknown key \"more\" in [source.ok]", ""),
         ("[[journal]]\nring = \"8MiB\"", 1, "journal must be a table, not a list", "[journal]"),
-        (
-            "[source.a]\nkind = \"file\"",
-            1,
-            "source.a.type is missing",
-            "\"containers\", \"file\" or \"datadog_intake\"",
-        ),
+        ("[source.a]\nkind = \"file\"", 1, "source.a.type is missing", "\"containers\", \"file\""),
         ("[source.a]\ntype = \"flie\"", 2, "unknown type \"flie\" of source", "\"file\"?"),
-        (
-            "[source.a]\ntype = \"syslog\"",
-            2,
-            "unknown type \"syslog\"",
-            "\"containers\", \"file\" or \"datadog_intake\"",
-        ),
+        ("[source.a]\ntype = \"syslog\"", 2, "unknown type \"syslog\"", "\"containers\", \"file\""),
         (
             "[output.a]\ntype = \"splunk\"",
             2,

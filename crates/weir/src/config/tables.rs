@@ -11,8 +11,10 @@ use weir_journal::WhenFull;
 use weir_pipeline::config::{Encoding, Format, OutputType, ReadFrom, SourceType};
 
 use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESET, WhenLimited};
+use super::diagnostic::Diagnostics;
 use super::field::{Field, FieldDefault, ValueType};
-use super::plan::LogFormat;
+use super::plan::{ComponentSection, LogFormat, Sections};
+use super::{check_file, check_hec, check_http, check_listen, check_source};
 
 /// A table that appears at most once: `[journal]`.
 #[derive(Debug)]
@@ -51,6 +53,9 @@ pub(crate) trait ComponentType: Copy + Eq + 'static {
 
     /// Its keys.
     fn component(self) -> Component;
+
+    /// Checks what the fields alone do not show.
+    fn check(named: &ComponentSection<Self>, sections: &Sections, diagnostics: &mut Diagnostics);
 
     /// `a source`, `an output`.
     fn with_article() -> String {
@@ -706,6 +711,15 @@ impl ComponentType for SourceType {
             },
         }
     }
+
+    fn check(named: &ComponentSection<Self>, _: &Sections, diagnostics: &mut Diagnostics) {
+        let section = &named.section;
+        match named.component_type {
+            Self::Containers => check_source::containers(section, diagnostics),
+            Self::File => check_source::files(section, diagnostics),
+            Self::DatadogIntake => check_listen::listener(section, diagnostics),
+        }
+    }
 }
 
 impl ComponentType for OutputType {
@@ -748,6 +762,17 @@ impl ComponentType for OutputType {
             Self::Blackhole => {
                 Component { doc: "Discards all records and counts them.", fields: &[DELIVERY] }
             }
+        }
+    }
+
+    fn check(named: &ComponentSection<Self>, sections: &Sections, diagnostics: &mut Diagnostics) {
+        let section = &named.section;
+        match named.component_type {
+            Self::SplunkHec => check_hec::splunk_hec(section, diagnostics),
+            Self::Http => check_http::http(section, diagnostics),
+            Self::Socket => check_http::socket(section, diagnostics),
+            Self::File => check_file::file(named, sections, diagnostics),
+            Self::Stdout | Self::Blackhole => {}
         }
     }
 }

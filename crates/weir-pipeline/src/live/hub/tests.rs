@@ -40,10 +40,10 @@ fn batch(records: usize, bytes: usize) -> Arc<Batch> {
 }
 
 /// Returns all records of a batch, for tails with one of these expressions.
-fn found(batch: &Arc<Batch>, expressions: &[u64]) -> Found {
+fn found(batch: &Arc<Batch>, expressions: &[u64]) -> MatchedBatch {
     let indexes: Arc<[u32]> = (0..batch.record_count() as u32).collect();
     let matches = |expression: &u64| Matches { expression: *expression, indexes: indexes.clone() };
-    Found::new(batch.clone(), "app".into(), expressions.iter().map(matches).collect())
+    MatchedBatch::new(batch.clone(), "app".into(), expressions.iter().map(matches).collect())
 }
 
 /// Adds a tail without starting a matching thread.
@@ -67,9 +67,9 @@ enum Seen {
 /// Takes everything that is available to a tail.
 fn take_all(state: &mut State, id: u64) -> Vec<Seen> {
     let next = || match state.take(id) {
-        Taken::Event(LiveEvent::Rows(rows)) => Some(Seen::Rows(rows.indexes.len() as u64)),
-        Taken::Event(LiveEvent::Gap { records }) => Some(Seen::Gap(records)),
-        Taken::Nothing | Taken::Over => None,
+        TailNext::Event(LiveEvent::Rows(rows)) => Some(Seen::Rows(rows.indexes.len() as u64)),
+        TailNext::Event(LiveEvent::Gap { records }) => Some(Seen::Gap(records)),
+        TailNext::Nothing | TailNext::Over => None,
     };
     std::iter::from_fn(next).collect()
 }
@@ -87,10 +87,10 @@ fn assert_empty(state: &State) {
 fn a_gap_of_all_stands_where_it_is_missing_and_is_not_told_to_who_joined_later() {
     let mut state = State::default();
     let (all, slow) = (join(&mut state, "*"), join(&mut state, "x"));
-    state.push(Entry::Found(found(&batch(3, 1), &[0])));
+    state.push(Entry::Matched(found(&batch(3, 1), &[0])));
     state.push(Entry::Gap(7));
     let late = join(&mut state, "*");
-    state.push(Entry::Found(found(&batch(2, 1), &[0, 1])));
+    state.push(Entry::Matched(found(&batch(2, 1), &[0, 1])));
     assert_eq!(take_all(&mut state, all), [Seen::Rows(3), Seen::Gap(7), Seen::Rows(2)]);
     assert_eq!(take_all(&mut state, late), [Seen::Rows(2)]);
     assert_eq!(state.backlog.len(), 2, "one of them has not taken the gap");
@@ -107,13 +107,13 @@ fn what_is_lost_around_a_gap_is_counted_to_the_record_for_each() {
     let large = batch(2, 64 * 1024);
     let fitting = BACKLOG_BYTES / large.memory_bytes() as u64;
     for _ in 0..fitting / 2 {
-        state.push(Entry::Found(found(&large, &[0])));
+        state.push(Entry::Matched(found(&large, &[0])));
     }
     state.push(Entry::Gap(1000));
     let late = join(&mut state, "*");
     // The first half is dropped, and the gap keeps its position.
     for _ in 0..fitting / 2 + 2 {
-        state.push(Entry::Found(found(&large, &[0])));
+        state.push(Entry::Matched(found(&large, &[0])));
     }
     let pushed = 2 * (fitting / 2 + fitting / 2 + 2) + 1000;
     let gap = take_of(&mut state, early);
@@ -124,7 +124,7 @@ fn what_is_lost_around_a_gap_is_counted_to_the_record_for_each() {
     assert_eq!((place, gap + count(&rest)), (Some(before), pushed));
     // Now the gap itself is dropped, too, with what followed it.
     for _ in 0..fitting {
-        state.push(Entry::Found(found(&large, &[0])));
+        state.push(Entry::Matched(found(&large, &[0])));
     }
     let second = take_all(&mut state, early);
     assert_eq!(gap + count(&rest) + count(&second), pushed + 2 * fitting);
@@ -138,7 +138,7 @@ fn what_is_lost_around_a_gap_is_counted_to_the_record_for_each() {
 #[track_caller]
 fn take_of(state: &mut State, id: u64) -> u64 {
     match state.take(id) {
-        Taken::Event(LiveEvent::Gap { records }) => records,
+        TailNext::Event(LiveEvent::Gap { records }) => records,
         other => panic!("no gap: {other:?}"),
     }
 }
@@ -147,10 +147,10 @@ fn take_of(state: &mut State, id: u64) -> u64 {
 fn a_lost_gap_is_told_with_what_was_lost_around_it() {
     let mut state = State::default();
     let (early, gone) = (join(&mut state, "*"), join(&mut state, "*"));
-    state.push(Entry::Found(found(&batch(3, 1), &[0])));
+    state.push(Entry::Matched(found(&batch(3, 1), &[0])));
     state.push(Entry::Gap(7));
     let late = join(&mut state, "*");
-    state.push(Entry::Found(found(&batch(5, 1), &[0])));
+    state.push(Entry::Matched(found(&batch(5, 1), &[0])));
     state.leave(gone);
     for _ in 0..3 {
         state.lose_first();

@@ -18,11 +18,10 @@ use weir_model::{
 };
 
 use super::{DeadLetter, DeadLetterFile};
-use crate::config::{OutputKind, OutputPlan};
-use crate::output::parcel::Parcel;
+use crate::config::OutputPlan;
+use crate::output::pending::PendingBatch;
 use crate::output::post::Sender;
-use crate::output::{OutputContext, OutputError};
-use crate::output::{hec, http};
+use crate::output::{OutputContext, OutputError, Ready, prepare};
 use crate::stats::OutputStats;
 
 /// Maximum size of the entries sent in one group.
@@ -77,10 +76,8 @@ pub fn resend(
 ) -> Result<ResendReport, ResendError> {
     let plan = OutputPlan { dead_letter: true, ..plan.clone() };
     let stats = Arc::new(OutputStats::default());
-    let sender = match &plan.kind {
-        OutputKind::SplunkHec(hec) => hec::sender(&plan, hec, context, &stats)?,
-        OutputKind::Http(http) => http::sender(&plan, http, context, &stats)?,
-        _ => return Err(ResendError::Kind(plan.name.clone())),
+    let Ready::Post(sender) = prepare(&plan, context, &stats)? else {
+        return Err(ResendError::Kind(plan.name.clone()));
     };
     let moved = resending_file(&context.data_dir, &plan.name);
     let file = DeadLetterFile::new(context.disk.clone(), &context.data_dir, &plan.name);
@@ -94,7 +91,7 @@ pub fn resend(
     let lines = moved.lines().map_err(&at)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(&at)?;
-    let mut session = Session { sender: Arc::new(sender), report: ResendReport::default() };
+    let mut session = Session { sender, report: ResendReport::default() };
     let kept = runtime.block_on(session.send_all(&lines, &moved, patience)).map_err(&at)?;
     moved.keep(&kept).map_err(&at)?;
     Ok(session.report)
@@ -205,10 +202,10 @@ impl Session {
 
     /// Returns false if the destination neither accepted nor refused the group in time.
     async fn send_group(&mut self, letters: &[DeadLetter], patience: Duration) -> bool {
-        let parcels: Vec<Parcel> =
-            batches(letters).into_iter().map(|b| Parcel::of_batch(Arc::new(b))).collect();
-        for parcel in parcels {
-            let request = self.sender.request(vec![parcel]);
+        let batches: Vec<PendingBatch> =
+            batches(letters).into_iter().map(|b| PendingBatch::of_batch(Arc::new(b))).collect();
+        for pending in batches {
+            let request = self.sender.request(vec![pending]);
             let sent =
                 tokio::time::timeout(patience, self.sender.clone().send_acknowledged(request));
             let Ok(request) = sent.await else { return false };

@@ -87,7 +87,7 @@ pub(super) fn original(name: &str) -> Option<&str> {
 
 /// Tidies rotated files on a thread of its own.
 #[derive(Debug)]
-pub(super) struct Archivist {
+pub(super) struct Archiver {
     jobs: Option<SyncSender<(Arc<Dir>, String)>>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ pub(super) struct Archivist {
 
 /// What to do with rotated files.
 #[derive(Debug, Clone)]
-pub(super) struct Upkeep {
+pub(super) struct ArchiveSettings {
     /// How to compress them.
     pub(super) compress: Compression,
     /// How many to keep per file; `None` = all.
@@ -105,9 +105,9 @@ pub(super) struct Upkeep {
     pub(super) output: String,
 }
 
-impl Archivist {
+impl Archiver {
     /// Starts the thread.
-    pub(super) fn start(upkeep: Upkeep) -> io::Result<Self> {
+    pub(super) fn start(upkeep: ArchiveSettings) -> io::Result<Self> {
         let (jobs, todo) = mpsc::sync_channel::<(Arc<Dir>, String)>(JOBS_MAX);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -136,7 +136,7 @@ impl Archivist {
     }
 }
 
-impl Drop for Archivist {
+impl Drop for Archiver {
     /// Stops between two blocks; the next start continues.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl Drop for Archivist {
     }
 }
 
-impl Upkeep {
+impl ArchiveSettings {
     fn tidy(&self, dir: &Dir, name: &str, stop: &AtomicBool) -> io::Result<()> {
         let mut names = self.names(dir, name)?;
         if let Some(mut compressor) = Compressor::new(self.compress) {

@@ -18,20 +18,20 @@ use weir_host::{Clock, Disk};
 use weir_journal::Outcome;
 use weir_model::{DiscardReason, RecordView};
 
-use super::archive::{Archivist, Upkeep};
+use super::archive::{ArchiveSettings, Archiver};
 use super::dir::Dir;
+use super::log_limit::{LogDecision, LogLimiter};
 use super::target::Target;
-use super::told::{News, Told};
 use crate::config::{Compression, FileOutput, FsyncPolicy};
 use crate::output::Job;
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
-use crate::output::parcel::Parcel;
+use crate::output::pending::PendingBatch;
 use crate::rule::{Draft, Origin, RecordFields};
 
 /// Maximum size of the lines for one file that are held until the end of the round.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Appends parcels to their files.
+/// Appends batches to their files.
 pub(super) struct Writer {
     plan: FileOutput,
     output: String,
@@ -39,7 +39,7 @@ pub(super) struct Writer {
     clock: Arc<dyn Clock>,
     /// Files by path below the base.
     files: HashMap<String, Target>,
-    backlog: VecDeque<Parcel>,
+    backlog: VecDeque<PendingBatch>,
     /// Number of the current round.
     round: u64,
     /// When it started, nanoseconds since 1970.
@@ -47,16 +47,16 @@ pub(super) struct Writer {
     reopen: bool,
     /// A flush failed: what is not settled is in doubt.
     flush_failed: bool,
-    archivist: Option<Archivist>,
+    archiver: Option<Archiver>,
     dead_letters: Option<DeadLetterFile>,
     draft: RefCell<Draft>,
-    told: Told,
+    log_limiter: LogLimiter,
 }
 
 /// Result of one round.
 #[derive(Default)]
 pub(super) struct Written {
-    pub(super) parcels: Vec<(Parcel, Outcome)>,
+    pub(super) batches: Vec<(PendingBatch, Outcome)>,
     pub(super) bytes: u64,
 }
 
@@ -66,8 +66,8 @@ struct Refused {
     /// Reasons by path below the base.
     paths: HashMap<String, String>,
     letters: Vec<DeadLetter>,
-    /// Number of the parcel that each letter belongs to.
-    parcels: Vec<usize>,
+    /// Number of the batch that each letter belongs to.
+    batches: Vec<usize>,
 }
 
 impl Writer {
@@ -78,7 +78,7 @@ impl Writer {
         let dead_letters = dead_letters
             .then(|| DeadLetterFile::new(disk.clone(), &context.data_dir, &job.plan.name));
         Self {
-            archivist: archivist(job, plan),
+            archiver: archiver(job, plan),
             plan: plan.clone(),
             output: job.plan.name.clone(),
             disk,
@@ -91,12 +91,12 @@ impl Writer {
             flush_failed: false,
             dead_letters,
             draft: RefCell::default(),
-            told: Told::default(),
+            log_limiter: LogLimiter::default(),
         }
     }
 
-    pub(super) fn push(&mut self, parcel: Parcel) {
-        self.backlog.push_back(parcel);
+    pub(super) fn push(&mut self, pending: PendingBatch) {
+        self.backlog.push_back(pending);
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -111,7 +111,7 @@ impl Writer {
     /// Appends the whole backlog. After an error, nothing of it counts as written.
     pub(super) fn write_backlog(
         &mut self,
-        source: &dyn Fn(&Parcel) -> String,
+        source: &dyn Fn(&PendingBatch) -> String,
     ) -> io::Result<Written> {
         self.round += 1;
         self.round_unix_ns = self.clock.unix_ns();
@@ -124,11 +124,11 @@ impl Writer {
             file.clean_up()?;
             file.begin();
         }
-        let backlog: Vec<Parcel> = self.backlog.drain(..).collect();
-        let written = self.write_parcels(&backlog, source);
+        let backlog: Vec<PendingBatch> = self.backlog.drain(..).collect();
+        let written = self.write_batches(&backlog, source);
         match written {
             Ok((bytes, outcomes)) => {
-                Ok(Written { parcels: backlog.into_iter().zip(outcomes).collect(), bytes })
+                Ok(Written { batches: backlog.into_iter().zip(outcomes).collect(), bytes })
             }
             Err(error) => {
                 self.files.values_mut().for_each(Target::roll_back);
@@ -138,46 +138,46 @@ impl Writer {
         }
     }
 
-    fn write_parcels(
+    fn write_batches(
         &mut self,
-        parcels: &[Parcel],
-        source: &dyn Fn(&Parcel) -> String,
+        batches: &[PendingBatch],
+        source: &dyn Fn(&PendingBatch) -> String,
     ) -> io::Result<(u64, Vec<Outcome>)> {
         let mut bytes = 0;
         let mut refused = Refused::default();
-        for (number, parcel) in parcels.iter().enumerate() {
-            bytes += self.distribute(number, parcel, source, &mut refused)?;
+        for (number, pending) in batches.iter().enumerate() {
+            bytes += self.distribute(number, pending, source, &mut refused)?;
         }
         let now_s = self.round_unix_s();
         for file in self.files.values_mut() {
             bytes += file.write(&*self.disk, now_s)?;
         }
         let mut outcomes: Vec<Outcome> =
-            parcels.iter().map(|parcel| Outcome::delivered(parcel.len() as u64)).collect();
+            batches.iter().map(|pending| Outcome::delivered(pending.len() as u64)).collect();
         self.put_away(&refused, &mut outcomes)?;
         Ok((bytes, outcomes))
     }
 
-    /// Distributes the records of a parcel to their files; returns the bytes already written.
+    /// Distributes the records of a batch to their files; returns the bytes already written.
     fn distribute(
         &mut self,
         number: usize,
-        parcel: &Parcel,
-        source: &dyn Fn(&Parcel) -> String,
+        pending: &PendingBatch,
+        source: &dyn Fn(&PendingBatch) -> String,
         refused: &mut Refused,
     ) -> io::Result<u64> {
         let encoding = self.plan.encoding;
         if !self.plan.path.is_template() {
-            return self.add("", |out| encoding.lines(&parcel.records, out));
+            return self.add("", |out| encoding.lines(&pending.records, out));
         }
-        let mut origin = Origin::new(&source(parcel));
+        let mut origin = Origin::new(&source(pending));
         let (mut resource, mut is_same) = (None, false);
         let mut bytes = 0;
         let mut path = String::new();
-        for (index, view) in parcel.records.records() {
+        for (index, view) in pending.records.records() {
             let is_new = resource.replace(view.resource()) != Some(view.resource());
             if is_new {
-                origin.set_resource(parcel.records.resource_of(&view).encoded);
+                origin.set_resource(pending.records.resource_of(&view).encoded);
                 let fields = &mut self.plan.path.fields();
                 is_same = fields.all(|field| origin.constant(field, &mut |_| {}));
             }
@@ -185,14 +185,14 @@ impl Writer {
                 path.clear();
                 self.fill(&origin, view, &mut path);
             }
-            let line = |out: &mut Vec<u8>| encoding.line(&parcel.records, &view, out);
+            let line = |out: &mut Vec<u8>| encoding.line(&pending.records, &view, out);
             if !refused.paths.contains_key(&path) {
                 match self.add(&path, line) {
                     Ok(n) => {
                         bytes += n;
                         continue;
                     }
-                    Err(error) if is_hopeless(&error) && !self.files.contains_key(&path) => {
+                    Err(error) if is_permanent(&error) && !self.files.contains_key(&path) => {
                         let base = self.plan.path.base().join(&path);
                         let reason = format!("{}: {error}", base.display());
                         refused.paths.insert(path.clone(), reason);
@@ -200,7 +200,7 @@ impl Writer {
                     Err(error) => return Err(error),
                 }
             }
-            self.refuse(number, parcel, index, &path, &view, refused);
+            self.refuse(number, pending, index, &path, &view, refused);
         }
         Ok(bytes)
     }
@@ -225,8 +225,8 @@ impl Writer {
             file.put_aside(&*self.disk, self.clock.unix_ns())?;
             file.pending = lines;
             file.ready(&*self.disk)?;
-            if let Some(archivist) = &self.archivist {
-                archivist.tidy(&file.dir, &file.name);
+            if let Some(archiver) = &self.archiver {
+                archiver.tidy(&file.dir, &file.name);
             }
         } else if file.pending.len() > PENDING_BYTES_MAX {
             bytes += file.write(&*self.disk, now_s)?;
@@ -254,8 +254,8 @@ impl Writer {
         let mut file = self.target(path)?;
         file.ready(&*self.disk)?;
         file.round = self.round;
-        if let Some(archivist) = &self.archivist {
-            archivist.tidy(&file.dir, &file.name);
+        if let Some(archiver) = &self.archiver {
+            archiver.tidy(&file.dir, &file.name);
         }
         self.files.insert(path.to_owned(), file);
         Ok(bytes)
@@ -304,17 +304,17 @@ impl Writer {
     fn refuse(
         &self,
         number: usize,
-        parcel: &Parcel,
+        pending: &PendingBatch,
         index: usize,
         path: &str,
         view: &RecordView<'_>,
         refused: &mut Refused,
     ) {
         let reason = refused.paths.get(path).map_or("", String::as_str);
-        let (log, flags) = (parcel.records.batch().to_log_record(index), view.flags.0);
+        let (log, flags) = (pending.records.batch().to_log_record(index), view.flags.0);
         let letter = DeadLetter::new(self.round_unix_ns, &self.output, reason, None, log, flags);
         refused.letters.push(letter);
-        refused.parcels.push(number);
+        refused.batches.push(number);
     }
 
     /// Dead-letters the records whose file can never be created, at the end of a round.
@@ -324,10 +324,10 @@ impl Writer {
         }
         let now = self.clock.monotonic();
         for reason in refused.paths.values() {
-            let rest = match self.told.note(reason, now) {
-                News::Yes => "",
-                News::Last => "; further files are not logged for a while",
-                News::No => continue,
+            let rest = match self.log_limiter.check(reason, now) {
+                LogDecision::Yes => "",
+                LogDecision::Last => "; further files are not logged for a while",
+                LogDecision::No => continue,
             };
             tracing::warn!(output = %self.output, "{reason}: refusing records for this file{rest}");
         }
@@ -335,7 +335,7 @@ impl Writer {
             Some(file) => file.append(&refused.letters)?,
             None => Appended::Full,
         };
-        for number in &refused.parcels {
+        for number in &refused.batches {
             let outcome = &mut outcomes[*number];
             outcome.delivered -= 1;
             if appended == Appended::Durable {
@@ -368,8 +368,8 @@ impl Writer {
     }
 
     /// After a failed flush: puts these before the backlog again, to be written to a reopened file.
-    pub(super) fn write_again(&mut self, parcels: impl DoubleEndedIterator<Item = Parcel>) {
-        parcels.rev().for_each(|parcel| self.backlog.push_front(parcel));
+    pub(super) fn write_again(&mut self, batches: impl DoubleEndedIterator<Item = PendingBatch>) {
+        batches.rev().for_each(|pending| self.backlog.push_front(pending));
         self.files.values_mut().for_each(Target::take_back);
     }
 
@@ -388,13 +388,13 @@ impl Writer {
 }
 
 /// Starts the helper that tidies rotated files, if rotation is enabled.
-fn archivist(job: &Job, plan: &FileOutput) -> Option<Archivist> {
+fn archiver(job: &Job, plan: &FileOutput) -> Option<Archiver> {
     let rotation = &plan.rotation;
     let is_kept_as_it_is = rotation.compress == Compression::None && rotation.keep.is_none();
     if !rotation.is_on() || is_kept_as_it_is {
         return None;
     }
-    let started = Archivist::start(Upkeep {
+    let started = Archiver::start(ArchiveSettings {
         compress: rotation.compress,
         keep: rotation.keep,
         disk: job.context.disk.clone(),
@@ -412,8 +412,8 @@ fn archivist(job: &Job, plan: &FileOutput) -> Option<Archivist> {
 
 /// Returns true for errors that are caused by the name of the file, or by what occupies its place:
 /// retrying would hold up every other file of the output.
-fn is_hopeless(error: &io::Error) -> bool {
-    let hopeless =
+fn is_permanent(error: &io::Error) -> bool {
+    let permanent =
         [Errno::LOOP, Errno::NOTDIR, Errno::ISDIR, Errno::NAMETOOLONG, Errno::XDEV, Errno::NXIO];
-    hopeless.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    permanent.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -15,7 +15,7 @@ use hyper::body::{Frame, SizeHint};
 use weir_host::Compression;
 
 use super::request::Renderer;
-use crate::output::parcel::Parcel;
+use crate::output::pending::PendingBatch;
 
 /// Length at which a piece of events ends: large enough for few system calls, and small enough that
 /// its input and output fit into the second-level cache together.
@@ -33,8 +33,8 @@ pub(crate) enum Body {
 /// Records whose encoded length is known.
 #[derive(Debug, Clone)]
 pub(crate) struct Events {
-    pub(crate) parcels: Arc<[Parcel]>,
-    /// Numbers of parcels and of their records, in order.
+    pub(crate) batches: Arc<[PendingBatch]>,
+    /// Numbers of batches and of their records, in order.
     pub(crate) parts: Arc<[(usize, Range<usize>)]>,
     pub(crate) len: usize,
     pub(crate) renderer: Arc<Mutex<Renderer>>,
@@ -123,12 +123,12 @@ impl Outgoing {
         let mut renderer = events.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut piece = renderer.buffer();
         while piece.len() < PIECE_BYTES
-            && let Some((parcel, part)) = events.parts.get(self.part)
+            && let Some((pending, part)) = events.parts.get(self.part)
         {
             let from = part.start + self.record;
-            let parcel = &events.parcels[*parcel];
+            let pending = &events.batches[*pending];
             let count =
-                renderer.encoder.encode_checked(parcel, from..part.end, PIECE_BYTES, &mut piece);
+                renderer.encoder.encode_checked(pending, from..part.end, PIECE_BYTES, &mut piece);
             self.record += count;
             if from + count >= part.end {
                 (self.part, self.record) = (self.part + 1, 0);

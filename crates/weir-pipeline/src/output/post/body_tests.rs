@@ -9,7 +9,7 @@ use weir_model::{Batch, BatchBuilder, Position, Seal, SourceBook, SourceId, Stre
 
 use super::*;
 use crate::config::{Compression, HecMode};
-use crate::output::post::request::{self, Draft, Request};
+use crate::output::post::request::{self, Request, RequestBuilder};
 
 fn renderer() -> Arc<Mutex<Renderer>> {
     let metadata = HecMetadata {
@@ -56,11 +56,11 @@ fn batch(bodies: &[Vec<u8>]) -> Arc<Batch> {
 
 fn request(batches: &[Arc<Batch>], renderer: &Mutex<Renderer>) -> Request {
     let mut renderer = renderer.lock().unwrap();
-    let mut draft = Draft::default();
+    let mut request_builder = RequestBuilder::default();
     for batch in batches {
-        draft.add(Parcel::of_batch(batch.clone()), &mut renderer, 0);
+        request_builder.add(PendingBatch::of_batch(batch.clone()), &mut renderer, 0);
     }
-    draft.finish(&mut renderer)
+    request_builder.finish(&mut renderer)
 }
 
 /// Returns everything that a body sends; its pieces must have the announced length.
@@ -79,8 +79,8 @@ fn sent(body: &Body) -> Vec<u8> {
 fn encoded(request: &Request, range: Range<usize>, renderer: &Mutex<Renderer>) -> Vec<u8> {
     let mut renderer = renderer.lock().unwrap();
     let mut plain = Vec::new();
-    for (parcel, part) in request.overlaps(range) {
-        renderer.encoder.encode(&request.parcels[parcel], part, &mut plain);
+    for (pending, part) in request.overlaps(range) {
+        renderer.encoder.encode(&request.batches[pending], part, &mut plain);
     }
     plain
 }

@@ -10,14 +10,14 @@
 //! sent again, late.) At most one request is prepared ahead of need. A request contains whole
 //! deliveries.
 //!
-//! Reading order: this file, `sender`, `request`, `answer`, `pace`, `client`, `body`, `ack`.
+//! Reading order: this file, `sender`, `request`, `answer`, `concurrency`, `client`, `body`, `ack`.
 
 mod ack;
 pub(super) mod answer;
 mod body;
 mod client;
+mod concurrency;
 mod endpoint;
-mod pace;
 mod request;
 mod sender;
 
@@ -31,13 +31,13 @@ use weir_journal::{Cursor, Outcome};
 use weir_model::StreamId;
 
 use crate::output::Job;
-use crate::output::parcel::Parcel;
+use crate::output::pending::PendingBatch;
 use crate::output::signal::until;
 use ack::Acks;
+pub(crate) use concurrency::ConcurrencyLimiter;
 pub use endpoint::{Endpoint, EndpointError};
-pub(crate) use pace::Pace;
 pub(crate) use request::Encoder;
-use request::{Draft, Request};
+use request::{Request, RequestBuilder};
 pub(crate) use sender::{Protocol, Sender, Sending, tls_files};
 
 /// Requests prepared and not yet sent: one that waits for its streams, and one that waits for its
@@ -54,7 +54,7 @@ struct Driver {
     /// Encoded, in the order in which they are to be sent.
     prepared: VecDeque<Request>,
     /// Taken for the request after the one that was just prepared.
-    left_over: Option<Parcel>,
+    left_over: Option<PendingBatch>,
     /// Batches wait for streams that became free without being settled, which the journal does not
     /// know: look again without waiting for it.
     look_again: bool,
@@ -179,27 +179,27 @@ impl Driver {
     }
 
     /// Takes and encodes until the request has its target size.
-    fn gather(&mut self, first: Parcel, refuse: impl Fn(StreamId) -> bool) -> Request {
+    fn gather(&mut self, first: PendingBatch, refuse: impl Fn(StreamId) -> bool) -> Request {
         let batch_bytes = self.sender.batch_bytes();
         let mut renderer = self.sender.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         let query = renderer.encoder.first_query(&first);
-        let mut draft = Draft::default();
+        let mut request_builder = RequestBuilder::default();
         let mut largest = 0;
         let mut next = Some(first);
-        while let Some(parcel) = next.take() {
-            if renderer.encoder.first_query(&parcel) != query {
-                self.left_over = Some(parcel);
+        while let Some(pending) = next.take() {
+            if renderer.encoder.first_query(&pending) != query {
+                self.left_over = Some(pending);
                 break;
             }
-            let before = draft.len;
-            draft.add(parcel, &mut renderer, batch_bytes);
-            largest = largest.max(draft.len - before);
-            if draft.len + largest > batch_bytes {
+            let before = request_builder.len;
+            request_builder.add(pending, &mut renderer, batch_bytes);
+            largest = largest.max(request_builder.len - before);
+            if request_builder.len + largest > batch_bytes {
                 break;
             }
             next = take(&mut self.cursor, &refuse);
         }
-        draft.finish(&mut renderer)
+        request_builder.finish(&mut renderer)
     }
 
     /// Handles a request that was sent completely: its streams are free for the next one.
@@ -227,24 +227,24 @@ impl Driver {
     }
 
     fn settle(&mut self, request: &Request) {
-        for (parcel, outcome) in request.parcels.iter().zip(&request.outcomes) {
-            if let Some(delivery) = &parcel.delivery {
+        for (pending, outcome) in request.batches.iter().zip(&request.outcomes) {
+            if let Some(delivery) = &pending.delivery {
                 self.cursor.ack(delivery, *outcome);
             }
         }
     }
 }
 
-/// Takes the next parcel of a stream that `refuse` accepts. Batches without a record for this
+/// Takes the next batch of a stream that `refuse` accepts. Batches without a record for this
 /// output are settled on the way.
-fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<Parcel> {
+fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<PendingBatch> {
     loop {
         let delivery = cursor.take(&refuse)?;
         if delivery.record_count == 0 {
             cursor.ack(&delivery, Outcome::default());
             continue;
         }
-        return Some(Parcel::of_delivery(delivery, cursor.index()));
+        return Some(PendingBatch::of_delivery(delivery, cursor.index()));
     }
 }
 

@@ -17,7 +17,7 @@ use weir_journal::Outcome;
 use weir_model::StreamId;
 
 use super::body::{Body, Events};
-use crate::output::parcel::Parcel;
+use crate::output::pending::PendingBatch;
 
 /// How records are encoded.
 #[derive(Debug)]
@@ -29,42 +29,47 @@ pub(crate) enum Encoder {
 }
 
 impl Encoder {
-    /// Calls `visit` with the query of the request that records of the parcel must be sent in, and
+    /// Calls `visit` with the query of the request that records of the batch must be sent in, and
     /// the number of consecutive records it applies to.
-    fn queries(&mut self, parcel: &Parcel, mut visit: impl FnMut(&Arc<str>, usize)) {
+    fn queries(&mut self, pending: &PendingBatch, mut visit: impl FnMut(&Arc<str>, usize)) {
         match self {
-            Self::Event(encoder) => encoder.queries(&parcel.records, visit),
-            Self::Json(_) => visit(&Arc::from(""), parcel.len()),
+            Self::Event(encoder) => encoder.queries(&pending.records, visit),
+            Self::Json(_) => visit(&Arc::from(""), pending.len()),
         }
     }
 
-    /// Returns the query of the first records of the parcel.
-    pub(crate) fn first_query(&mut self, parcel: &Parcel) -> Arc<str> {
+    /// Returns the query of the first records of the batch.
+    pub(crate) fn first_query(&mut self, pending: &PendingBatch) -> Arc<str> {
         let mut first = None;
-        self.queries(parcel, |query, _| _ = first.get_or_insert_with(|| query.clone()));
+        self.queries(pending, |query, _| _ = first.get_or_insert_with(|| query.clone()));
         first.unwrap_or_else(|| Arc::from(""))
     }
 
-    /// Returns true if record number `number` of the parcel sets an index of its own.
-    pub(crate) fn has_own_index(&mut self, parcel: &Parcel, number: usize) -> bool {
+    /// Returns true if record number `number` of the batch sets an index of its own.
+    pub(crate) fn has_own_index(&mut self, pending: &PendingBatch, number: usize) -> bool {
         match self {
-            Self::Event(encoder) => encoder.has_own_index(&parcel.records, number),
+            Self::Event(encoder) => encoder.has_own_index(&pending.records, number),
             Self::Json(_) => false,
         }
     }
 
-    /// Appends the records in `range` of the parcel.
-    pub(crate) fn encode(&mut self, parcel: &Parcel, range: Range<usize>, out: &mut Vec<u8>) {
+    /// Appends the records in `range` of the batch.
+    pub(crate) fn encode(
+        &mut self,
+        pending: &PendingBatch,
+        range: Range<usize>,
+        out: &mut Vec<u8>,
+    ) {
         match self {
-            Self::Event(encoder) => encoder.encode(&parcel.records, range, out),
-            Self::Json(framing) => framing.append(&parcel.records, range, out),
+            Self::Event(encoder) => encoder.encode(&pending.records, range, out),
+            Self::Json(framing) => framing.append(&pending.records, range, out),
         }
     }
 
     /// Returns the length of these records, if it is known before they are encoded.
-    fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
+    fn length(&mut self, pending: &PendingBatch, range: Range<usize>) -> Option<usize> {
         match self {
-            Self::Event(encoder) => encoder.length(&parcel.records, range),
+            Self::Event(encoder) => encoder.length(&pending.records, range),
             Self::Json(_) => None,
         }
     }
@@ -73,13 +78,13 @@ impl Encoder {
     /// number.
     pub(crate) fn encode_checked(
         &mut self,
-        parcel: &Parcel,
+        pending: &PendingBatch,
         range: Range<usize>,
         until: usize,
         out: &mut Vec<u8>,
     ) -> usize {
         match self {
-            Self::Event(encoder) => encoder.encode_checked(&parcel.records, range, until, out),
+            Self::Event(encoder) => encoder.encode_checked(&pending.records, range, until, out),
             Self::Json(_) => 0,
         }
     }
@@ -114,24 +119,24 @@ impl Buffers {
 }
 
 /// A buffer that is returned when the last use of its bytes ends.
-struct Lent {
+struct PooledBuffer {
     buffer: Vec<u8>,
     home: Buffers,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.buffer
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         self.home.give_back(std::mem::take(&mut self.buffer));
     }
 }
 
-/// Encodes parcels into bodies.
+/// Encodes batches into bodies.
 #[derive(Debug)]
 pub(crate) struct Renderer {
     pub(crate) encoder: Encoder,
@@ -169,19 +174,19 @@ impl Renderer {
 
     /// Lends a buffer until its last use ends.
     pub(crate) fn lend(&self, buffer: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent { buffer, home: self.buffers.clone() })
+        Bytes::from_owner(PooledBuffer { buffer, home: self.buffers.clone() })
     }
 
     /// Returns the length of these records if they can be encoded while they are sent.
-    fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
-        if self.compressor.is_some() { None } else { self.encoder.length(parcel, range) }
+    fn length(&mut self, pending: &PendingBatch, range: Range<usize>) -> Option<usize> {
+        if self.compressor.is_some() { None } else { self.encoder.length(pending, range) }
     }
 }
 
-/// Parcels that are combined into a request.
+/// Batches that are combined into a request.
 #[derive(Debug, Default)]
-pub(crate) struct Draft {
-    parcels: Vec<Parcel>,
+pub(crate) struct RequestBuilder {
+    batches: Vec<PendingBatch>,
     /// Queries with the number of the first record that each applies to.
     queries: Vec<(usize, Arc<str>)>,
     /// Number of records.
@@ -192,33 +197,33 @@ pub(crate) struct Draft {
     pub(crate) len: usize,
 }
 
-impl Draft {
-    /// Adds a parcel; `capacity` is the maximum total length.
-    pub(crate) fn add(&mut self, parcel: Parcel, renderer: &mut Renderer, capacity: usize) {
-        renderer.encoder.queries(&parcel, |query, records| {
+impl RequestBuilder {
+    /// Adds a batch; `capacity` is the maximum total length.
+    pub(crate) fn add(&mut self, pending: PendingBatch, renderer: &mut Renderer, capacity: usize) {
+        renderer.encoder.queries(&pending, |query, records| {
             if self.queries.last().is_none_or(|(_, last)| last != query) {
                 self.queries.push((self.count, query.clone()));
             }
             self.count += records;
         });
         if self.plain.is_none() {
-            if let Some(len) = renderer.length(&parcel, 0..parcel.len()) {
+            if let Some(len) = renderer.length(&pending, 0..pending.len()) {
                 self.len += len;
-                self.parcels.push(parcel);
+                self.batches.push(pending);
                 return;
             }
             let mut plain = renderer.buffer();
             plain.reserve(capacity);
-            for earlier in &self.parcels {
+            for earlier in &self.batches {
                 renderer.encoder.encode(earlier, 0..earlier.len(), &mut plain);
             }
             self.plain = Some(plain);
         }
         if let Some(plain) = &mut self.plain {
-            renderer.encoder.encode(&parcel, 0..parcel.len(), plain);
+            renderer.encoder.encode(&pending, 0..pending.len(), plain);
             self.len = plain.len();
         }
-        self.parcels.push(parcel);
+        self.batches.push(pending);
     }
 
     /// Completes the request.
@@ -226,7 +231,7 @@ impl Draft {
         // If the parts have different queries, they are encoded when they are sent.
         let whole = self.plain.filter(|_| self.queries.len() < 2);
         let body = whole.map(|plain| renderer.finish(plain));
-        Request::new(self.parcels, body, self.len, self.queries)
+        Request::new(self.batches, body, self.len, self.queries)
     }
 }
 
@@ -241,9 +246,9 @@ pub(crate) struct Unacknowledged {
 /// The records of one request.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) parcels: Arc<[Parcel]>,
+    pub(crate) batches: Arc<[PendingBatch]>,
     pub(crate) outcomes: Vec<Outcome>,
-    /// Number of the first record of each parcel.
+    /// Number of the first record of each batch.
     starts: Vec<usize>,
     count: usize,
     /// Parts to send, in order.
@@ -263,25 +268,25 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Combines parcels; `body` holds them all, encoded in order. Without one, they are encoded
+    /// Combines batches; `body` holds them all, encoded in order. Without one, they are encoded
     /// while they are sent.
     fn new(
-        parcels: Vec<Parcel>,
+        batches: Vec<PendingBatch>,
         body: Option<Body>,
         plain_len: usize,
         queries: Vec<(usize, Arc<str>)>,
     ) -> Self {
-        let mut starts = Vec::with_capacity(parcels.len());
+        let mut starts = Vec::with_capacity(batches.len());
         let mut count = 0;
-        for parcel in &parcels {
+        for pending in &batches {
             starts.push(count);
-            count += parcel.len();
+            count += pending.len();
         }
         let begins = queries.iter().map(|(begin, _)| *begin);
         let ends = queries.iter().skip(1).map(|(begin, _)| *begin).chain([count]);
         Self {
-            outcomes: vec![Outcome::default(); parcels.len()],
-            parcels: parcels.into(),
+            outcomes: vec![Outcome::default(); batches.len()],
+            batches: batches.into(),
             starts,
             count,
             todo: begins.zip(ends).map(|(begin, end)| begin..end).collect(),
@@ -301,7 +306,7 @@ impl Request {
     }
 
     pub(crate) fn streams(&self) -> impl Iterator<Item = StreamId> {
-        self.parcels.iter().map(Parcel::stream)
+        self.batches.iter().map(PendingBatch::stream)
     }
 
     /// Returns the body of a part: the stored one, or one encoded now.
@@ -314,17 +319,17 @@ impl Request {
         let mut renderer = shared.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Arc<[_]> = self.overlaps(range.clone()).collect();
         let len_of = |(index, part): &(usize, Range<usize>)| {
-            renderer.length(&self.parcels[*index], part.clone())
+            renderer.length(&self.batches[*index], part.clone())
         };
         let is_whole = *range == (0..self.count);
         let len = if is_whole { self.events_len } else { parts.iter().map(len_of).sum() };
         if let Some(len) = len {
-            let parcels = self.parcels.clone();
-            return Body::Events(Events { parcels, parts, len, renderer: shared.clone() });
+            let batches = self.batches.clone();
+            return Body::Events(Events { batches, parts, len, renderer: shared.clone() });
         }
         let mut plain = renderer.buffer();
         for (index, part) in parts.iter() {
-            renderer.encoder.encode(&self.parcels[*index], part.clone(), &mut plain);
+            renderer.encoder.encode(&self.batches[*index], part.clone(), &mut plain);
         }
         renderer.finish(plain)
     }
@@ -334,7 +339,7 @@ impl Request {
         self.body = None;
     }
 
-    /// Updates the outcome of every record of a part, parcel by parcel.
+    /// Updates the outcome of every record of a part, batch by batch.
     pub(crate) fn count(&mut self, range: &Range<usize>, add: impl Fn(&mut Outcome, u64)) {
         let parts: Vec<_> = self.overlaps(range.clone()).collect();
         for (index, part) in parts {
@@ -342,15 +347,15 @@ impl Request {
         }
     }
 
-    /// Returns the parcels that a part overlaps, each with the range of its own records.
+    /// Returns the batches that a part overlaps, each with the range of its own records.
     pub(crate) fn overlaps(
         &self,
         range: Range<usize>,
     ) -> impl Iterator<Item = (usize, Range<usize>)> {
-        self.starts.iter().zip(&*self.parcels).enumerate().filter_map(
-            move |(i, (start, parcel))| {
+        self.starts.iter().zip(&*self.batches).enumerate().filter_map(
+            move |(i, (start, pending))| {
                 let from = range.start.max(*start);
-                let to = range.end.min(start + parcel.len());
+                let to = range.end.min(start + pending.len());
                 (from < to).then(|| (i, from - start..to - start))
             },
         )

@@ -19,12 +19,12 @@ use weir_model::DiscardReason;
 use super::ack::Acks;
 use super::answer::{Answer, Problem, Refusal, Verdict};
 use super::client::{Client, Reply, SendError};
+use super::concurrency::ConcurrencyLimiter;
 use super::endpoint::Endpoint;
-use super::pace::Pace;
-use super::request::{Draft, Encoder, Renderer, Request, Unacknowledged};
+use super::request::{Encoder, Renderer, Request, RequestBuilder, Unacknowledged};
 use crate::config::{OutputPlan, RequestSettings, TlsSettings};
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
-use crate::output::parcel::Parcel;
+use crate::output::pending::PendingBatch;
 use crate::output::{OutputContext, OutputError};
 use crate::stats::{self, OutputStats, add};
 
@@ -37,7 +37,7 @@ const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Sender {
     output: String,
     pub(crate) client: Client,
-    pub(crate) pace: Pace,
+    pub(crate) limiter: ConcurrencyLimiter,
     pub(crate) renderer: Arc<Mutex<Renderer>>,
     pub(crate) acks: Option<Acks>,
     pub(crate) stats: Arc<OutputStats>,
@@ -131,7 +131,7 @@ impl Sender {
             .then(|| DeadLetterFile::new(context.disk.clone(), &context.data_dir, &output));
         Ok(Self {
             client: Client::new(connector, &sending, clock.clone()),
-            pace: Pace::new(
+            limiter: ConcurrencyLimiter::new(
                 sending.requests.connections_max,
                 sending.requests.retry_min,
                 sending.requests.retry_max,
@@ -169,14 +169,14 @@ impl Sender {
         request
     }
 
-    /// Combines parcels into one request, encoded.
-    pub(crate) fn request(&self, parcels: Vec<Parcel>) -> Request {
+    /// Combines batches into one request, encoded.
+    pub(crate) fn request(&self, batches: Vec<PendingBatch>) -> Request {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut draft = Draft::default();
-        for parcel in parcels {
-            draft.add(parcel, &mut renderer, 0);
+        let mut request_builder = RequestBuilder::default();
+        for pending in batches {
+            request_builder.add(pending, &mut renderer, 0);
         }
-        draft.finish(&mut renderer)
+        request_builder.finish(&mut renderer)
     }
 
     /// Sends a single request until every record has a final outcome, including acknowledgements.
@@ -202,7 +202,7 @@ impl Sender {
         let body = request.body(part, &self.renderer);
         let path = format!("{}{}", self.sending.path, request.query(part));
         loop {
-            let slot = self.pace.admit().await;
+            let slot = self.limiter.acquire().await;
             if request.was_sent {
                 request.count(part, |outcome, n| outcome.resent += n);
             }
@@ -267,7 +267,7 @@ impl Sender {
             Verdict::Refused(refusal) => self.refused(request, part, part_max, &refusal),
             Verdict::Alert(problem) => Step::Again(self.alert(&problem)),
             Verdict::Retry(problem) => {
-                let pause = self.pace.failure(problem.overload, problem.after);
+                let pause = self.limiter.failure(problem.overload, problem.after);
                 self.report(problem.kind, &problem.text);
                 Step::Again(pause)
             }
@@ -277,7 +277,7 @@ impl Sender {
     fn delivered(&self, took: Duration, slow_down: bool) {
         add(&self.stats.requests, 1);
         add(&self.stats.service_ns, took.as_nanos() as u64);
-        self.pace.success(took, slow_down);
+        self.limiter.success(took, slow_down);
         self.has_succeeded.store(true, Ordering::Relaxed);
         self.unproven.store(0, Ordering::Relaxed);
         self.stats.errors.clear_last();
@@ -379,9 +379,9 @@ impl Sender {
 
     fn has_own_index(&self, request: &Request, record: usize) -> bool {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut parcels = request.overlaps(record..record + 1);
-        parcels.any(|(parcel, part)| {
-            renderer.encoder.has_own_index(&request.parcels[parcel], part.start)
+        let mut batches = request.overlaps(record..record + 1);
+        batches.any(|(pending, part)| {
+            renderer.encoder.has_own_index(&request.batches[pending], part.start)
         })
     }
 
@@ -394,7 +394,7 @@ impl Sender {
         code: Option<u16>,
     ) {
         // The collector responds: the connection works.
-        self.pace.success(Duration::ZERO, false);
+        self.limiter.success(Duration::ZERO, false);
         let text = format!("{} refused a record: {reason}", self.client.target());
         self.stats.errors.count("refused", &text);
         let Some(file) = &self.dead_letters else {
@@ -416,7 +416,7 @@ impl Sender {
                 }
                 Err(error) => {
                     let text = format!("{}: {error}", file.path().display());
-                    let pause = self.pace.failure(false, None);
+                    let pause = self.limiter.failure(false, None);
                     self.report("dead_letter_file", &text);
                     tokio::time::sleep(pause).await;
                 }
@@ -432,10 +432,10 @@ impl Sender {
         code: Option<u16>,
     ) -> Vec<DeadLetter> {
         let now_ns = self.clock.unix_ns();
-        let of_parcel = |(parcel, part): (usize, Range<usize>)| {
-            let batch = &request.parcels[parcel].records.batch();
+        let of_parcel = |(pending, part): (usize, Range<usize>)| {
+            let batch = &request.batches[pending].records.batch();
             let records =
-                request.parcels[parcel].records.records().skip(part.start).take(part.len());
+                request.batches[pending].records.records().skip(part.start).take(part.len());
             let letter = |(index, record): (usize, weir_model::RecordView<'_>)| {
                 let (log, flags) = (batch.to_log_record(index), record.flags.0);
                 DeadLetter::new(now_ns, &self.output, reason, code, log, flags)
@@ -447,7 +447,7 @@ impl Sender {
 
     fn unreachable(&self, error: &SendError) -> Duration {
         let overload = matches!(error, SendError::Timeout { .. });
-        let pause = self.pace.failure(overload, None);
+        let pause = self.limiter.failure(overload, None);
         let reload = self.client.reload_error().map(|e| format!(" (certificates: {e})"));
         self.report(error.kind(), &format!("{error}{}", reload.unwrap_or_default()));
         pause
@@ -456,7 +456,7 @@ impl Sender {
     fn alert(&self, problem: &Problem) -> Duration {
         self.has_succeeded.store(false, Ordering::Relaxed);
         self.report(problem.kind, &problem.text);
-        self.pace.alert(problem.after)
+        self.limiter.alert(problem.after)
     }
 
     /// Counts an error; the first in a row is also logged. A single failed attempt does not mark
@@ -467,14 +467,15 @@ impl Sender {
             if text.contains(&target) { text.to_owned() } else { format!("{target} {text}") };
         self.stats.errors.count(kind, &text);
         let alert = !self.has_succeeded.load(Ordering::Relaxed);
-        if (alert || self.pace.failures() > 1) && !self.stats.failing.swap(true, Ordering::Relaxed)
+        if (alert || self.limiter.failures() > 1)
+            && !self.stats.failing.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(output = %self.output, "{text}; retrying, no records are lost");
         }
     }
 
     fn count_queueing(&self, request: &Request) {
-        let batches = request.parcels.iter().map(|parcel| &**parcel.records.batch());
+        let batches = request.batches.iter().map(|pending| &**pending.records.batch());
         self.stats.count_queueing(batches, self.clock.unix_ns());
         add(&self.stats.bytes_encoded, request.plain_len as u64);
     }
@@ -486,7 +487,7 @@ impl Sender {
 
     /// Publishes the gauges.
     pub(crate) fn publish(&self) {
-        stats::set(&self.stats.concurrency_limit, self.pace.limit() as u64);
+        stats::set(&self.stats.concurrency_limit, self.limiter.limit() as u64);
         stats::publish_cpu(&self.stats.cpu_ns);
     }
 }

@@ -1,7 +1,7 @@
 //! Encoded records in transit, and how far they were sent.
 //!
-//! Invariants: parcels are settled in order, each when all its bytes are sent; rewinding returns to
-//! the beginning of a parcel on streams (its first lines may arrive twice, none is incomplete) and
+//! Invariants: batches are settled in order, each when all its bytes are sent; rewinding returns to
+//! the beginning of a batch on streams (its first lines may arrive twice, none is incomplete) and
 //! to the beginning of a datagram on UDP.
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use weir_codec::datagram;
 
 use crate::config::{Encoding, SocketOutput, SocketProtocol};
-use crate::output::parcel::Parcel;
+use crate::output::pending::PendingBatch;
 
 /// Data being sent.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(super) struct Payload {
     sent: usize,
     /// Ends of the datagrams that are not sent yet.
     datagrams: VecDeque<usize>,
-    /// Parcels that are not settled, with their start and end.
-    parcels: VecDeque<Place>,
+    /// Batches that are not settled, with their start and end.
+    batches: VecDeque<PayloadSpan>,
 }
 
 #[derive(Debug)]
-struct Place {
-    parcel: Parcel,
+struct PayloadSpan {
+    pending: PendingBatch,
     start: usize,
     end: usize,
     /// Number of datagrams not sent yet. (An empty one has no bytes to count.)
@@ -44,7 +44,7 @@ impl Payload {
             bytes: Vec::new(),
             sent: 0,
             datagrams: VecDeque::new(),
-            parcels: VecDeque::new(),
+            batches: VecDeque::new(),
         }
     }
 
@@ -53,26 +53,26 @@ impl Payload {
         self.bytes.clear();
         self.sent = 0;
         self.datagrams.clear();
-        self.parcels.clear();
+        self.batches.clear();
     }
 
     /// Adds records; returns how many had to be truncated.
-    pub(super) fn push(&mut self, parcel: Parcel) -> u64 {
+    pub(super) fn push(&mut self, pending: PendingBatch) -> u64 {
         let start = self.bytes.len();
         let (mut cut, mut waiting) = (0, 0);
         if let Some(max) = self.datagram_bytes_max {
-            for (_, record) in parcel.records.records() {
-                let records = &parcel.records;
+            for (_, record) in pending.records.records() {
+                let records = &pending.records;
                 let is_whole = datagram(self.encoding, records, &record, max, &mut self.bytes);
                 cut += u64::from(!is_whole);
                 self.datagrams.push_back(self.bytes.len());
                 waiting += 1;
             }
         } else {
-            self.encoding.lines(&parcel.records, &mut self.bytes);
+            self.encoding.lines(&pending.records, &mut self.bytes);
         }
         let end = self.bytes.len();
-        self.parcels.push_back(Place { parcel, start, end, waiting, resent: 0 });
+        self.batches.push_back(PayloadSpan { pending, start, end, waiting, resent: 0 });
         cut
     }
 
@@ -83,7 +83,7 @@ impl Payload {
 
     /// Returns true if everything is sent and settled.
     pub(super) fn is_sent(&self) -> bool {
-        self.parcels.is_empty()
+        self.batches.is_empty()
     }
 
     /// Returns what to send next: the rest, or one datagram.
@@ -92,22 +92,22 @@ impl Payload {
         &self.bytes[self.sent..end]
     }
 
-    /// Records that `sent` bytes of the rest were accepted. Settled parcels must have been removed.
+    /// Records that `sent` bytes of the rest were accepted. Settled batches must have been removed.
     pub(super) fn advance(&mut self, sent: usize) {
         self.sent = match self.datagrams.pop_front() {
             Some(end) => end,
             None => self.sent + sent,
         };
-        if let Some(place) = self.parcels.front_mut() {
+        if let Some(place) = self.batches.front_mut() {
             place.waiting = place.waiting.saturating_sub(1);
         }
     }
 
-    /// Returns the next completely sent parcel, and how many of its records were sent before.
-    pub(super) fn settled(&mut self) -> Option<(Parcel, u64)> {
-        let is_sent = |place: &mut Place| place.end <= self.sent && place.waiting == 0;
-        let place = self.parcels.pop_front_if(is_sent)?;
-        Some((place.parcel, place.resent))
+    /// Returns the next completely sent batch, and how many of its records were sent before.
+    pub(super) fn settled(&mut self) -> Option<(PendingBatch, u64)> {
+        let is_sent = |place: &mut PayloadSpan| place.end <= self.sent && place.waiting == 0;
+        let place = self.batches.pop_front_if(is_sent)?;
+        Some((place.pending, place.resent))
     }
 
     /// Returns to where a new connection must begin.
@@ -115,9 +115,9 @@ impl Payload {
         if self.datagram_bytes_max.is_some() {
             return;
         }
-        if let Some(place) = self.parcels.front_mut() {
+        if let Some(place) = self.batches.front_mut() {
             if self.sent > place.start {
-                place.resent += place.parcel.len() as u64;
+                place.resent += place.pending.len() as u64;
             }
             self.sent = place.start;
         }

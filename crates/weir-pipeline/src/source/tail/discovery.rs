@@ -5,7 +5,7 @@
 //! identified by its path without links, so it is watched and read once however it is reached;
 //! every change of names results in a [`Sighting`] of what a name leads to now, or in its absence.
 //! Events from the kernel determine *when* to look, and under which names a reported file is still
-//! owed; they are never taken as the state of a name.
+//! expected; they are never taken as the state of a name.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -17,20 +17,20 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::identity::Look;
+use super::identity::FileStat;
 use super::layout::{Class, Layout, Rule, single};
-use super::watch::{Change, Event, Interest, Watcher};
+use super::watch::{Interest, NameChange, WatchEvent, Watcher};
 use crate::source::OwnPath;
 use crate::stats::{SourceStats, set};
 
-use let_go::LetGo;
-use told::{Holders, Named, Told};
+use closed::ClosedFiles;
+use reported::{NameStates, Named, ReportedFiles};
 use touched::Touched;
 
-pub(super) use told::{Found, Owed};
+pub(super) use reported::{ExpectedFile, FirstSighting};
 
-mod let_go;
-mod told;
+mod closed;
+mod reported;
 mod touched;
 
 /// Index of a directory.
@@ -41,7 +41,7 @@ pub(super) type FileKey = usize;
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FileLocation {
     /// The directory.
     pub dir: DirId,
     /// The name in it.
@@ -51,25 +51,25 @@ pub(super) struct Place {
 /// What a name leads to at this moment.
 #[derive(Debug)]
 pub(super) struct Sighting {
-    /// The file's own place, with all links resolved.
-    pub place: Place,
+    /// The file's own location, with all links resolved.
+    pub location: FileLocation,
     /// Attributes of the file.
-    pub look: Look,
+    pub stat: FileStat,
     /// The path as configured, for display.
     pub shown: PathBuf,
     /// The kernel reported that it was created under this name, not moved to it.
     pub is_born_here: bool,
-    /// How the layout classifies the name; `None` if the file is only known by its inode, or owed.
+    /// How the layout classifies the name; `None` if the file is only known by inode, or expected.
     pub class: Option<Class>,
     /// Set if the kernel reported the file under a wanted name before and this name is not wanted
     /// itself.
-    pub owed: Option<Owed>,
+    pub expected: Option<ExpectedFile>,
 }
 
 impl Sighting {
-    /// Returns the class of the file: of its name, or of the name under which it is owed.
+    /// Returns the class of the file: of its name, or of the name under which it is expected.
     pub(super) fn known_as(&self) -> Option<&Class> {
-        self.class.as_ref().or_else(|| self.owed.as_ref().map(|owed| &owed.class))
+        self.class.as_ref().or_else(|| self.expected.as_ref().map(|expected| &expected.class))
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Report {
     /// Names that lead to a file.
     pub sightings: Vec<Sighting>,
     /// Names that no longer lead to a file, and the file that they were bound to.
-    pub gone: Vec<(Place, FileKey)>,
+    pub gone: Vec<(FileLocation, FileKey)>,
     /// Directories whose container metadata was written.
     pub described: Vec<DirId>,
     /// Display paths of files that appeared and disappeared before they were found.
@@ -96,11 +96,11 @@ struct Dir {
     is_refused: bool,
     touched: Touched,
     /// What the kernel reported about names.
-    holders: Holders,
+    name_states: NameStates,
     /// Names that lead to followed files.
     bound: HashMap<OsString, FileKey>,
     /// Links (directory and name) to names in this directory.
-    links: Vec<(OsString, Place)>,
+    links: Vec<(OsString, FileLocation)>,
     alive: bool,
 }
 
@@ -133,12 +133,12 @@ pub(super) struct Discovery {
     by_path: HashMap<PathBuf, DirId>,
     by_wd: HashMap<i32, Vec<DirId>>,
     dirty: Vec<DirId>,
-    told: Told,
-    let_go: LetGo,
+    reported: ReportedFiles,
+    closed: ClosedFiles,
     roots: Vec<(PathBuf, Rule)>,
     missing_roots: bool,
     /// Roots for which it was already logged that they cannot be reached.
-    told_roots: HashSet<PathBuf>,
+    logged_roots: HashSet<PathBuf>,
     hidden: Vec<OwnPath>,
     stats: Arc<SourceStats>,
 }
@@ -163,11 +163,11 @@ impl Discovery {
             by_path: HashMap::new(),
             by_wd: HashMap::new(),
             dirty: Vec::new(),
-            told: Told::default(),
-            let_go: LetGo::default(),
+            reported: ReportedFiles::default(),
+            closed: ClosedFiles::default(),
             roots,
             missing_roots: true,
-            told_roots: HashSet::new(),
+            logged_roots: HashSet::new(),
             hidden: hidden.collect(),
             stats,
         }
@@ -196,13 +196,13 @@ impl Discovery {
     /// Returns true if something was touched that [`Self::look`] has not looked at yet, or if what
     /// the kernel reported is still incomplete.
     pub(super) fn has_touched(&self) -> bool {
-        !self.dirty.is_empty() || self.told.is_pending()
+        !self.dirty.is_empty() || self.reported.is_pending()
     }
 
     /// Returns true if the name was touched and [`Self::look`] has not looked at it yet.
-    pub(super) fn is_name_touched(&self, place: &Place) -> bool {
-        let touched = &self.dirs[place.dir].touched;
-        touched.is_everything || touched.names.contains(&place.name)
+    pub(super) fn is_name_touched(&self, location: &FileLocation) -> bool {
+        let touched = &self.dirs[location.dir].touched;
+        touched.is_everything || touched.names.contains(&location.name)
     }
 
     /// Returns true if names in the directory were touched that [`Self::look`] has not looked at
@@ -211,9 +211,9 @@ impl Discovery {
         !self.dirs[dir].touched.is_nothing()
     }
 
-    /// Returns the file that a place is bound to.
-    pub(super) fn bound(&self, place: &Place) -> Option<FileKey> {
-        self.dirs[place.dir].bound.get(&place.name).copied()
+    /// Returns the file that a location is bound to.
+    pub(super) fn bound(&self, location: &FileLocation) -> Option<FileKey> {
+        self.dirs[location.dir].bound.get(&location.name).copied()
     }
 
     /// Returns every file bound to a name in the directory.
@@ -221,67 +221,67 @@ impl Discovery {
         self.dirs[dir].bound.values().copied().collect()
     }
 
-    /// Binds a place to a file; returns the file that it was bound to before.
-    pub(super) fn bind(&mut self, place: &Place, key: FileKey) -> Option<FileKey> {
-        self.dirs[place.dir].bound.insert(place.name.clone(), key)
+    /// Binds a location to a file; returns the file that it was bound to before.
+    pub(super) fn bind(&mut self, location: &FileLocation, key: FileKey) -> Option<FileKey> {
+        self.dirs[location.dir].bound.insert(location.name.clone(), key)
     }
 
-    /// Removes the binding of a place.
-    pub(super) fn unbind(&mut self, place: &Place) {
-        self.dirs[place.dir].bound.remove(&place.name);
+    /// Removes the binding of a location.
+    pub(super) fn unbind(&mut self, location: &FileLocation) {
+        self.dirs[location.dir].bound.remove(&location.name);
     }
 
     /// Makes the next [`Self::look`] look at this name again.
-    pub(super) fn touch(&mut self, place: &Place) {
-        touched(&mut self.dirs, &mut self.dirty, place.dir).note(&place.name);
+    pub(super) fn touch(&mut self, location: &FileLocation) {
+        touched(&mut self.dirs, &mut self.dirty, location.dir).note(&location.name);
     }
 
-    /// Records that a file sighted at this place, as `shown`, is followed from now on.
-    pub(super) fn adopted(&mut self, place: &Place, shown: &Path) -> Found {
-        self.told.adopted(&self.dirs[place.dir].holders, &place.name, shown)
+    /// Records that a file sighted at this location, as `shown`, is followed from now on.
+    pub(super) fn adopted(&mut self, location: &FileLocation, shown: &Path) -> FirstSighting {
+        self.reported.adopted(&self.dirs[location.dir].name_states, &location.name, shown)
     }
 
-    /// Records that the place leads to a followed file.
-    pub(super) fn found(&mut self, place: &Place, file: Option<Found>) {
-        self.told.found(&mut self.dirs[place.dir].holders, &place.name, file);
+    /// Records that the location leads to a followed file.
+    pub(super) fn found(&mut self, location: &FileLocation, file: Option<FirstSighting>) {
+        self.reported.found(&mut self.dirs[location.dir].name_states, &location.name, file);
     }
 
-    /// Records that the file at this place is not to be followed.
-    pub(super) fn forgive(&mut self, place: &Place) {
-        self.dirs[place.dir].holders.forgive(&place.name);
+    /// Records that the file at this location is not to be followed.
+    pub(super) fn forget_expected(&mut self, location: &FileLocation) {
+        self.dirs[location.dir].name_states.forget_expected(&location.name);
     }
 
     /// Records that a sighted file was gone before it could be opened: later events show whether it
     /// was removed or renamed.
     pub(super) fn lost(&mut self, sighting: Sighting) {
-        self.touch(&sighting.place);
-        let Place { dir, name } = sighting.place;
+        self.touch(&sighting.location);
+        let FileLocation { dir, name } = sighting.location;
         let dir = &mut self.dirs[dir];
         if let Some(class) = sighting.class.filter(|class| class.wanted && dir.wd.is_some()) {
-            Told::lost(&mut dir.holders, name, (class, sighting.shown));
+            ReportedFiles::lost(&mut dir.name_states, name, (class, sighting.shown));
         }
     }
 
     /// Watches a deleted file that is about to be closed for later writes. `None`: such writes will
     /// go unnoticed.
-    pub(super) fn watch_let_go(&mut self, file: BorrowedFd<'_>, shown: &Path) -> Option<i32> {
-        self.let_go.watch(&self.watcher, file, shown)
+    pub(super) fn watch_closed(&mut self, file: BorrowedFd<'_>, shown: &Path) -> Option<i32> {
+        self.closed.watch(&self.watcher, file, shown)
     }
 
     /// Stops watching a file that is followed further.
-    pub(super) fn unwatch_let_go(&mut self, wd: i32) {
+    pub(super) fn unwatch_closed(&mut self, wd: i32) {
         self.watcher.remove(wd);
-        self.let_go.note_gone(wd);
+        self.closed.note_gone(wd);
     }
 
     /// Returns files that were written to after they were closed, each once.
     pub(super) fn take_written_late(&mut self) -> Vec<PathBuf> {
-        self.let_go.take_written()
+        self.closed.take_written()
     }
 
     /// Called when events were drained and time has passed since the last call.
     pub(super) fn end_turn(&mut self) {
-        self.told.end_turn();
+        self.reported.end_turn();
     }
 
     /// Makes the next [`Self::look`] list a directory again.
@@ -293,28 +293,28 @@ impl Discovery {
 
     /// Reads the kernel's events. Files that were written to are added to `written`.
     pub(super) fn drain(&mut self, written: &mut Vec<FileKey>) {
-        let Self { layout, hidden, watcher, dirs, by_wd, dirty, told, let_go, .. } = self;
+        let Self { layout, hidden, watcher, dirs, by_wd, dirty, reported, closed, .. } = self;
         let mut overflow = false;
         let mut gone = Vec::new();
         watcher.drain(|event| match event {
-            Event::Written(wd, name) => {
+            WatchEvent::Written(wd, name) => {
                 for dir in by_wd.get(&wd).into_iter().flatten() {
                     written.extend(dirs[*dir].bound.get(name));
                 }
             }
-            Event::Touched(wd, name, change) => {
+            WatchEvent::Touched(wd, name, change) => {
                 let users = by_wd.get(&wd).map_or(&[][..], Vec::as_slice);
                 // A directory that is reached by several paths holds its files only once.
                 if let Some(dir) = users.first() {
-                    note(&mut dirs[*dir], told, layout, hidden, (name, change));
+                    note(&mut dirs[*dir], reported, layout, hidden, (name, change));
                 }
                 for dir in users {
                     touched(dirs, dirty, *dir).note(name);
                 }
             }
-            Event::FileWritten(wd) => let_go.note_written(wd),
-            Event::Gone(wd) => gone.push(wd),
-            Event::Overflow => overflow = true,
+            WatchEvent::FileWritten(wd) => closed.note_written(wd),
+            WatchEvent::Gone(wd) => gone.push(wd),
+            WatchEvent::Overflow => overflow = true,
         });
         for wd in gone {
             self.lost_watch(wd);
@@ -333,20 +333,20 @@ impl Discovery {
         );
         let text = "inotify event queue overflowed: files created and removed are not counted";
         self.stats.errors.count("inotify_overflow", text);
-        self.told.doubt();
+        self.reported.events_lost();
         for dir in &mut self.dirs {
-            dir.holders.doubt();
+            dir.name_states.events_lost();
         }
         self.rescan();
     }
 
     /// A watched directory was removed or moved: looks again at what its path leads to now.
     fn lost_watch(&mut self, wd: i32) {
-        let Some(dirs) = self.by_wd.remove(&wd) else { return self.let_go.note_gone(wd) };
+        let Some(dirs) = self.by_wd.remove(&wd) else { return self.closed.note_gone(wd) };
         self.watcher.remove(wd);
         for dir in dirs {
             self.dirs[dir].wd = None;
-            self.told.end_all(std::mem::take(&mut self.dirs[dir].holders));
+            self.reported.end_all(std::mem::take(&mut self.dirs[dir].name_states));
             touch_all(&mut self.dirs, &mut self.dirty, dir);
         }
         self.missing_roots = true;
@@ -391,7 +391,7 @@ impl Discovery {
                 self.ensure_roots();
             }
         }
-        report.unseen = self.told.take_unseen();
+        report.unseen = self.reported.take_unseen();
         set(&self.stats.unwatched_dirs, self.unwatched());
         report
     }
@@ -402,7 +402,7 @@ impl Discovery {
         for (root, rule) in self.roots.clone() {
             match root.canonicalize() {
                 Ok(real) => {
-                    self.told_roots.remove(&root);
+                    self.logged_roots.remove(&root);
                     self.ensure_dir(&real, &root, &[rule]);
                     continue;
                 }
@@ -421,7 +421,8 @@ impl Discovery {
 
     /// A missing root is normal; one that cannot be accessed is logged, once.
     fn tell_root(&mut self, root: &Path, error: &std::io::Error) {
-        if error.kind() != std::io::ErrorKind::NotFound && self.told_roots.insert(root.to_owned()) {
+        if error.kind() != std::io::ErrorKind::NotFound && self.logged_roots.insert(root.to_owned())
+        {
             let text = format!("cannot reach {}: {error}", root.display());
             tracing::warn!("{text}");
             self.stats.errors.count("directory", &text);
@@ -476,7 +477,7 @@ impl Discovery {
             wd: None,
             is_refused: false,
             touched: Touched::default(),
-            holders: Holders::default(),
+            name_states: NameStates::default(),
             bound: HashMap::new(),
             links: Vec::new(),
             alive: true,
@@ -509,7 +510,7 @@ impl Discovery {
             }
             Err(Errno::NOENT | Errno::NOTDIR) => true,
             Err(error) => {
-                self.dirs[dir].holders.doubt();
+                self.dirs[dir].name_states.events_lost();
                 self.unmap_watch(dir);
                 self.tell_unwatched(dir, error);
                 false
@@ -529,7 +530,7 @@ impl Discovery {
     }
 
     fn unmap_watch(&mut self, dir: DirId) {
-        self.told.end_all(std::mem::take(&mut self.dirs[dir].holders));
+        self.reported.end_all(std::mem::take(&mut self.dirs[dir].name_states));
         let Some(wd) = self.dirs[dir].wd.take() else { return };
         let Some(users) = self.by_wd.get_mut(&wd) else { return };
         users.retain(|user| *user != dir);
@@ -545,7 +546,7 @@ impl Discovery {
         entry.alive = false;
         entry.touched = Touched::default();
         entry.links.clear();
-        let gone = entry.bound.drain().map(|(name, key)| (Place { dir, name }, key));
+        let gone = entry.bound.drain().map(|(name, key)| (FileLocation { dir, name }, key));
         report.gone.extend(gone);
         self.by_path.remove(&entry.path);
         // The index may be reused at once: removals in reports are processed first.
@@ -570,7 +571,7 @@ impl Discovery {
             let is_file = entry.file_type().is_ok_and(|t| t.is_file());
             let unwanted = is_file && (!holds_files || self.class_of(dir, &name).is_none());
             let is_sought = self.dirs[dir].bound.contains_key(&name)
-                || self.dirs[dir].holders.owed(&name).is_some();
+                || self.dirs[dir].name_states.expected(&name).is_some();
             if unwanted && !is_known(entry.ino()) && !is_sought {
                 self.note_description(dir, &name, report);
                 continue;
@@ -599,7 +600,7 @@ impl Discovery {
 
     fn gone(&mut self, dir: DirId, name: &OsStr, report: &mut Report) {
         if let Some(key) = self.dirs[dir].bound.remove(name) {
-            report.gone.push((Place { dir, name: name.to_owned() }, key));
+            report.gone.push((FileLocation { dir, name: name.to_owned() }, key));
         }
     }
 
@@ -630,58 +631,58 @@ impl Discovery {
         if self.is_hidden(&path) {
             return;
         }
-        let look = match Look::at_link(&path) {
-            Ok(look) => look,
+        let stat = match FileStat::at_link(&path) {
+            Ok(stat) => stat,
             Err(_unreachable_now) => return self.gone(dir, name, report),
         };
-        match look.kind {
+        match stat.kind {
             FileType::RegularFile => {
                 self.note_description(dir, name, report);
-                return self.sight(dir, name, look, is_known, report);
+                return self.sight(dir, name, stat, is_known, report);
             }
             FileType::Symlink => self.examine_link(dir, name, &path, report),
             FileType::Directory => self.descend(dir, name, &path, false),
             _other_kinds_are_not_logs => {}
         }
-        // Not a file, so none is owed.
-        self.dirs[dir].holders.forgive(name);
+        // Not a file, so none is expected.
+        self.dirs[dir].name_states.forget_expected(name);
     }
 
     fn sight(
         &self,
         dir: DirId,
         name: &OsStr,
-        look: Look,
+        stat: FileStat,
         is_known: &dyn Fn(u64) -> bool,
         report: &mut Report,
     ) {
         let entry = &self.dirs[dir];
         let class = self.class_of(dir, name);
         let is_wanted = class.as_ref().is_some_and(|class| class.wanted);
-        let owed = entry.holders.owed(name).filter(|_| !is_wanted).cloned();
-        if class.is_some() || owed.is_some() || is_known(look.id.inode) {
+        let expected = entry.name_states.expected(name).filter(|_| !is_wanted).cloned();
+        if class.is_some() || expected.is_some() || is_known(stat.id.inode) {
             report.sightings.push(Sighting {
-                place: Place { dir, name: name.to_owned() },
-                look,
+                location: FileLocation { dir, name: name.to_owned() },
+                stat,
                 shown: entry.shown.join(name),
-                is_born_here: entry.holders.is_born_here(name),
+                is_born_here: entry.name_states.is_born_here(name),
                 class,
-                owed,
+                expected,
             });
         }
     }
 
     /// A name in this directory may be the target of a link elsewhere.
     fn touch_links(&mut self, dir: DirId, name: &OsStr) {
-        let links: Vec<Place> = self.dirs[dir]
+        let links: Vec<FileLocation> = self.dirs[dir]
             .links
             .iter()
             .filter(|(target, _)| target == name)
-            .map(|(_, place)| place.clone())
+            .map(|(_, location)| location.clone())
             .collect();
-        for place in &links {
-            if place.dir != dir && self.dirs[place.dir].alive {
-                self.touch(place);
+        for location in &links {
+            if location.dir != dir && self.dirs[location.dir].alive {
+                self.touch(location);
             }
         }
     }
@@ -697,7 +698,7 @@ impl Discovery {
         self.ensure_dir(real, &shown, &rules);
     }
 
-    /// Handles a link: the file is followed at its own place, in its own directory.
+    /// Handles a link: the file is followed at its own location, in its own directory.
     fn examine_link(&mut self, dir: DirId, name: &OsStr, path: &Path, report: &mut Report) {
         let rules = &self.dirs[dir].rules;
         let descends = rules.iter().any(|r| self.layout.descend(*r, name, true).is_some());
@@ -705,17 +706,18 @@ impl Discovery {
         if class.is_none() && !descends {
             return;
         }
-        let (real, look) = match path.canonicalize() {
-            Ok(real) => match Look::at(&real) {
-                Ok(look) => (real, look),
+        let (real, stat) = match path.canonicalize() {
+            Ok(real) => match FileStat::at(&real) {
+                Ok(stat) => (real, stat),
                 Err(_gone_meanwhile) => return,
             },
             Err(e) => return self.broken_link(path, &e),
         };
-        match look.kind {
+        match stat.kind {
             FileType::Directory => self.descend(dir, name, &real, true),
             FileType::RegularFile if class.is_some() => {
-                self.sight_target(&Place { dir, name: name.to_owned() }, path, &real, look, report);
+                let link = FileLocation { dir, name: name.to_owned() };
+                self.sight_target(&link, path, &real, stat, report);
             }
             _ => {}
         }
@@ -732,10 +734,10 @@ impl Discovery {
 
     fn sight_target(
         &mut self,
-        link: &Place,
+        link: &FileLocation,
         shown: &Path,
         real: &Path,
-        look: Look,
+        stat: FileStat,
         report: &mut Report,
     ) {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else { return };
@@ -744,7 +746,7 @@ impl Discovery {
         }
         let rule = self.layout.rule_of_target(real);
         let Some(dir) = self.ensure_dir(parent, parent, &[rule]) else { return };
-        if !self.dirs[dir].links.iter().any(|(n, place)| n == name && place == link) {
+        if !self.dirs[dir].links.iter().any(|(n, location)| n == name && location == link) {
             self.dirs[dir].links.push((name.to_owned(), link.clone()));
         }
         let (class, shown) = match rule {
@@ -754,15 +756,15 @@ impl Discovery {
                 None => return,
             },
         };
-        let place = Place { dir, name: name.to_owned() };
+        let location = FileLocation { dir, name: name.to_owned() };
         let shown = shown.to_owned();
         report.sightings.push(Sighting {
-            place,
-            look,
+            location,
+            stat,
             shown,
             is_born_here: false,
             class: Some(class),
-            owed: None,
+            expected: None,
         });
     }
 }
@@ -783,15 +785,15 @@ fn touch_all(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId) {
 /// Records what the kernel reported about a name.
 fn note(
     dir: &mut Dir,
-    told: &mut Told,
+    reported: &mut ReportedFiles,
     layout: &Layout,
     hidden: &[OwnPath],
-    (name, change): (&OsStr, Change),
+    (name, change): (&OsStr, NameChange),
 ) {
-    let mut holders = std::mem::take(&mut dir.holders);
+    let mut name_states = std::mem::take(&mut dir.name_states);
     let is_bound = dir.bound.contains_key(name);
-    told.note(&mut holders, (name, change), &|| dir.named(layout, hidden, name), is_bound);
-    dir.holders = holders;
+    reported.note(&mut name_states, (name, change), &|| dir.named(layout, hidden, name), is_bound);
+    dir.name_states = name_states;
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Engine {
             if now >= due {
                 return self.finish(file);
             }
-            let nameless = file.places.is_empty();
+            let nameless = file.locations.is_empty();
             return or_records(if nameless { due.min(now + NAMELESS_PAUSE) } else { due });
         }
         if !file.has_tail() && !file.has_partial_lines() {
@@ -97,24 +97,24 @@ impl Engine {
                 return next;
             }
         }
-        if !self.let_go(file) {
+        if !self.prepare_close(file) {
             return Next::Again;
         }
         file.phase = Phase::Finished;
         self.close(file);
         self.wake_younger(file);
-        if file.places.is_empty() { self.part(file) } else { Next::Idle }
+        if file.locations.is_empty() { self.end_unnamed(file) } else { Next::Idle }
     }
 
     /// Prepares to close a file without a name: later writes to it cannot be read, but are noticed.
     /// Returns false if it has grown and must not be closed yet.
-    fn let_go(&mut self, file: &File) -> bool {
-        let Some(fd) = file.fd().filter(|_| file.places.is_empty()) else { return true };
-        let Some(wd) = self.discovery.watch_let_go(fd, &file.shown) else { return true };
+    fn prepare_close(&mut self, file: &File) -> bool {
+        let Some(fd) = file.fd().filter(|_| file.locations.is_empty()) else { return true };
+        let Some(wd) = self.discovery.watch_closed(fd, &file.shown) else { return true };
         let has_grown =
             rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_size.cast_unsigned() > file.size);
         if has_grown {
-            self.discovery.unwatch_let_go(wd);
+            self.discovery.unwatch_closed(wd);
         }
         !has_grown
     }
@@ -122,7 +122,7 @@ impl Engine {
     /// Ends a file that was read to its end and has no name, once that is certain: during a
     /// rotation a name may have been missed, and a file that is forgotten too early would be read
     /// again from its beginning.
-    pub(super) fn part(&mut self, file: &mut File) -> Next {
+    pub(super) fn end_unnamed(&mut self, file: &mut File) -> Next {
         if file.is_unlinked {
             return Next::Ended;
         }
@@ -236,7 +236,7 @@ impl Engine {
     pub(super) fn are_names_moving(&mut self, file: &mut File) -> bool {
         self.drain();
         let is_moving = file.looks < LOOKS_MAX
-            && file.places.iter().any(|place| self.discovery.is_touched(place.dir));
+            && file.locations.iter().any(|location| self.discovery.is_touched(location.dir));
         file.looks = if is_moving { file.looks + 1 } else { 0 };
         is_moving
     }
@@ -413,7 +413,7 @@ impl Engine {
         if !self.append(file) {
             return Next::Blocked;
         }
-        if file.places.is_empty() { self.part(file) } else { Next::Idle }
+        if file.locations.is_empty() { self.end_unnamed(file) } else { Next::Idle }
     }
 
     /// Logs once that a file cannot be read, counts it, and schedules a retry.

@@ -12,9 +12,9 @@ use std::time::Duration;
 use weir_codec::{Format, LineDecoder, Partials};
 use weir_model::{Batch, Position, SourceBook, StreamId};
 
-use super::discovery::{DirId, FileKey, Found, Place};
-use super::identity::{FileId, Memory};
-use super::limit::Bucket;
+use super::discovery::{DirId, FileKey, FileLocation, FirstSighting};
+use super::identity::{FileId, RememberedContent};
+use super::limit::TokenBucket;
 use super::rotation::Generation;
 use super::state;
 
@@ -31,7 +31,7 @@ pub(super) enum Phase {
 
 /// What the journal has accepted of a file.
 #[derive(Debug, Default)]
-pub(super) struct Appended {
+pub(super) struct AppendedState {
     /// End of the last accepted batch.
     pub position: Position,
     /// Counts as of that position.
@@ -49,7 +49,7 @@ pub(super) struct File {
     pub stream: StreamId,
     pub group: u64,
     /// Names that lead to it.
-    pub places: Vec<Place>,
+    pub locations: Vec<FileLocation>,
     /// Order within the group: first restarts of the container, then generations.
     pub restart: u64,
     pub generation: Generation,
@@ -75,7 +75,7 @@ pub(super) struct File {
     pub inherited: Option<(Format, Partials)>,
     /// Offset up to which it had been read when its open lines were handed over.
     pub handed_over_at: Option<u64>,
-    pub memory: Memory,
+    pub memory: RememberedContent,
     pub book: SourceBook,
     /// Content before this offset was already read by an earlier run, but not all of it was
     /// delivered to every destination. 0 if there is no such run, or in an epoch unknown to it.
@@ -87,9 +87,9 @@ pub(super) struct File {
     /// Up to here there is nothing more to decode until the file grows.
     pub judged: u64,
 
-    pub appended: Appended,
+    pub appended: AppendedState,
     pub held: Option<Box<Batch>>,
-    pub bucket: Option<Bucket>,
+    pub bucket: Option<TokenBucket>,
     /// When growth was last seen (monotonic).
     pub grown_at: Duration,
     /// When bytes of it were last consumed (monotonic). Long after `grown_at` if there is a
@@ -122,7 +122,7 @@ pub(super) struct File {
     /// Growth seen by the last look.
     pub last_growth: u64,
     /// How it was found.
-    pub found: Option<Found>,
+    pub found: Option<FirstSighting>,
     /// It existed when the source started, or its discovery delay has already been counted.
     pub is_old: bool,
 }
@@ -141,7 +141,7 @@ impl File {
             id,
             stream,
             group: 0,
-            places: Vec::new(),
+            locations: Vec::new(),
             restart: 0,
             generation: Generation::Active,
             is_renamed: false,
@@ -157,13 +157,13 @@ impl File {
             decoder: None,
             inherited: None,
             handed_over_at: None,
-            memory: Memory::default(),
+            memory: RememberedContent::default(),
             book: SourceBook::default(),
             read_before: 0,
             size: 0,
             seen: 0,
             judged: 0,
-            appended: Appended::default(),
+            appended: AppendedState::default(),
             held: None,
             bucket: None,
             grown_at: now,
@@ -254,7 +254,7 @@ impl File {
 
     /// Returns true if it no longer has the name that is written to.
     pub(super) fn is_rotated(&self) -> bool {
-        self.places.is_empty() || self.is_renamed || self.generation != Generation::Active
+        self.locations.is_empty() || self.is_renamed || self.generation != Generation::Active
     }
 
     /// Returns true if it comes before `other` in their group. Generations of one container are
@@ -263,7 +263,7 @@ impl File {
     /// decide.)
     pub(super) fn is_before(&self, other: &Self) -> bool {
         // Without a name, or renamed by hand: older than a file with a name. Then by generation.
-        let by_name = |f: &Self| (!f.places.is_empty(), !f.is_renamed);
+        let by_name = |f: &Self| (!f.locations.is_empty(), !f.is_renamed);
         self.restart
             .cmp(&other.restart)
             .then_with(|| self.id.born_ns.cmp(&other.id.born_ns))
@@ -290,7 +290,7 @@ impl File {
         self.size = 0;
         self.judged = 0;
         self.read_before = 0;
-        self.memory = Memory::default();
+        self.memory = RememberedContent::default();
         if let Some(old) = &mut self.decoder {
             let partials = old.take_partials();
             let mut fresh = LineDecoder::new(old.format(), line_bytes_max, 0);

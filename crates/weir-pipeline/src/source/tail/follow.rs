@@ -18,7 +18,7 @@ use weir_model::{AbandonReason, Batch, BatchBuilder, DiscardReason, Position, Se
 
 use super::engine::{Engine, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
-use super::identity::{Look, read_fully, verify};
+use super::identity::{FileStat, read_fully, verify};
 use super::reader::{Block, end_of_hole, read_block};
 use super::state;
 use crate::config::Format;
@@ -50,7 +50,7 @@ enum Fit {
 
 /// Result of appending a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Appended {
+enum AppendResult {
     Accepted,
     /// Held, or dropped to be read again.
     Refused,
@@ -121,15 +121,15 @@ impl Engine {
         if file.fd.is_some() {
             return None;
         }
-        if file.phase == Phase::Finished && file.places.is_empty() {
-            return Some(self.part(file));
+        if file.phase == Phase::Finished && file.locations.is_empty() {
+            return Some(self.end_unnamed(file));
         }
-        let Some(place) = file.places.first() else {
+        let Some(location) = file.locations.first() else {
             return Some(self.give_up(file, AbandonReason::Vanished));
         };
-        let path = self.discovery.dir_path(place.dir).join(&place.name);
+        let path = self.discovery.dir_path(location.dir).join(&location.name);
         match self.open_path(&path) {
-            Ok(fd) if Look::of(fd.as_fd()).is_ok_and(|l| l.id == file.id) => {
+            Ok(fd) if FileStat::of(fd.as_fd()).is_ok_and(|l| l.id == file.id) => {
                 file.fd = Some(fd);
                 self.open_files += 1;
                 self.readable_again(&path);
@@ -137,8 +137,8 @@ impl Engine {
             }
             // Another file has the name by now: looking at the name again resolves it.
             Ok(_) | Err(Errno::NOENT) => {
-                let place = place.clone();
-                self.discovery.touch(&place);
+                let location = location.clone();
+                self.discovery.touch(&location);
                 Some(Next::Idle)
             }
             Err(error) => {
@@ -247,9 +247,9 @@ impl Engine {
         let start = region.start;
         let is_complete = self.decode(file, region);
         match self.append_as(file, Fit::Whole) {
-            Appended::Accepted => {}
-            Appended::Refused => return Next::Blocked,
-            Appended::TooLarge => match self.split_at(start, begin) {
+            AppendResult::Accepted => {}
+            AppendResult::Refused => return Next::Blocked,
+            AppendResult::TooLarge => match self.split_at(start, begin) {
                 Some(split) => {
                     self.rewind(file);
                     file.split = Some(split);
@@ -460,9 +460,9 @@ impl Engine {
     /// batch was refused: it is then held, or dropped to be read again.
     pub(super) fn append(&mut self, file: &mut File) -> bool {
         match self.append_as(file, Fit::Cut) {
-            Appended::Accepted => true,
-            Appended::Refused => false,
-            Appended::TooLarge => {
+            AppendResult::Accepted => true,
+            AppendResult::Refused => false,
+            AppendResult::TooLarge => {
                 self.read_again(file);
                 false
             }
@@ -481,13 +481,13 @@ impl Engine {
         }
     }
 
-    fn append_as(&mut self, file: &mut File, fit: Fit) -> Appended {
+    fn append_as(&mut self, file: &mut File, fit: Fit) -> AppendResult {
         let end = file.position();
         if self.builder.record_count() == 0
             && end == file.appended.position
             && file.book == file.appended.book
         {
-            return Appended::Accepted;
+            return AppendResult::Accepted;
         }
         if self.builder.record_count() == 0 {
             // The content of the arena is part of the state, or is given up.
@@ -510,7 +510,7 @@ impl Engine {
                 !subject.must_fit || subject.batch.record_count() > ROUTED_RECORDS_MIN,
                 "a few records always fit when truncated"
             );
-            return Appended::TooLarge;
+            return AppendResult::TooLarge;
         }
         file.encode_state(&mut self.state_buf);
         let batch = self.builder.seal(&Seal {
@@ -524,7 +524,7 @@ impl Engine {
             book: &file.book,
             state: &self.state_buf,
         });
-        if self.submit(file, batch) { Appended::Accepted } else { Appended::Refused }
+        if self.submit(file, batch) { AppendResult::Accepted } else { AppendResult::Refused }
     }
 
     /// Appends a sealed batch.

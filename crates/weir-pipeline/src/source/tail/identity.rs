@@ -43,7 +43,7 @@ impl FileId {
 
 /// The attributes of a file at one moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct FileStat {
     /// Identity.
     pub id: FileId,
     /// File type.
@@ -54,7 +54,7 @@ pub(super) struct Look {
 
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-impl Look {
+impl FileStat {
     /// Reads the attributes of what the path leads to, following links.
     pub(super) fn at(path: &Path) -> Result<Self, Errno> {
         Ok(Self::from(rustix::fs::statx(CWD, path, AtFlags::empty(), WANTED)?))
@@ -71,7 +71,7 @@ impl Look {
     }
 }
 
-impl From<Statx> for Look {
+impl From<Statx> for FileStat {
     fn from(stat: Statx) -> Self {
         let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
         let ns = |sec: i64, nsec: u32| sec * 1_000_000_000 + i64::from(nsec);
@@ -106,7 +106,7 @@ pub(super) struct Fingerprint {
 
 /// The remembered content of an open file.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct RememberedContent {
     /// The beginning, until [`HEAD_BYTES`] of it are known; then only its hash.
     head: Vec<u8>,
     head_len: u16,
@@ -115,7 +115,7 @@ pub(super) struct Memory {
     window: Vec<u8>,
 }
 
-impl Memory {
+impl RememberedContent {
     /// Returns the bytes before the next byte to read.
     pub(super) fn window(&self) -> &[u8] {
         &self.window
@@ -182,7 +182,7 @@ pub(super) fn verify(
     fd: BorrowedFd<'_>,
     offset: u64,
     print: &Fingerprint,
-) -> Result<Option<Memory>, Errno> {
+) -> Result<Option<RememberedContent>, Errno> {
     let mut head = [0; HEAD_BYTES];
     let head_len = usize::from(print.head_len).min(HEAD_BYTES);
     let have = read_fully(fd, &mut head[..head_len], 0)?;
@@ -193,7 +193,7 @@ pub(super) fn verify(
         && window_have == window_len
         && (head_len == 0 || hash64(&head[..head_len]) == print.head_hash)
         && (window_len == 0 || hash64(&window[..window_len]) == print.window_hash);
-    Ok(same.then(|| Memory::resume(print, &head[..head_len], &window[..window_len])))
+    Ok(same.then(|| RememberedContent::resume(print, &head[..head_len], &window[..window_len])))
 }
 
 /// Reads until `buf` is full or the file ends; returns the number of bytes read.
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_file_that_grew_is_recognised_and_a_rewritten_one_is_not() {
-        let mut memory = Memory::default();
+        let mut memory = RememberedContent::default();
         memory.consumed(0, b"one\n");
         memory.consumed(4, b"two\n");
         let print = memory.fingerprint();
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_long_file_is_told_by_its_head_and_the_bytes_before_the_offset() {
         let content: Vec<u8> = (0..5000_u32).flat_map(u32::to_le_bytes).collect();
-        let mut memory = Memory::default();
+        let mut memory = RememberedContent::default();
         memory.consumed(0, &content[..9000]);
         let print = memory.fingerprint();
         assert_eq!((print.head_len, print.window_len), (1024, 128));
@@ -261,7 +261,7 @@ mod tests {
             .map(|n| {
                 let path = dir.path().join(format!("{n}.log"));
                 std::fs::write(&path, "same head\n").unwrap();
-                Look::at(&path).unwrap().id.stream(source)
+                FileStat::at(&path).unwrap().id.stream(source)
             })
             .collect();
         assert_eq!(streams.len(), 20);

@@ -16,9 +16,9 @@ use super::containers::{self, Container};
 use super::discovery::{DirId, FileKey, Report, Sighting};
 use super::engine::{Engine, Next};
 use super::file::{File, Phase};
-use super::identity::{FileId, Look, verify};
+use super::identity::{FileId, FileStat, verify};
 use super::layout::Class;
-use super::limit::Bucket;
+use super::limit::TokenBucket;
 use super::reader::start_of_last_line;
 use super::rotation::{Generation, split_suffix};
 use super::state;
@@ -48,19 +48,19 @@ impl Engine {
     /// Processes a report. Removed names come first, because a directory's index may be reused.
     pub(super) fn take_in(&mut self, report: Report) {
         let mut displaced: Vec<(FileKey, DirId)> = Vec::new();
-        for (place, key) in report.gone {
+        for (location, key) in report.gone {
             if let Some(file) = self.files.get_mut(&key) {
-                file.places.retain(|p| *p != place);
-                displaced.push((key, place.dir));
+                file.locations.retain(|p| *p != location);
+                displaced.push((key, location.dir));
             }
         }
         for sighting in &report.sightings {
             let key = self.displace(sighting);
-            displaced.extend(key.map(|key| (key, sighting.place.dir)));
+            displaced.extend(key.map(|key| (key, sighting.location.dir)));
         }
         let mut fresh = Vec::new();
         for sighting in report.sightings {
-            match self.by_id.get(&sighting.look.id).copied() {
+            match self.by_id.get(&sighting.stat.id).copied() {
                 Some(key) => self.sighted_again(key, &sighting),
                 None => fresh.push(sighting),
             }
@@ -69,7 +69,7 @@ impl Engine {
         fresh.sort_by_key(|s| !s.class.as_ref().is_some_and(|class| class.wanted));
         for sighting in fresh {
             // The same file may have been seen under two names.
-            match self.by_id.get(&sighting.look.id).copied() {
+            match self.by_id.get(&sighting.stat.id).copied() {
                 Some(key) => self.sighted_again(key, &sighting),
                 None => self.adopt(sighting),
             }
@@ -88,22 +88,22 @@ impl Engine {
 
     /// Another file has the name now: unbinds the one that had it.
     fn displace(&mut self, sighting: &Sighting) -> Option<FileKey> {
-        let key = self.discovery.bound(&sighting.place)?;
-        let file = self.files.get_mut(&key).filter(|f| f.id != sighting.look.id)?;
-        file.places.retain(|p| *p != sighting.place);
-        self.discovery.unbind(&sighting.place);
+        let key = self.discovery.bound(&sighting.location)?;
+        let file = self.files.get_mut(&key).filter(|f| f.id != sighting.stat.id)?;
+        file.locations.retain(|p| *p != sighting.location);
+        self.discovery.unbind(&sighting.location);
         Some(key)
     }
 
     fn sighted_again(&mut self, key: FileKey, sighting: &Sighting) {
-        self.discovery.bind(&sighting.place, key);
+        self.discovery.bind(&sighting.location, key);
         let now = self.now();
         let Some(file) = self.files.get_mut(&key) else { return };
-        self.discovery.found(&sighting.place, file.found);
+        self.discovery.found(&sighting.location, file.found);
         let was_rotated = file.is_rotated();
         file.nameless_since = None;
-        if !file.places.contains(&sighting.place) {
-            file.places.push(sighting.place.clone());
+        if !file.locations.contains(&sighting.location) {
+            file.locations.push(sighting.location.clone());
         }
         match &sighting.class {
             Some(class) => {
@@ -115,7 +115,7 @@ impl Engine {
         if file.is_rotated() && !was_rotated {
             file.rotated_at = Some(now);
         }
-        if file.size != sighting.look.size || file.is_rotated() != was_rotated {
+        if file.size != sighting.stat.size || file.is_rotated() != was_rotated {
             self.make_ready(key);
         }
     }
@@ -123,7 +123,7 @@ impl Engine {
     fn lost_name(&mut self, key: FileKey, dir: DirId) {
         let now = self.now();
         if let Some(file) = self.files.get_mut(&key)
-            && file.places.is_empty()
+            && file.locations.is_empty()
         {
             file.nameless_since = Some((now, dir));
             file.is_sought = false;
@@ -145,11 +145,11 @@ impl Engine {
     /// younger than the file being written to: then it is a copy, made by a rotation that
     /// truncates.
     fn is_missed_generation(&mut self, sighting: &Sighting, group: u64) -> bool {
-        let born = sighting.look.id.born_ns;
+        let born = sighting.stat.id.born_ns;
         if sighting.is_born_here && self.copies.len() < COPIES_MAX {
-            self.copies.insert(sighting.look.id);
+            self.copies.insert(sighting.stat.id);
         }
-        if self.copies.contains(&sighting.look.id) {
+        if self.copies.contains(&sighting.stat.id) {
             return false;
         }
         let members = self.groups.get(&group).into_iter().flatten();
@@ -169,10 +169,10 @@ impl Engine {
 
     /// Handles a file that is not followed yet.
     fn adopt(&mut self, sighting: Sighting) {
-        let stream = sighting.look.id.stream(self.source);
+        let stream = sighting.stat.id.stream(self.source);
         let group = sighting.known_as().map(|class| self.group_of(class));
-        let is_wanted =
-            sighting.owed.is_some() || sighting.class.as_ref().is_some_and(|class| class.wanted);
+        let is_wanted = sighting.expected.is_some()
+            || sighting.class.as_ref().is_some_and(|class| class.wanted);
         let is_remembered = self.remembered.contains_key(&stream);
         if !is_wanted
             && !is_remembered
@@ -184,34 +184,34 @@ impl Engine {
         if container.is_foreign
             || container.names.iter().any(|name| self.discovery.layout().excludes_container(name))
         {
-            return self.discovery.forgive(&sighting.place);
+            return self.discovery.forget_expected(&sighting.location);
         }
-        let path = self.discovery.dir_path(sighting.place.dir).join(&sighting.place.name);
+        let path = self.discovery.dir_path(sighting.location.dir).join(&sighting.location.name);
         let fd = match self.open_path(&path) {
             Ok(fd) => fd,
             Err(rustix::io::Errno::NOENT) => return self.discovery.lost(sighting),
             Err(error) => return self.cannot_open(&path, error),
         };
-        let Ok(look) = Look::of(fd.as_fd()) else { return };
-        if look.id != sighting.look.id {
+        let Ok(stat) = FileStat::of(fd.as_fd()) else { return };
+        if stat.id != sighting.stat.id {
             return self.discovery.lost(sighting);
         }
-        if sighting.class.is_none() && sighting.owed.is_some() && self.has_moved(&sighting) {
+        if sighting.class.is_none() && sighting.expected.is_some() && self.has_moved(&sighting) {
             return;
         }
         self.readable_again(&path);
         let now = self.now();
-        let mut file = Box::new(File::new(self.new_key(), look.id, stream, now));
+        let mut file = Box::new(File::new(self.new_key(), stat.id, stream, now));
         file.fd = Some(fd);
         self.open_files += 1;
         self.name(&mut file, sighting, container.attributes);
         file.group = group.unwrap_or(0);
         file.is_old = self.is_starting;
-        file.bucket = self.parts.settings.rate_limit.map(|limit| Bucket::new(limit, now));
+        file.bucket = self.parts.settings.rate_limit.map(|limit| TokenBucket::new(limit, now));
         match self.remembered.remove(&stream) {
-            Some(known) => self.resume(&mut file, &known, &look),
+            Some(known) => self.resume(&mut file, &known, &stat),
             None if self.is_first_look && self.parts.settings.read_from == ReadFrom::End => {
-                self.begin_at_end(&mut file, look.size);
+                self.begin_at_end(&mut file, stat.size);
             }
             None => {}
         }
@@ -222,7 +222,7 @@ impl Engine {
     /// itself: the opened file may be a different one. The name is looked at again.
     fn has_moved(&mut self, sighting: &Sighting) -> bool {
         self.drain();
-        self.discovery.is_name_touched(&sighting.place)
+        self.discovery.is_name_touched(&sighting.location)
     }
 
     fn insert(&mut self, mut file: Box<File>) {
@@ -230,10 +230,10 @@ impl Engine {
         self.by_id.insert(file.id, key);
         self.inodes.insert(file.id.inode);
         self.groups.entry(file.group).or_default().push(key);
-        for place in &file.places {
-            self.discovery.bind(place, key);
-            file.found = Some(self.discovery.adopted(place, &file.shown));
-            self.discovery.found(place, file.found);
+        for location in &file.locations {
+            self.discovery.bind(location, key);
+            file.found = Some(self.discovery.adopted(location, &file.shown));
+            self.discovery.found(location, file.found);
         }
         self.files.insert(key, file);
         self.make_ready(key);
@@ -250,16 +250,16 @@ impl Engine {
             // Renamed before it was found, or since the last run: older than a file with a name.
             file.is_renamed = true;
             file.generation = Generation::Dated(String::new());
-            if let Some(owed) = sighting.owed {
-                file.shown = owed.shown;
+            if let Some(expected) = sighting.expected {
+                file.shown = expected.shown;
             }
         }
-        file.places.push(sighting.place);
+        file.locations.push(sighting.location);
         self.encode_resource(attributes, file);
     }
 
     fn describe(&self, sighting: &Sighting) -> Container {
-        let dir = self.discovery.dir_path(sighting.place.dir);
+        let dir = self.discovery.dir_path(sighting.location.dir);
         let host = &self.parts.host;
         let Some(class) = sighting.known_as() else { return Container::default() };
         match class.group.split(':').next() {
@@ -276,8 +276,8 @@ impl Engine {
     /// Updates the attributes when docker wrote a container's metadata after its log was found.
     fn describe_again(&mut self, key: FileKey) {
         let Some(mut file) = self.files.remove(&key) else { return };
-        if let Some(place) = file.places.first() {
-            let dir = self.discovery.dir_path(place.dir);
+        if let Some(location) = file.locations.first() {
+            let dir = self.discovery.dir_path(location.dir);
             let container = containers::docker(dir, &self.parts.host);
             self.encode_resource(container.attributes, &mut file);
         }
@@ -298,19 +298,19 @@ impl Engine {
     }
 
     /// Resumes a file of the last run where the journal says.
-    fn resume(&mut self, file: &mut File, known: &KnownStream, look: &Look) {
+    fn resume(&mut self, file: &mut File, known: &KnownStream, stat: &FileStat) {
         file.group = known.group;
-        if !self.claim(file, known) {
+        if !self.certainty(file, known) {
             // The current content is not what was read: it was truncated meanwhile.
             let _next_comes_with_the_first_visit = self.truncated(file);
-        } else if look.size < file.at() {
+        } else if stat.size < file.at() {
             let _next_comes_with_the_first_visit = self.truncated(file);
         }
     }
 
     /// Opens a known stream and restores its state. Returns false if the file's content is not what
     /// was read up to the furthest position that any destination has reached.
-    fn claim(&mut self, file: &mut File, known: &KnownStream) -> bool {
+    fn certainty(&mut self, file: &mut File, known: &KnownStream) -> bool {
         // If no destination was further, the restored state is verified instead.
         let is_ahead = known.furthest.position != known.resume.position;
         let is_there = !file.is_unlinked && (!is_ahead || self.has_content(file, &known.furthest));
@@ -352,7 +352,7 @@ impl Engine {
         let decoder = LineDecoder::restore(saved.decoder, max, offset);
         let at = decoder.map_or(offset, |decoder| decoder.file_offset());
         let Some(fd) = file.fd() else { return true };
-        let is_long_enough = Look::of(fd).map_or(true, |look| look.size >= at);
+        let is_long_enough = FileStat::of(fd).map_or(true, |stat| stat.size >= at);
         // A file that cannot be read now is reported when it is read.
         is_long_enough && verify(fd, at, &saved.print).map_or(true, |memory| memory.is_some())
     }
@@ -397,7 +397,7 @@ impl Engine {
             let mut file = Box::new(File::new(self.new_key(), id, known.stream, now));
             file.group = known.group;
             file.is_unlinked = true;
-            self.claim(&mut file, &known);
+            self.certainty(&mut file, &known);
             file.book.files_vanished += 1;
             self.encode_resource(Resource::new(), &mut file);
             if !file.has_tail() {

@@ -9,13 +9,13 @@ use crate::config::RateLimit;
 
 /// The token bucket of one stream.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     limit: RateLimit,
     lines: f64,
     filled_at: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Creates a full bucket.
     pub(super) fn new(limit: RateLimit, now: Duration) -> Self {
         Self { limit, lines: limit.lines_per_second, filled_at: now }
@@ -61,7 +61,7 @@ mod tests {
     fn over_time_as_many_lines_pass_as_the_limit_says() {
         let limit = RateLimit { lines_per_second: 100.0, shed: false };
         let mut now = Duration::from_secs(5);
-        let mut bucket = Bucket::new(limit, now);
+        let mut bucket = TokenBucket::new(limit, now);
         let mut passed = 0;
         while now < Duration::from_secs(15) {
             if let Some(pause) = bucket.wait(now) {

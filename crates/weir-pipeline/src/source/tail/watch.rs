@@ -15,29 +15,29 @@ use rustix::io::Errno;
 
 /// What happened to a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum NameChange {
     /// A file was created under it.
-    Made,
+    Created,
     /// The file that had it was removed.
     Removed,
     /// A rename moved something to it, replacing what had the name. The number is the cookie of the
     /// rename, the same on both sides.
-    MovedHere(u32),
+    MovedTo(u32),
     /// A rename moved it away.
-    MovedAway(u32),
+    MovedFrom(u32),
     /// Anything else: changed permissions, fewer links, any change to a directory.
     Unknown,
 }
 
 /// An event for a watched directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event<'a> {
+pub(super) enum WatchEvent<'a> {
     /// The file of that name was written to.
     Written(i32, &'a OsStr),
     /// A file that is watched itself was written to.
     FileWritten(i32),
     /// Something happened to a name.
-    Touched(i32, &'a OsStr, Change),
+    Touched(i32, &'a OsStr, NameChange),
     /// The directory itself was removed or moved away, or the watch of a file has ended.
     Gone(i32),
     /// Events were lost.
@@ -121,7 +121,7 @@ impl Watcher {
     }
 
     /// Reads the pending events. Returns false if more are waiting.
-    pub(super) fn drain(&self, mut tell: impl FnMut(Event<'_>)) -> bool {
+    pub(super) fn drain(&self, mut tell: impl FnMut(WatchEvent<'_>)) -> bool {
         let Some(fd) = &self.0 else { return true };
         let mut buf = [MaybeUninit::uninit(); READ_BYTES];
         let mut reader = Reader::new(fd, &mut buf);
@@ -140,40 +140,40 @@ impl Watcher {
     }
 }
 
-fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(Event<'_>)) {
+fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(WatchEvent<'_>)) {
     let flags = event.events();
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-        return tell(Event::Overflow);
+        return tell(WatchEvent::Overflow);
     }
     if flags.intersects(
         ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT,
     ) {
-        return tell(Event::Gone(event.wd()));
+        return tell(WatchEvent::Gone(event.wd()));
     }
     let is_write = flags.contains(ReadFlags::MODIFY);
     let Some(name) = event.file_name().map(|n| OsStr::from_bytes(n.to_bytes())) else {
         if is_write {
-            tell(Event::FileWritten(event.wd()));
+            tell(WatchEvent::FileWritten(event.wd()));
         }
         return;
     };
     if is_write {
-        return tell(Event::Written(event.wd(), name));
+        return tell(WatchEvent::Written(event.wd(), name));
     }
     let change = if flags.contains(ReadFlags::ISDIR) {
-        Change::Unknown
+        NameChange::Unknown
     } else if flags.contains(ReadFlags::CREATE) {
-        Change::Made
+        NameChange::Created
     } else if flags.contains(ReadFlags::DELETE) {
-        Change::Removed
+        NameChange::Removed
     } else if flags.contains(ReadFlags::MOVED_TO) {
-        Change::MovedHere(event.cookie())
+        NameChange::MovedTo(event.cookie())
     } else if flags.contains(ReadFlags::MOVED_FROM) {
-        Change::MovedAway(event.cookie())
+        NameChange::MovedFrom(event.cookie())
     } else {
-        Change::Unknown
+        NameChange::Unknown
     };
-    tell(Event::Touched(event.wd(), name, change));
+    tell(WatchEvent::Touched(event.wd(), name, change));
 }
 
 #[cfg(test)]
@@ -202,11 +202,11 @@ mod tests {
         wait(&watcher);
         let (mut written, mut touched, mut gone) = (0, 0, 0);
         assert!(watcher.drain(|event| match event {
-            Event::Written(w, name) => written += usize::from(w == wd && name == "a.log"),
-            Event::Touched(w, name, _) => touched += usize::from(w == wd && name == "a.log"),
-            Event::Gone(w) => gone += usize::from(w == wd),
-            Event::FileWritten(_) => panic!("no file is watched"),
-            Event::Overflow => panic!("no overflow here"),
+            WatchEvent::Written(w, name) => written += usize::from(w == wd && name == "a.log"),
+            WatchEvent::Touched(w, name, _) => touched += usize::from(w == wd && name == "a.log"),
+            WatchEvent::Gone(w) => gone += usize::from(w == wd),
+            WatchEvent::FileWritten(_) => panic!("no file is watched"),
+            WatchEvent::Overflow => panic!("no overflow here"),
         }));
         assert!(written >= 1 && touched >= 2 && gone >= 1, "{written} {touched} {gone}");
     }

@@ -107,8 +107,8 @@ fn ten_thousand_foreign_files_are_not_even_looked_at() {
 
 /// Does what the engine does with a file that it follows.
 fn adopt(discovery: &mut Discovery, sighting: &Sighting) {
-    let found = discovery.adopted(&sighting.place, &sighting.shown);
-    discovery.found(&sighting.place, Some(found));
+    let found = discovery.adopted(&sighting.location, &sighting.shown);
+    discovery.found(&sighting.location, Some(found));
 }
 
 /// Returns the names of unseen files, once all events were reported.
@@ -143,7 +143,7 @@ fn a_file_that_goes_before_it_is_found_is_unseen_and_one_that_was_renamed_is_fou
     discovery.drain(&mut Vec::new());
     let sighting = discovery.look(&|_| false).sightings.remove(0);
     assert_eq!(sighting.shown, path("b.old"));
-    assert_eq!(sighting.owed.as_ref().unwrap().shown, path("b.log"));
+    assert_eq!(sighting.expected.as_ref().unwrap().shown, path("b.log"));
     adopt(&mut discovery, &sighting);
     assert_eq!(unseen(&mut discovery), ["a.log"]);
     // It was found; its removal is not reported as unseen.
@@ -208,6 +208,6 @@ fn renamed_files_are_found_among_more_names_than_are_looked_at_one_by_one() {
     }
     discovery.drain(&mut Vec::new());
     let report = discovery.look(&|_| false);
-    assert_eq!(report.sightings.iter().filter(|s| s.owed.is_some()).count(), 500);
+    assert_eq!(report.sightings.iter().filter(|s| s.expected.is_some()).count(), 500);
     assert!(report.unseen.is_empty());
 }

@@ -25,7 +25,7 @@ use weir_model::{
     Batch, BatchBuilder, Full, Position, Seal, SourceBook, SourceId, StreamId, hash64,
 };
 
-use super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
+use super::super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
 use crate::rule::{RuleSwitch, Subject, Workspace};
 use crate::stats::{SourceStats, add};
 
@@ -64,7 +64,7 @@ pub(in crate::source) struct Turn<'l> {
 
 /// The batches of one request, and the state of their lane after them.
 #[derive(Debug)]
-pub(in crate::source) struct Made {
+pub(in crate::source) struct PreparedBatches {
     batches: Vec<Batch>,
     position: Position,
     book: SourceBook,
@@ -76,7 +76,7 @@ pub(in crate::source) type Push<'p> =
 
 /// Creates batches; reused for one request after another.
 #[derive(Debug)]
-struct Maker {
+struct BatchAssembler {
     builder: BatchBuilder,
     work: Workspace,
 }
@@ -90,7 +90,7 @@ pub(in crate::source) struct Lanes {
     clock: Arc<dyn Clock>,
     stats: Arc<SourceStats>,
     all: Vec<Mutex<Lane>>,
-    maker: RefCell<Maker>,
+    assembler: RefCell<BatchAssembler>,
     room: Notify,
     blocked_since: Cell<Option<Duration>>,
     /// Why the last request was refused for lack of room.
@@ -99,7 +99,7 @@ pub(in crate::source) struct Lanes {
 
 impl Lanes {
     /// Opens the streams of a source.
-    pub(super) fn open(
+    pub(in super::super) fn open(
         name: &str,
         journal: Journal,
         rules: Arc<RuleSwitch>,
@@ -117,7 +117,7 @@ impl Lanes {
             rules,
             clock,
             stats,
-            maker: RefCell::new(Maker {
+            assembler: RefCell::new(BatchAssembler {
                 builder: BatchBuilder::new(Position::default()),
                 work: Workspace::new(name),
             }),
@@ -150,47 +150,54 @@ impl Lanes {
     }
 
     /// Creates the batches of a request of `count` records, and applies the rules to them.
-    pub(in crate::source) fn make(
+    pub(in crate::source) fn prepare(
         &self,
         turn: &Turn<'_>,
         count: usize,
         push: &mut Push<'_>,
-    ) -> Result<Made, Refusal> {
+    ) -> Result<PreparedBatches, Refusal> {
         let lane = &*turn.lane;
-        let mut made = Made { batches: Vec::new(), position: lane.position, book: lane.book };
-        let mut maker = self.maker.borrow_mut();
-        let (mut done, mut most) = (0, count);
+        let mut prepared =
+            PreparedBatches { batches: Vec::new(), position: lane.position, book: lane.book };
+        let mut assembler = self.assembler.borrow_mut();
+        let (mut done, mut batch_len_max) = (0, count);
         while done < count {
-            match self.batch(&mut maker, lane, &mut made, done..count.min(done + most), push) {
+            match self.assemble(
+                &mut assembler,
+                lane,
+                &mut prepared,
+                done..count.min(done + batch_len_max),
+                push,
+            ) {
                 Ok(records) => {
                     done += records;
-                    most = count;
+                    batch_len_max = count;
                 }
                 // Rules made it too large: try again with half of them, finally with one that is
                 // truncated.
-                Err(records) if records > 1 => most = records / 2,
+                Err(records) if records > 1 => batch_len_max = records / 2,
                 Err(_) => return Err(Refusal::TooLarge),
             }
         }
-        Ok(made)
+        Ok(prepared)
     }
 
     /// Creates one batch of the first of these records. `Ok`: the number of records in it; `Err`:
     /// the number that was too large.
-    fn batch(
+    fn assemble(
         &self,
-        maker: &mut Maker,
+        assembler: &mut BatchAssembler,
         lane: &Lane,
-        made: &mut Made,
+        prepared: &mut PreparedBatches,
         records: std::ops::Range<usize>,
         push: &mut Push<'_>,
     ) -> Result<usize, usize> {
-        let Maker { builder, work } = maker;
-        builder.reset(made.position);
+        let BatchAssembler { builder, work } = assembler;
+        builder.reset(prepared.position);
         // Nothing is known about the sender but the source; there is always room for one resource.
         let _is_there = builder.resource(self.source.0, b"{}");
-        let mut book = made.book;
-        let mut end = made.position;
+        let mut book = prepared.book;
+        let mut end = prepared.position;
         for index in records {
             let offset = end.offset + 1;
             if push(index, builder, offset, &mut book).is_err() {
@@ -201,7 +208,7 @@ impl Lanes {
                 break;
             }
         }
-        let count = (end.offset - made.position.offset) as usize;
+        let count = (end.offset - prepared.position.offset) as usize;
         if count == 0 {
             return Err(0);
         }
@@ -214,7 +221,7 @@ impl Lanes {
             clock: self.clock.as_ref(),
         };
         rules.apply(work, &mut subject).map_err(|_| count)?;
-        made.batches.push(builder.seal(&Seal {
+        prepared.batches.push(builder.seal(&Seal {
             repeatable: false,
             stream: lane.stream,
             group: 0,
@@ -225,7 +232,7 @@ impl Lanes {
             book: &book,
             state: b"",
         }));
-        (made.position, made.book) = (end, book);
+        (prepared.position, prepared.book) = (end, book);
         Ok(count)
     }
 
@@ -234,10 +241,10 @@ impl Lanes {
     pub(in crate::source) async fn append(
         &self,
         turn: Turn<'_>,
-        made: Made,
+        prepared: PreparedBatches,
     ) -> Result<(), Refusal> {
         let Turn { mut lane, deadline } = turn;
-        let mut batches = made.batches;
+        let mut batches = prepared.batches;
         let tickets = loop {
             // Before trying, so that room made in between is not missed.
             let mut room = std::pin::pin!(self.room.notified());
@@ -254,9 +261,9 @@ impl Lanes {
                 }
             }
         };
-        (lane.position, lane.book) = (made.position, made.book);
+        (lane.position, lane.book) = (prepared.position, prepared.book);
         drop(lane);
-        self.note_room();
+        self.set_unblocked();
         let deadline = Instant::now() + DURABLE_WAIT;
         for ticket in tickets {
             match timeout_at(deadline, ticket.durable()).await {
@@ -284,7 +291,7 @@ impl Lanes {
     }
 
     /// The journal has room again, or took something.
-    fn note_room(&self) {
+    fn set_unblocked(&self) {
         if let Some(since) = self.blocked_since.take() {
             let blocked = self.clock.monotonic().saturating_sub(since);
             add(&self.stats.blocked_ns, blocked.as_nanos() as u64);
@@ -293,8 +300,8 @@ impl Lanes {
     }
 
     /// Lets requests that wait for room try again.
-    pub(super) fn wake(&self) {
-        self.note_room();
+    pub(in super::super) fn wake(&self) {
+        self.set_unblocked();
         self.room.notify_waiters();
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //! - A destination that is not listed is either *done* (it has settled everything, and starts with
-//!   whatever is appended next) or does not know the stream ([`Places::is_known_to`]). So a stream
-//!   costs nothing for a destination that receives nothing from it, and a quiet stream only its own
-//!   entry.
+//!   whatever is appended next) or does not know the stream ([`CursorStreams::is_known_to`]). So a
+//!   stream costs nothing for a destination that receives nothing from it, and a quiet stream only
+//!   its own entry.
 //! - Listed destinations are sorted by cursor index.
 
 use weir_model::Position;
@@ -13,7 +13,7 @@ use super::CursorStream;
 
 /// The positions of one stream.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct CursorStreams {
     listed: Vec<(usize, Box<CursorStream>)>,
     /// Destinations from this index on do not know the stream.
     known: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Places {
     unknown: Vec<usize>,
 }
 
-impl Places {
+impl CursorStreams {
     /// Creates positions where every destination below `known` is done, except those listed later.
     pub(crate) fn of_known(known: usize) -> Self {
         Self { known, ..Self::default() }
@@ -108,7 +108,7 @@ impl Places {
     pub(crate) fn introduce(
         &mut self,
         cursors: usize,
-        begin: impl Fn(usize) -> Introduction,
+        begin: impl Fn(usize) -> StreamStart,
     ) -> bool {
         let known = self.known;
         self.known = known.max(cursors);
@@ -119,12 +119,12 @@ impl Places {
             if self.find(*index).is_ok() {
                 return false;
             }
-            let introduction = begin(*index);
-            has_begun |= !matches!(introduction, Introduction::None);
-            match introduction {
-                Introduction::None => return true,
-                Introduction::Done => {}
-                Introduction::At(place) => self.set(*index, *place),
+            let start = begin(*index);
+            has_begun |= !matches!(start, StreamStart::None);
+            match start {
+                StreamStart::None => return true,
+                StreamStart::Done => {}
+                StreamStart::At(place) => self.set(*index, *place),
             }
             false
         });
@@ -144,7 +144,7 @@ impl Places {
 
 /// Where a destination starts with a stream that it does not know.
 #[derive(Debug)]
-pub(crate) enum Introduction {
+pub(crate) enum StreamStart {
     /// It does not start.
     None,
     /// Where the destinations are that are done.

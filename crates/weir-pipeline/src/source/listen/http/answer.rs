@@ -15,17 +15,24 @@ pub(in crate::source) struct Answer {
     pub(in crate::source) body: Bytes,
     /// When the client should retry.
     pub(in crate::source) retry_after: Option<Duration>,
+    /// A header of the protocol in addition.
+    header: Option<(&'static str, HeaderValue)>,
 }
 
 impl Answer {
     /// Creates a response with this JSON body.
     pub(in crate::source) fn new(status: StatusCode, body: impl Into<Bytes>) -> Self {
-        Self { status, body: body.into(), retry_after: None }
+        Self { status, body: body.into(), retry_after: None, header: None }
     }
 
     /// Adds a pause after which the client should retry.
     pub(in crate::source) fn retry_after(self, pause: Duration) -> Self {
         Self { retry_after: Some(pause), ..self }
+    }
+
+    /// Adds a header that only the protocol of the client knows.
+    pub(in crate::source) fn header(self, name: &'static str, value: HeaderValue) -> Self {
+        Self { header: Some((name, value)), ..self }
     }
 
     /// Converts it to HTTP.
@@ -35,11 +42,16 @@ impl Answer {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(pause) = self.retry_after {
-            let seconds = HeaderValue::from(pause.as_secs().max(1));
-            headers.insert(RETRY_AFTER, seconds.clone());
-            // The header that Datadog's clients use.
-            headers.insert("x-ratelimit-reset", seconds);
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds(pause)));
+        }
+        if let Some((name, value)) = self.header {
+            headers.insert(name, value);
         }
         response
     }
+}
+
+/// The pause in seconds, as it is sent to the client.
+pub(in crate::source) fn retry_after_seconds(pause: Duration) -> u64 {
+    pause.as_secs().max(1)
 }

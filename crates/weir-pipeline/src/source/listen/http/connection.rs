@@ -11,73 +11,75 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::limits::{CONNECTION_AGE_MAX, GRACE, HEAD_BYTES_MAX, HEAD_TIMEOUT};
-use super::{Place, Shared};
+use super::super::limits::{CONNECTION_AGE_MAX, GRACE, HEAD_BYTES_MAX, HEAD_TIMEOUT};
+use super::{Connection, HttpService};
 use crate::stats::{SourceStats, add};
 
 /// Counts a connection while it is open.
-struct Open(Arc<SourceStats>);
+struct OpenConnection(Arc<SourceStats>);
 
-impl Open {
+impl OpenConnection {
     fn new(stats: &Arc<SourceStats>) -> Self {
         stats.listener.connection_opened();
         Self(Arc::clone(stats))
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.listener.connection_closed();
     }
 }
 
 /// Answers its requests, one after the other, until it ends or is asked to end.
-pub(super) async fn serve(
+pub(in super::super) async fn serve(
     stream: TcpStream,
-    shared: Rc<Shared>,
-    at: Place,
+    service: Rc<HttpService>,
+    connection: Connection,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let _open = Open::new(&shared.stats);
-    let Some(tls) = &shared.tls else { return answer(stream, &shared, &at, stopped).await };
+    let _open = OpenConnection::new(&service.stats);
+    let Some(tls) = &service.tls else {
+        return answer(stream, &service, &connection, stopped).await;
+    };
     let accepted = tokio::select! {
         accepted = tls.accept(stream) => accepted,
-        () = at.slot.evicted() => return gave_way(&shared),
+        () = connection.slot.evicted() => return close_evicted(&service),
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
-    shared.stats.listener.set_tls_error(tls.reload_error());
+    service.stats.listener.set_tls_error(tls.reload_error());
     match accepted {
-        Ok(stream) => answer(stream, &shared, &at, stopped).await,
-        Err(error) => shared.stats.errors.count("tls", &error.to_string()),
+        Ok(stream) => answer(stream, &service, &connection, stopped).await,
+        Err(error) => service.stats.errors.count("tls", &error.to_string()),
     }
 }
 
-fn gave_way(shared: &Shared) {
-    add(&shared.stats.listener.evicted_total, 1);
+fn close_evicted(service: &HttpService) {
+    add(&service.stats.listener.evicted_total, 1);
     tracing::debug!("connection closed to make room for a newer one");
 }
 
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    shared: &Rc<Shared>,
-    at: &Place,
+    service: &Rc<HttpService>,
+    connection: &Connection,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let service = service_fn(|request| {
-        let shared = Rc::clone(shared);
-        async move { Ok::<_, Infallible>(shared.answer(at, request).await.into_response()) }
+    let answering = service_fn(|request| {
+        let service = Rc::clone(service);
+        async move { Ok::<_, Infallible>(service.answer(connection, request).await.into_response()) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), answering);
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
         () = tokio::time::sleep(CONNECTION_AGE_MAX) => None,
         _ = stopped.wait_for(|stopped| *stopped) => None,
-        () = at.slot.evicted() => return gave_way(shared),
+        () = connection.slot.evicted() => return close_evicted(service),
     };
     let ended = if let Some(ended) = ended {
         ended

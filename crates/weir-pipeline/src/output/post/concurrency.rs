@@ -23,7 +23,7 @@ const KEEP_WHEN_FAILED: f64 = 0.5;
 
 /// The state of one output's connection to its destination.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ConcurrencyLimiter {
     inner: Mutex<Inner>,
     changed: Notify,
     limit_max: f64,
@@ -42,16 +42,16 @@ struct Inner {
 
 /// Permission to have one request in flight.
 #[derive(Debug)]
-pub(crate) struct Slot<'a>(&'a Pace);
+pub(crate) struct Permit<'a>(&'a ConcurrencyLimiter);
 
-impl Drop for Slot<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.0.lock().in_flight -= 1;
         self.0.changed.notify_waiters();
     }
 }
 
-impl Pace {
+impl ConcurrencyLimiter {
     pub(crate) fn new(connections_max: usize, retry_min: Duration, retry_max: Duration) -> Self {
         let limit_max = connections_max.max(1) as f64;
         let inner = Inner {
@@ -65,8 +65,8 @@ impl Pace {
         Self { inner: Mutex::new(inner), changed: Notify::new(), limit_max, retry_min, retry_max }
     }
 
-    /// Waits for the end of a pause and for a free slot.
-    pub(crate) async fn admit(&self) -> Slot<'_> {
+    /// Waits for the end of a pause and for a free permit.
+    pub(crate) async fn acquire(&self) -> Permit<'_> {
         loop {
             // Registered before the check, so that no change is missed.
             let changed = self.changed.notified();
@@ -75,7 +75,7 @@ impl Pace {
                 let pause = inner.closed_until.filter(|until| *until > Instant::now());
                 if pause.is_none() && inner.in_flight < inner.limit as usize {
                     inner.in_flight += 1;
-                    return Slot(self);
+                    return Permit(self);
                 }
                 pause
             };
@@ -158,49 +158,49 @@ mod tests {
     const MAX: Duration = Duration::from_secs(10);
 
     #[test]
-    fn pauses_grow_to_the_bound_and_end_with_success() {
-        let pace = Pace::new(8, MIN, MAX);
-        let pauses: Vec<_> = (0..12).map(|_| pace.failure(true, None)).collect();
+    fn pauses_grow_to_the_maximum_and_reset_on_success() {
+        let limiter = ConcurrencyLimiter::new(8, MIN, MAX);
+        let pauses: Vec<_> = (0..12).map(|_| limiter.failure(true, None)).collect();
         assert!(pauses[0] >= MIN / 2 && pauses[0] <= MIN);
         assert!(pauses[11] >= MAX / 2 && pauses[11] <= MAX);
-        pace.success(MIN, false);
-        assert!(pace.failure(true, None) <= MIN);
+        limiter.success(MIN, false);
+        assert!(limiter.failure(true, None) <= MIN);
     }
 
     #[test]
-    fn the_collectors_wish_counts_more_than_the_own_pause() {
-        let pace = Pace::new(8, MIN, MAX);
-        assert_eq!(pace.failure(true, Some(MAX * 3)), MAX * 3);
+    fn requested_pause_overrides_own_pause() {
+        let limiter = ConcurrencyLimiter::new(8, MIN, MAX);
+        assert_eq!(limiter.failure(true, Some(MAX * 3)), MAX * 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn concurrency_grows_with_success_and_halves_with_overload() {
-        let pace = Pace::new(8, MIN, MAX);
-        assert_eq!(pace.limit(), 2);
+    async fn concurrency_grows_on_success_and_halves_on_overload() {
+        let limiter = ConcurrencyLimiter::new(8, MIN, MAX);
+        assert_eq!(limiter.limit(), 2);
         for _ in 0..100 {
-            let mut slots = Vec::new();
-            for _ in 0..pace.limit() {
-                slots.push(pace.admit().await);
+            let mut permits = Vec::new();
+            for _ in 0..limiter.limit() {
+                permits.push(limiter.acquire().await);
             }
-            pace.success(MIN, false);
+            limiter.success(MIN, false);
         }
-        assert_eq!(pace.limit(), 8);
-        pace.failure(true, None);
-        assert_eq!(pace.limit(), 4);
-        pace.success(MAX, false);
-        assert_eq!(pace.limit(), 3);
+        assert_eq!(limiter.limit(), 8);
+        limiter.failure(true, None);
+        assert_eq!(limiter.limit(), 4);
+        limiter.success(MAX, false);
+        assert_eq!(limiter.limit(), 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_and_a_full_house_hold_requests_back() {
-        let pace = Pace::new(1, MIN, MAX);
-        let slot = pace.admit().await;
-        let waits = tokio::time::timeout(MAX, pace.admit()).await;
+    async fn requests_wait_for_pauses_and_permits() {
+        let limiter = ConcurrencyLimiter::new(1, MIN, MAX);
+        let permit = limiter.acquire().await;
+        let waits = tokio::time::timeout(MAX, limiter.acquire()).await;
         assert!(waits.is_err(), "only one at a time");
-        pace.alert(None);
-        drop(slot);
+        limiter.alert(None);
+        drop(permit);
         let before = Instant::now();
-        drop(pace.admit().await);
+        drop(limiter.acquire().await);
         assert!(before.elapsed() >= MAX / 2);
     }
 }

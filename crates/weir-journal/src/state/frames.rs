@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_host::DiskFile;
 use weir_model::Batch;
 
-use super::{CommitTail, Location, SegmentState, State};
+use super::{Checkpoint, Location, SegmentState, State};
 use crate::limits::DISK_RETRY_INTERVAL;
 use crate::segment::{self, ReadError};
 use crate::spec::RefusedReason;
@@ -31,7 +31,10 @@ impl Hole {
 impl State {
     /// Counts frames as dead. Returns what can be punched, and which segments can be removed as a
     /// whole (true: set aside instead).
-    pub(crate) fn bury(&mut self, dead: &[Location]) -> (Vec<Hole>, Vec<(PathBuf, bool)>) {
+    pub(crate) fn collect_obsolete(
+        &mut self,
+        dead: &[Location],
+    ) -> (Vec<Hole>, Vec<(PathBuf, bool)>) {
         let (mut holes, mut deleted) = (Vec::new(), Vec::new());
         for group in dead.chunk_by(|a, b| a.segment == b.segment) {
             let id = group[0].segment;
@@ -80,10 +83,10 @@ impl State {
     }
 
     /// Records a frame at the end of its segment.
-    pub(super) fn add_frame(&mut self, batch: &Batch, at: Location, tail: Arc<CommitTail>) {
+    pub(super) fn add_frame(&mut self, batch: &Batch, at: Location, checkpoint: Arc<Checkpoint>) {
         let Some(segment) = self.segments.get_mut(&at.segment) else { return };
         segment.live_frames += 1;
-        segment.index.add(at, batch, tail);
+        segment.index.add(at, batch, checkpoint);
         segment.len = segment.len.max(at.offset + u64::from(at.len));
     }
 
@@ -92,8 +95,9 @@ impl State {
         for ((seq, batch), location) in batches.iter().zip(locations) {
             self.frames_written += 1;
             let slot = self.slots.get(seq);
-            let tail = slot.map_or_else(|| CommitTail::of(batch), |slot| slot.tail.clone());
-            self.add_frame(batch, *location, tail);
+            let checkpoint =
+                slot.map_or_else(|| Checkpoint::of(batch), |slot| slot.checkpoint.clone());
+            self.add_frame(batch, *location, checkpoint);
             match self.slots.get_mut(seq) {
                 Some(slot) => slot.location = Some(*location),
                 None => self.dead.push(*location),
@@ -129,8 +133,8 @@ impl State {
         slot.synced = true;
         let (stream, tickets) = (slot.stream, std::mem::take(&mut slot.tickets));
         if slot.durable {
-            let tail = slot.tail.clone();
-            self.reach_on_disk(stream, &tail, seq, now);
+            let checkpoint = slot.checkpoint.clone();
+            self.reach_on_disk(stream, &checkpoint, seq, now);
         }
         let earlier = self.stranded_up_to(stream, seq);
         if let Some(earlier) = earlier.and_then(|seq| self.slots.get_mut(&seq)) {

@@ -1,8 +1,8 @@
 //! Deleted files that were read to their end and closed, though a program may still have them open.
 //!
-//! What is written to them later cannot be read. A watch on the file itself reports such a write, so
-//! that it is counted. The kernel removes the watch together with the file, once no process has it
-//! open.
+//! What is written to them later cannot be read. A watch on the file itself reports such a write,
+//! so that it is counted. The kernel removes the watch together with the file, once no process has
+//! it open.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -15,12 +15,12 @@ const FILES_MAX: usize = 4096;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct LetGo {
+pub(super) struct ClosedFiles {
     watched: HashMap<i32, PathBuf>,
     written: Vec<PathBuf>,
 }
 
-impl LetGo {
+impl ClosedFiles {
     /// Watches a file that is about to be closed. `None`: the system refused, or the limit is
     /// reached.
     pub(super) fn watch(

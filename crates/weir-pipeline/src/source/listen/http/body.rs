@@ -7,8 +7,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, timeout_at};
 
+use super::super::limits::{
+    BODY_BYTES_PER_SECOND_MIN, BODY_IDLE_TIMEOUT, BODY_TIMEOUT, DISCARD_TIMEOUT,
+};
 use super::budget::Charge;
-use super::limits::{BODY_BYTES_PER_SECOND_MIN, BODY_IDLE_TIMEOUT, BODY_TIMEOUT, DISCARD_TIMEOUT};
 
 /// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,11 +53,11 @@ pub(super) async fn read(
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(BodyError::TooLarge);
     }
-    let begun = Instant::now();
+    let started_at = Instant::now();
     // The stated length, so that nothing is copied while it grows: memory is used only as data
     // arrives.
     let mut bytes = Vec::with_capacity(body.size_hint().lower() as usize);
-    while let Some(more) = next(body, begun + time_for(bytes.len())).await? {
+    while let Some(more) = next(body, started_at + time_limit(bytes.len())).await? {
         if bytes.len() + more.len() > bytes_max {
             return Err(BodyError::TooLarge);
         }
@@ -68,7 +70,7 @@ pub(super) async fn read(
 }
 
 /// Returns the maximum time to receive a body of which this many bytes have arrived.
-fn time_for(bytes: usize) -> Duration {
+fn time_limit(bytes: usize) -> Duration {
     BODY_TIMEOUT + Duration::from_secs((bytes / BODY_BYTES_PER_SECOND_MIN) as u64)
 }
 

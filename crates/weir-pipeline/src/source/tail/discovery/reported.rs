@@ -1,7 +1,7 @@
 //! Files that the kernel reported under a name of the layout: each is found, wherever renames moved
 //! it since, or is counted as unseen.
 //!
-//! Invariants: which names are owed follows from the kernel's events in their order. Looks run
+//! Invariants: which names are expected follows from the kernel's events in their order. Looks run
 //! ahead of events, so a file that a look finds may be later than the last one reported. Therefore
 //! files found and files reported are balanced per reported path, and the balance is settled once
 //! nothing has happened for [`SETTLED_TURNS`]. There is at most one entry per name, and one per
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use weir_model::hash64;
 
 use super::super::layout::Class;
-use super::super::watch::Change;
+use super::super::watch::NameChange;
 
 /// Number of turns after which all events before a look have been reported, including both sides of
 /// a rename: one is needed, and a few more if the program that renames was interrupted in between.
@@ -30,76 +30,78 @@ pub(super) type Named = (Class, PathBuf);
 
 /// How certain it is that a file has not been found yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Claim {
+enum Certainty {
     /// The kernel reported it.
-    Told,
+    Reported,
     /// It was seen and was gone when it was opened, before the kernel reported it: the next event
     /// for the name says how it appeared, or disappeared.
     Listed,
     /// It may have been found, as events are missing: it is looked for but never counted.
-    Perhaps,
+    Uncertain,
 }
 
 /// A file that has been under a wanted name.
 #[derive(Debug, Clone)]
-pub(in crate::source::tail) struct Owed {
+pub(in crate::source::tail) struct ExpectedFile {
     /// The class of that name.
     pub class: Class,
     /// The path under that name.
     pub shown: PathBuf,
-    claim: Claim,
+    certainty: Certainty,
     is_found: bool,
 }
 
-impl Owed {
-    fn new((class, shown): Named, claim: Claim) -> Self {
-        Self { class, shown, claim, is_found: false }
+impl ExpectedFile {
+    fn new((class, shown): Named, certainty: Certainty) -> Self {
+        Self { class, shown, certainty, is_found: false }
     }
 }
 
 /// Which file has a name, according to the events so far.
 #[derive(Debug, Default)]
-struct Holder {
+struct NameState {
     /// It was created under this name, not moved to it.
     is_born_here: bool,
-    owed: Option<Box<Owed>>,
+    expected: Option<Box<ExpectedFile>>,
 }
 
 /// The names of one directory that the kernel reported.
 #[derive(Debug, Default)]
-pub(super) struct Holders(HashMap<OsString, Holder>);
+pub(super) struct NameStates(HashMap<OsString, NameState>);
 
-impl Holders {
+impl NameStates {
     /// Returns true if the file was created under this name, not moved to it.
     pub(super) fn is_born_here(&self, name: &OsStr) -> bool {
-        self.0.get(name).is_some_and(|holder| holder.is_born_here)
+        self.0.get(name).is_some_and(|name_state| name_state.is_born_here)
     }
 
     /// Returns the file that was under a wanted name and has this name now.
-    pub(super) fn owed(&self, name: &OsStr) -> Option<&Owed> {
-        self.0.get(name)?.owed.as_deref()
+    pub(super) fn expected(&self, name: &OsStr) -> Option<&ExpectedFile> {
+        self.0.get(name)?.expected.as_deref()
     }
 
     /// Records that the file with this name need not be found.
-    pub(super) fn forgive(&mut self, name: &OsStr) {
-        if let Some(holder) = self.0.get_mut(name) {
-            holder.owed = None;
+    pub(super) fn forget_expected(&mut self, name: &OsStr) {
+        if let Some(name_state) = self.0.get_mut(name) {
+            name_state.expected = None;
         }
     }
 
-    /// Records that events were lost: owed files are still looked for.
-    pub(super) fn doubt(&mut self) {
-        let is_owed = |holder: &Holder| holder.owed.as_ref().is_some_and(|owed| !owed.is_found);
-        self.0.retain(|_, holder| is_owed(holder));
-        for owed in self.0.values_mut().filter_map(|holder| holder.owed.as_mut()) {
-            owed.claim = Claim::Perhaps;
+    /// Records that events were lost: expected files are still looked for.
+    pub(super) fn events_lost(&mut self) {
+        let is_owed = |name_state: &NameState| {
+            name_state.expected.as_ref().is_some_and(|expected| !expected.is_found)
+        };
+        self.0.retain(|_, name_state| is_owed(name_state));
+        for expected in self.0.values_mut().filter_map(|name_state| name_state.expected.as_mut()) {
+            expected.certainty = Certainty::Uncertain;
         }
     }
 }
 
 /// When a file was first found, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::source::tail) struct Found {
+pub(in crate::source::tail) struct FirstSighting {
     /// Hash of the path that it counts under.
     path: u64,
     turn: u64,
@@ -119,56 +121,56 @@ struct Balance {
 
 /// What the kernel reported, over all directories.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ReportedFiles {
     /// Files between the two sides of a rename, with the turn of the first side.
-    moving: HashMap<u32, (Holder, u64)>,
+    moving: HashMap<u32, (NameState, u64)>,
     balances: HashMap<PathBuf, Balance>,
     unseen: Vec<PathBuf>,
     turn: u64,
 }
 
-impl Told {
+impl ReportedFiles {
     /// Records what happened to a name. `named` is its class in the layout, `is_bound` means that
     /// it led to a followed file at the last look.
     pub(super) fn note(
         &mut self,
-        holders: &mut Holders,
-        (name, change): (&OsStr, Change),
+        name_states: &mut NameStates,
+        (name, change): (&OsStr, NameChange),
         named: &dyn Fn() -> Option<Named>,
         is_bound: bool,
     ) {
-        if change == Change::Unknown {
+        if change == NameChange::Unknown {
             return;
         }
-        let before = holders.0.remove(name);
-        let is_removed = change == Change::Removed;
+        let before = name_states.0.remove(name);
+        let is_removed = change == NameChange::Removed;
         let now = match change {
-            Change::Removed | Change::Unknown => None,
-            Change::MovedAway(rename) => {
+            NameChange::Removed | NameChange::Unknown => None,
+            NameChange::MovedFrom(rename) => {
                 let moved = moved(before, named, is_bound);
-                self.moving.extend(moved.map(|holder| (rename, (holder, self.turn))));
+                self.moving.extend(moved.map(|name_state| (rename, (name_state, self.turn))));
                 return;
             }
-            Change::Made => named().map(|named| newcomer(named, true)),
-            Change::MovedHere(rename) => match self.moving.remove(&rename) {
-                Some((holder, _)) => Some(holder),
-                None => named().map(|named| newcomer(named, false)),
+            NameChange::Created => named().map(|named| new_file(named, true)),
+            NameChange::MovedTo(rename) => match self.moving.remove(&rename) {
+                Some((name_state, _)) => Some(name_state),
+                None => named().map(|named| new_file(named, false)),
             },
         };
         self.end(before, is_removed);
-        holders.0.extend(now.map(|holder| (name.to_owned(), holder)));
+        name_states.0.extend(now.map(|name_state| (name.to_owned(), name_state)));
     }
 
     /// Handles a file that was removed (`is_removed`), or replaced by another file.
-    fn end(&mut self, holder: Option<Holder>, is_removed: bool) {
-        let Some(owed) = holder.and_then(|holder| holder.owed) else { return };
-        let is_counted = match owed.claim {
-            Claim::Told => true,
-            Claim::Listed => is_removed,
-            Claim::Perhaps => false,
+    fn end(&mut self, name_state: Option<NameState>, is_removed: bool) {
+        let Some(expected) = name_state.and_then(|name_state| name_state.expected) else { return };
+        let is_counted = match expected.certainty {
+            Certainty::Reported => true,
+            Certainty::Listed => is_removed,
+            Certainty::Uncertain => false,
         };
-        if is_counted && !owed.is_found {
-            self.count(&owed.shown, -1);
+        if is_counted && !expected.is_found {
+            self.count(&expected.shown, -1);
         }
     }
 
@@ -184,48 +186,60 @@ impl Told {
     }
 
     /// Records that a file sighted under this name and path is followed from now on.
-    pub(super) fn adopted(&mut self, holders: &Holders, name: &OsStr, shown: &Path) -> Found {
-        let path = holders.owed(name).map_or(shown, |owed| &owed.shown);
-        let found = Found { path: hash_of(path), turn: self.turn };
+    pub(super) fn adopted(
+        &mut self,
+        name_states: &NameStates,
+        name: &OsStr,
+        shown: &Path,
+    ) -> FirstSighting {
+        let path = name_states.expected(name).map_or(shown, |expected| &expected.shown);
+        let found = FirstSighting { path: hash_of(path), turn: self.turn };
         self.count(path, 1);
         found
     }
 
     /// Records that the name leads to a followed file.
-    pub(super) fn found(&mut self, holders: &mut Holders, name: &OsStr, file: Option<Found>) {
-        let Some(owed) = holders.0.get_mut(name).and_then(|h| h.owed.as_mut()) else { return };
-        if owed.is_found || owed.claim == Claim::Listed {
+    pub(super) fn found(
+        &mut self,
+        name_states: &mut NameStates,
+        name: &OsStr,
+        file: Option<FirstSighting>,
+    ) {
+        let Some(expected) = name_states.0.get_mut(name).and_then(|h| h.expected.as_mut()) else {
+            return;
+        };
+        if expected.is_found || expected.certainty == Certainty::Listed {
             // It disappeared from a listing: not the file that has the name now.
             return;
         }
-        owed.is_found = true;
+        expected.is_found = true;
         // Otherwise it is another name of a file that was already followed, not another file.
-        let is_first = |found: Found| {
-            found.path == hash_of(&owed.shown) && self.turn < found.turn + SETTLED_TURNS
+        let is_first = |found: FirstSighting| {
+            found.path == hash_of(&expected.shown) && self.turn < found.turn + SETTLED_TURNS
         };
-        if owed.claim == Claim::Told && file.is_some_and(is_first) {
-            let shown = owed.shown.clone();
+        if expected.certainty == Certainty::Reported && file.is_some_and(is_first) {
+            let shown = expected.shown.clone();
             self.count(&shown, -1);
         }
     }
 
     /// Records that a file of this name was seen but was gone when it was opened.
-    pub(super) fn lost(holders: &mut Holders, name: OsString, named: Named) {
-        holders.0.entry(name).or_insert_with(|| Holder {
+    pub(super) fn lost(name_states: &mut NameStates, name: OsString, named: Named) {
+        name_states.0.entry(name).or_insert_with(|| NameState {
             is_born_here: false,
-            owed: Some(Box::new(Owed::new(named, Claim::Listed))),
+            expected: Some(Box::new(ExpectedFile::new(named, Certainty::Listed))),
         });
     }
 
     /// Records that the kernel reports nothing more about a directory.
-    pub(super) fn end_all(&mut self, holders: Holders) {
-        for holder in holders.0.into_values() {
-            self.end(Some(holder), true);
+    pub(super) fn end_all(&mut self, name_states: NameStates) {
+        for name_state in name_states.0.into_values() {
+            self.end(Some(name_state), true);
         }
     }
 
     /// Records that events were lost, second sides of renames among them.
-    pub(super) fn doubt(&mut self) {
+    pub(super) fn events_lost(&mut self) {
         self.moving.clear();
         self.balances.clear();
     }
@@ -236,10 +250,10 @@ impl Told {
         self.turn += 1;
         let turn = self.turn;
         let is_over = |since: u64| since + SETTLED_TURNS <= turn;
-        let over: Vec<Holder> =
+        let over: Vec<NameState> =
             self.moving.extract_if(|_, moving| is_over(moving.1)).map(|(_, m)| m.0).collect();
-        for holder in over {
-            self.end(Some(holder), true);
+        for name_state in over {
+            self.end(Some(name_state), true);
         }
         let is_settled =
             |b: &Balance| is_over(b.changed_in) || b.since + UNSETTLED_TURNS_MAX <= turn;
@@ -260,58 +274,60 @@ impl Told {
     }
 }
 
-/// A file that was not known before: owed if the configuration names it.
-fn newcomer(named: Named, is_born_here: bool) -> Holder {
+/// A file that was not known before: expected if the configuration names it.
+fn new_file(named: Named, is_born_here: bool) -> NameState {
     let is_wanted = named.0.wanted;
-    let owed = is_wanted.then(|| Box::new(Owed::new(named, Claim::Told)));
-    Holder { is_born_here, owed }
+    let expected = is_wanted.then(|| Box::new(ExpectedFile::new(named, Certainty::Reported)));
+    NameState { is_born_here, expected }
 }
 
 /// What a rename carries along; `None` if the file is unknown so far.
 fn moved(
-    before: Option<Holder>,
+    before: Option<NameState>,
     named: &dyn Fn() -> Option<Named>,
     is_bound: bool,
-) -> Option<Holder> {
-    if let Some(mut holder) = before {
-        holder.is_born_here = false;
-        if let Some(owed) = holder.owed.as_mut().filter(|owed| owed.claim == Claim::Listed) {
+) -> Option<NameState> {
+    if let Some(mut name_state) = before {
+        name_state.is_born_here = false;
+        if let Some(expected) =
+            name_state.expected.as_mut().filter(|expected| expected.certainty == Certainty::Listed)
+        {
             // The kernel reported its removal; it existed before.
-            owed.claim = Claim::Told;
+            expected.certainty = Certainty::Reported;
         }
-        return Some(holder);
+        return Some(name_state);
     }
     if is_bound {
-        return Some(Holder::default());
+        return Some(NameState::default());
     }
     // It existed before it was watched: already followed, or renamed while the names were being
     // listed.
     let named = named().filter(|(class, _)| class.wanted)?;
-    let owed = Some(Box::new(Owed::new(named, Claim::Perhaps)));
-    Some(Holder { is_born_here: false, owed })
+    let expected = Some(Box::new(ExpectedFile::new(named, Certainty::Uncertain)));
+    Some(NameState { is_born_here: false, expected })
 }
 
 #[cfg(test)]
 mod tests {
-    use Change::{Made, MovedAway, MovedHere, Removed, Unknown};
+    use NameChange::{Created, MovedFrom, MovedTo, Removed, Unknown};
 
     use super::super::super::layout::single;
     use super::*;
 
     #[derive(Default)]
     struct Dir {
-        told: Told,
-        holders: Holders,
+        reported: ReportedFiles,
+        name_states: NameStates,
     }
 
     impl Dir {
         /// Names that end in `.log` are wanted.
-        fn note(&mut self, name: &str, change: Change) {
+        fn note(&mut self, name: &str, change: NameChange) {
             let named = || name.strip_suffix(".log").map(|_| (single(name.as_ref()), name.into()));
-            self.told.note(&mut self.holders, (OsStr::new(name), change), &named, false);
+            self.reported.note(&mut self.name_states, (OsStr::new(name), change), &named, false);
         }
 
-        fn after(changes: &[(&str, Change)]) -> Self {
+        fn after(changes: &[(&str, NameChange)]) -> Self {
             let mut dir = Self::default();
             for (name, change) in changes {
                 dir.note(name, *change);
@@ -322,44 +338,44 @@ mod tests {
         /// Returns the unseen files, once that is settled.
         fn unseen(&mut self) -> Vec<PathBuf> {
             for _ in 0..=2 * SETTLED_TURNS {
-                self.told.end_turn();
+                self.reported.end_turn();
             }
-            let unseen = self.told.take_unseen();
-            assert!(!self.told.is_pending());
+            let unseen = self.reported.take_unseen();
+            assert!(!self.reported.is_pending());
             unseen
         }
 
         fn owes(&self, name: &str) -> bool {
-            self.holders.owed(OsStr::new(name)).is_some_and(|owed| !owed.is_found)
+            self.name_states.expected(OsStr::new(name)).is_some_and(|expected| !expected.is_found)
         }
 
         /// A look finds a file of this name that is not followed yet.
-        fn adopt(&mut self, name: &str) -> Found {
-            let found = self.told.adopted(&self.holders, OsStr::new(name), name.as_ref());
+        fn adopt(&mut self, name: &str) -> FirstSighting {
+            let found = self.reported.adopted(&self.name_states, OsStr::new(name), name.as_ref());
             self.sight(name, found);
             found
         }
 
-        fn sight(&mut self, name: &str, file: Found) {
-            self.told.found(&mut self.holders, OsStr::new(name), Some(file));
+        fn sight(&mut self, name: &str, file: FirstSighting) {
+            self.reported.found(&mut self.name_states, OsStr::new(name), Some(file));
         }
     }
 
     #[test]
     fn what_ends_before_it_is_found_is_unseen() {
-        let a = |changes: &[Change]| {
+        let a = |changes: &[NameChange]| {
             let changes: Vec<_> = changes.iter().map(|change| ("a.log", *change)).collect();
             Dir::after(&changes).unseen().len()
         };
-        assert_eq!(a(&[Made, Removed]), 1);
-        assert_eq!(a(&[Made, Unknown, Removed, Made, Removed]), 2);
-        assert_eq!(a(&[Made, Removed, Made]), 1, "the second can still be seen");
+        assert_eq!(a(&[Created, Removed]), 1);
+        assert_eq!(a(&[Created, Unknown, Removed, Created, Removed]), 2);
+        assert_eq!(a(&[Created, Removed, Created]), 1, "the second can still be seen");
         assert_eq!(a(&[Removed]), 0, "it was there before");
-        assert_eq!(a(&[Made, MovedHere(1)]), 1, "another file took its place");
-        assert_eq!(a(&[MovedHere(1), Removed]), 1, "it came from elsewhere");
-        assert_eq!(a(&[MovedAway(1), MovedHere(1), Removed]), 0, "it was there before");
-        assert!(Dir::after(&[("a.txt", Made), ("a.txt", Removed)]).unseen().is_empty());
-        let mut dir = Dir::after(&[("a.log", Made)]);
+        assert_eq!(a(&[Created, MovedTo(1)]), 1, "another file took its place");
+        assert_eq!(a(&[MovedTo(1), Removed]), 1, "it came from elsewhere");
+        assert_eq!(a(&[MovedFrom(1), MovedTo(1), Removed]), 0, "it was there before");
+        assert!(Dir::after(&[("a.txt", Created), ("a.txt", Removed)]).unseen().is_empty());
+        let mut dir = Dir::after(&[("a.log", Created)]);
         dir.adopt("a.log");
         assert!(!dir.owes("a.log"));
         dir.note("a.log", Removed);
@@ -370,10 +386,10 @@ mod tests {
     fn a_look_that_runs_ahead_of_the_kernel_changes_no_count() {
         // It finds the second file, which the kernel reports later.
         let ahead = || {
-            let mut dir = Dir::after(&[("a.log", Made)]);
+            let mut dir = Dir::after(&[("a.log", Created)]);
             let second = dir.adopt("a.log");
             dir.note("a.log", Removed);
-            dir.note("a.log", Made);
+            dir.note("a.log", Created);
             (dir, second)
         };
         let (mut dir, second) = ahead();
@@ -383,31 +399,31 @@ mod tests {
         dir.note("a.log", Removed);
         assert_eq!(dir.unseen().len(), 1);
         // It has found both.
-        let mut dir = Dir::after(&[("a.log", Made)]);
+        let mut dir = Dir::after(&[("a.log", Created)]);
         dir.adopt("a.log");
         let second = dir.adopt("a.log");
         dir.note("a.log", Removed);
-        dir.note("a.log", Made);
+        dir.note("a.log", Created);
         dir.sight("a.log", second);
         assert!(dir.unseen().is_empty());
         // It finds a file before the kernel reports any.
         let mut dir = Dir::default();
         dir.adopt("a.log");
-        dir.note("a.log", Made);
+        dir.note("a.log", Created);
         dir.note("a.log", Removed);
         assert!(dir.unseen().is_empty());
     }
 
     #[test]
     fn another_name_of_a_file_is_not_another_file() {
-        let mut dir = Dir::after(&[("a.log", Made)]);
+        let mut dir = Dir::after(&[("a.log", Created)]);
         let file = dir.adopt("a.log");
-        dir.note("b.log", Made);
+        dir.note("b.log", Created);
         dir.sight("b.log", file);
         dir.note("a.log", Removed);
-        dir.note("b.log", MovedAway(1));
+        dir.note("b.log", MovedFrom(1));
         assert!(dir.unseen().is_empty());
-        dir.note("a.log", MovedHere(2));
+        dir.note("a.log", MovedTo(2));
         dir.sight("a.log", file);
         assert!(dir.unseen().is_empty(), "it was moved away and came back");
     }
@@ -417,10 +433,10 @@ mod tests {
         let mut dir = Dir::default();
         let mut counted = 0;
         for _ in 0..=UNSETTLED_TURNS_MAX {
-            dir.note("a.log", Made);
+            dir.note("a.log", Created);
             dir.note("a.log", Removed);
-            dir.told.end_turn();
-            counted += dir.told.take_unseen().len() as u64;
+            dir.reported.end_turn();
+            counted += dir.reported.take_unseen().len() as u64;
         }
         assert!(counted >= UNSETTLED_TURNS_MAX / 2, "{counted}");
         assert_eq!(counted + dir.unseen().len() as u64, UNSETTLED_TURNS_MAX + 1);
@@ -428,12 +444,12 @@ mod tests {
 
     #[test]
     fn what_is_owed_goes_along_with_renames() {
-        let renamed = [("a.log", Made), ("a.log", MovedAway(1)), ("a.old", MovedHere(1))];
+        let renamed = [("a.log", Created), ("a.log", MovedFrom(1)), ("a.old", MovedTo(1))];
         let mut dir = Dir::after(&renamed);
         assert!(dir.owes("a.old") && !dir.owes("a.log"));
         dir.adopt("a.old");
-        dir.note("a.old", MovedAway(2));
-        dir.note("b.log", MovedHere(2));
+        dir.note("a.old", MovedFrom(2));
+        dir.note("b.log", MovedTo(2));
         assert!(!dir.owes("b.log"), "it was found before");
         dir.note("b.log", Removed);
         assert!(dir.unseen().is_empty());
@@ -448,7 +464,11 @@ mod tests {
     fn what_was_lost_is_counted_when_the_kernel_says_that_it_went() {
         let lost = || {
             let mut dir = Dir::default();
-            Told::lost(&mut dir.holders, "a.log".into(), (single("a".as_ref()), "a.log".into()));
+            ReportedFiles::lost(
+                &mut dir.name_states,
+                "a.log".into(),
+                (single("a".as_ref()), "a.log".into()),
+            );
             dir
         };
         let mut dir = lost();
@@ -457,14 +477,14 @@ mod tests {
         // The look was ahead of the kernel, and another file has the name by now.
         let mut dir = lost();
         let other = dir.adopt("a.log");
-        for change in [Made, Removed, Made] {
+        for change in [Created, Removed, Created] {
             dir.note("a.log", change);
         }
         dir.sight("a.log", other);
         assert_eq!(dir.unseen().len(), 1);
         let mut dir = lost();
-        dir.note("a.log", MovedAway(1));
-        dir.note("a.old", MovedHere(1));
+        dir.note("a.log", MovedFrom(1));
+        dir.note("a.old", MovedTo(1));
         assert!(dir.owes("a.old"));
         dir.adopt("a.old");
         assert!(dir.unseen().is_empty());
@@ -472,12 +492,12 @@ mod tests {
 
     #[test]
     fn after_lost_events_files_are_looked_for_and_not_counted() {
-        let mut dir = Dir::after(&[("a.log", Made)]);
-        dir.holders.doubt();
+        let mut dir = Dir::after(&[("a.log", Created)]);
+        dir.name_states.events_lost();
         assert!(dir.owes("a.log"));
         dir.note("a.log", Removed);
-        dir.note("old.log", MovedAway(1));
-        dir.note("old.txt", MovedHere(1));
+        dir.note("old.log", MovedFrom(1));
+        dir.note("old.txt", MovedTo(1));
         assert!(dir.owes("old.txt"), "it may have been missed at the start");
         dir.note("old.txt", Removed);
         assert!(dir.unseen().is_empty());

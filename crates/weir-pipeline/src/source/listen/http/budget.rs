@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_request_held_is_there_again_when_it_ends() {
+    fn dropping_a_charge_releases_its_bytes() {
         let stats = Arc::<SourceStats>::default();
         let budget = Budget::new(100, stats.clone());
         let mut first = Charge::new(&budget);

@@ -8,13 +8,13 @@ use weir_model::{Batch, Selection, StreamId};
 /// The records of one batch that one output must deliver, in order. Taken from the journal or
 /// (without a delivery to settle) from the dead-letter file.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct PendingBatch {
     pub(crate) records: Selection,
     pub(crate) delivery: Option<Delivery>,
 }
 
-impl Parcel {
-    /// Creates a parcel from what the cursor with index `cursor` took.
+impl PendingBatch {
+    /// Creates a batch from what the cursor with index `cursor` took.
     pub(crate) fn of_delivery(delivery: Delivery, cursor: usize) -> Self {
         let count = delivery.record_count as usize;
         let records =
@@ -22,7 +22,7 @@ impl Parcel {
         Self { records, delivery: Some(delivery) }
     }
 
-    /// Creates a parcel of every record of a batch that no cursor holds.
+    /// Creates a batch of every record of a batch that no cursor holds.
     pub(crate) fn of_batch(batch: Arc<Batch>) -> Self {
         Self { records: Selection::all(batch), delivery: None }
     }

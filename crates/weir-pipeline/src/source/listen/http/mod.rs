@@ -1,0 +1,142 @@
+//! HTTP on accepted connections: requests, their bodies, and answers.
+//!
+//! Modules: `connection` (one connection and its limits), `body` and `budget` (receiving bodies),
+//! `answer` (what is sent back).
+
+mod answer;
+mod body;
+mod budget;
+mod connection;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::EXPECT;
+use hyper::http::request;
+use weir_host::{Acceptor, Clock, ConnectionSlot};
+
+pub(in crate::source) use answer::{Answer, retry_after_seconds};
+pub(in crate::source) use body::{Body, BodyError};
+pub(super) use connection::serve;
+
+use super::Protocol;
+use super::accept::{Connection, Lanes};
+use super::limits::{BODY_BYTES_MAX, PUBLISH_PAUSE};
+use crate::stats::{SourceStats, add, publish_cpu};
+use budget::{Budget, Charge};
+
+/// A request, and the lane of its connection.
+pub(in crate::source) struct Request {
+    pub(in crate::source) head: request::Parts,
+    /// `None`: nobody wants it.
+    body: Option<Incoming>,
+    pub(in crate::source) lane: usize,
+    slot: ConnectionSlot,
+}
+
+impl Request {
+    /// The client is authenticated, or authentication is not required.
+    pub(in crate::source) fn admit(&self) {
+        self.slot.admit();
+    }
+
+    /// Discards an unwanted body while the client receives the response. A client that expects
+    /// `100 Continue` has not sent it.
+    pub(in crate::source) fn discard_body(&mut self) {
+        let is_asked_for = self.head.headers.contains_key(EXPECT);
+        if let Some(body) = self.body.take().filter(|_| !is_asked_for) {
+            tokio::task::spawn_local(body::discard(body, BODY_BYTES_MAX));
+        }
+    }
+}
+
+/// What is needed to answer any request.
+pub(in crate::source) struct RequestContext {
+    pub(in crate::source) lanes: Rc<Lanes>,
+    pub(in crate::source) clock: Arc<dyn Clock>,
+    budget: Budget,
+}
+
+impl RequestContext {
+    /// Reads the body of a request, of at most `max` bytes. The rest of a body that is too large,
+    /// or for which there is no memory, is discarded.
+    pub(in crate::source) async fn body(
+        &self,
+        request: &mut Request,
+        max: usize,
+    ) -> Result<Body, BodyError> {
+        let Some(body) = &mut request.body else { return Err(BodyError::Broken) };
+        let receiving = request.slot.receiving();
+        let read = body::read(body, max, Charge::new(&self.budget)).await;
+        drop(receiving);
+        if matches!(read, Err(BodyError::TooLarge | BodyError::NoRoom)) {
+            request.discard_body();
+        }
+        read
+    }
+}
+
+/// Answers the requests of all connections of a listener.
+pub(super) struct HttpService {
+    context: RequestContext,
+    protocol: Protocol,
+    tls: Option<Acceptor>,
+    stats: Arc<SourceStats>,
+    published_at: Cell<Duration>,
+}
+
+impl HttpService {
+    /// Creates a service whose bodies being received occupy at most `in_flight_bytes_max`.
+    pub(super) fn new(
+        protocol: Protocol,
+        tls: Option<Acceptor>,
+        lanes: Rc<Lanes>,
+        clock: Arc<dyn Clock>,
+        stats: Arc<SourceStats>,
+        in_flight_bytes_max: usize,
+    ) -> Self {
+        let budget = Budget::new(in_flight_bytes_max, stats.clone());
+        let context = RequestContext { lanes, clock, budget };
+        Self { context, protocol, tls, stats, published_at: Cell::default() }
+    }
+
+    pub(super) fn lanes(&self) -> &Lanes {
+        &self.context.lanes
+    }
+
+    pub(super) fn stats(&self) -> &SourceStats {
+        &self.stats
+    }
+
+    /// Answers a request and counts it.
+    async fn answer(&self, connection: &Connection, request: hyper::Request<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        let begun = self.context.clock.monotonic();
+        let _working = connection.slot.working();
+        let request = Request {
+            head,
+            body: Some(body),
+            lane: connection.lane,
+            slot: connection.slot.clone(),
+        };
+        let answer = self.protocol.respond(&self.context, request).await;
+        let took = self.context.clock.monotonic().saturating_sub(begun);
+        let listener = &self.stats.listener;
+        listener.count(answer.status.as_u16());
+        add(&listener.service_ns, took.as_nanos() as u64);
+        self.publish(false);
+        answer
+    }
+
+    /// Updates the statistics of the thread, at intervals or now.
+    pub(super) fn publish(&self, is_final: bool) {
+        let now = self.context.clock.monotonic();
+        if is_final || now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
+            self.published_at.set(now);
+            publish_cpu(&self.stats.cpu_ns);
+        }
+    }
+}
