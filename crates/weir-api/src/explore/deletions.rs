@@ -17,7 +17,7 @@ use weir_expr::{Expr, parse};
 use weir_host::Zone;
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, CancelError, Compute, ComputeValue, DeleteError,
-    DeletionReport, Filter, LogStore, QueryError, TimeRange,
+    DeletionReport, DeletionRequest, Filter, LogStore, QueryError, TimeRange,
 };
 
 use super::limits::{DEADLINE_MAX, DELETE_TIMEOUT};
@@ -203,9 +203,8 @@ pub(crate) async fn post(
             .ask(Kind::Aggregate, Some(DEADLINE_MAX), arrival, ask, document)
             .await;
     }
-    let ask = move |store: &dyn LogStore, _budget: &_| {
-        Ok(store.delete(&query, range, &access, DELETE_TIMEOUT))
-    };
+    let deletion = DeletionRequest { query, range, access };
+    let ask = move |store: &dyn LogStore, _budget: &_| Ok(store.delete(&deletion, DELETE_TIMEOUT));
     let document = |answer: Deleted, meta: Meta| match answer {
         Ok(id) => Ok(DeletionAnswer { id: Some(id), records: None, meta }),
         Err(error) => Err(refused(&error)),

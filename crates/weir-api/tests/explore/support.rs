@@ -14,8 +14,8 @@ use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
     Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, CancelError, Compute,
-    ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, Facet, Facets,
-    FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore, NamedMeasure,
+    ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, DeletionRequest, Facet,
+    Facets, FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore, NamedMeasure,
     Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest,
     Shortfall, Stop, StoreFigures, StoreReport, TimeRange, ValueType, naive,
 };
@@ -206,15 +206,9 @@ impl LogStore for MemoryStore {
         StoreFigures { rows, flushes: 2, flush_seconds: 0.5, error, ..StoreFigures::default() }
     }
 
-    fn delete(
-        &self,
-        query: &weir_expr::Expr,
-        range: TimeRange,
-        access: &Access,
-        _timeout: Duration,
-    ) -> Result<u64, DeleteError> {
-        let query = query.clone();
-        let filter = Filter { query, range, ..Filter::all(access.clone()) };
+    fn delete(&self, request: &DeletionRequest, _timeout: Duration) -> Result<u64, DeleteError> {
+        let DeletionRequest { query, range, access } = request.clone();
+        let filter = Filter { query, range, ..Filter::all(access) };
         self.records.lock().unwrap().retain(|record| !naive::matches(&filter, record));
         let mut deletions = self.deletions.lock().unwrap();
         deletions.push(filter);

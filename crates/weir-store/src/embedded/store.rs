@@ -7,22 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_codec::Renames;
-use weir_expr::Expr;
 use weir_host::{Clock, Disk};
 use weir_journal::Cursor;
 
-use super::catalog::Shared;
-use super::flusher::Flusher;
-use super::head::Upstream;
-use super::log_store::Snapshots;
-use super::manifest::{ManifestError, Retired};
-use super::opening::{self, Opened};
-use super::snapshot::Snapshot;
-use super::threads::{self, Feeder, Threads};
-use crate::query::{
-    Access, CancelError, ClassReport, ColumnReport, DeleteError, DeletionReport, StoreFigures,
-    StoreReport, TimeRange,
-};
+use super::keep::catalog::Shared;
+use super::keep::opening::{self, Opened};
+use super::read::snapshot::Snapshot;
+use super::write::flusher::Flusher;
+use super::write::head::Upstream;
+use super::write::manifest::{ManifestError, Retired};
+use super::write::threads::{self, Feeder, Threads};
+use crate::query::{ClassReport, ColumnReport, StoreFigures, StoreReport, TimeRange};
 
 /// Location and limits of a store.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,11 +126,6 @@ impl EmbeddedStore {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Returns a snapshot of everything that may have records in the range, as of now.
-    pub fn snapshot(&self, range: TimeRange) -> Snapshot {
-        self.shared.snapshot(range)
-    }
-
     /// Returns whether it is still taking in what was received before it started.
     pub fn is_catching_up(&self) -> bool {
         self.shared.catalog().is_catching_up
@@ -151,8 +141,9 @@ impl EmbeddedStore {
         };
         self.shared.progress.notify_one();
         let queue = self.shared.queue();
-        let is_waiting =
-            |queue: &mut super::catalog::Queue| queue.flushes_served < wanted && !queue.has_ended;
+        let is_waiting = |queue: &mut super::keep::catalog::Queue| {
+            queue.flushes_served < wanted && !queue.has_ended
+        };
         let waited = self.shared.served.wait_timeout_while(queue, timeout, is_waiting);
         let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         queue.flushes_served >= wanted
@@ -160,9 +151,9 @@ impl EmbeddedStore {
 
     /// Returns the current metrics.
     pub fn figures(&self) -> StoreFigures {
-        let snapshot = self.shared.snapshot(TimeRange::ALL);
+        let snapshot = self.snapshot(TimeRange::ALL);
         let catalog = self.shared.catalog();
-        let sum = |of: fn(&super::manifest::SegmentEntry) -> u64| {
+        let sum = |of: fn(&super::write::manifest::SegmentEntry) -> u64| {
             catalog.segments.values().map(|live| of(&live.entry)).sum()
         };
         let counts = &self.shared.counts;
@@ -201,7 +192,7 @@ impl EmbeddedStore {
     /// Returns what is stored and how much space it uses; reads the sidecars.
     pub fn report(&self) -> StoreReport {
         let figures = self.figures();
-        let snapshot = self.shared.snapshot(TimeRange::ALL);
+        let snapshot = self.snapshot(TimeRange::ALL);
         let entries: Vec<_> =
             self.shared.catalog().segments.values().map(|live| live.entry).collect();
         let mut services: BTreeMap<String, u64> = BTreeMap::new();
@@ -244,43 +235,6 @@ impl EmbeddedStore {
     }
 }
 
-impl Snapshots for EmbeddedStore {
-    fn snapshot(&self, range: TimeRange) -> Snapshot {
-        EmbeddedStore::snapshot(self, range)
-    }
-
-    fn report(&self) -> StoreReport {
-        EmbeddedStore::report(self)
-    }
-
-    fn figures(&self) -> StoreFigures {
-        EmbeddedStore::figures(self)
-    }
-
-    fn delete(
-        &self,
-        query: &Expr,
-        range: TimeRange,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<u64, DeleteError> {
-        EmbeddedStore::delete(self, query, range, access, timeout)
-    }
-
-    fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
-        EmbeddedStore::deletions(self, access)
-    }
-
-    fn cancel_deletion(
-        &self,
-        id: u64,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<DeletionReport, CancelError> {
-        EmbeddedStore::cancel_deletion(self, id, access, timeout)
-    }
-}
-
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.stop(Duration::ZERO);
@@ -293,7 +247,7 @@ fn head_bytes(snapshot: &Snapshot) -> u64 {
 }
 
 /// Adds the records of a segment by service, from its minute counts.
-fn count_services(open: &super::snapshot::OpenSegment, services: &mut BTreeMap<String, u64>) {
+fn count_services(open: &super::read::snapshot::OpenSegment, services: &mut BTreeMap<String, u64>) {
     let Some(sidecar) = &open.sidecar else { return };
     for group in 0..open.segment.group_count() {
         let Ok(Some(counts)) = sidecar.counts(group) else { continue };

@@ -21,9 +21,9 @@ pub use budget::{Budget, Stop};
 pub use error::{CancelError, DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{
-    Access, AggregateRequest, Aggregation, Compute, ContextRequest, FacetsRequest, Filter, GroupBy,
-    GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId, SearchRequest, SortBy,
-    TimeRange,
+    Access, AggregateRequest, Aggregation, Compute, ContextRequest, DeletionRequest, FacetsRequest,
+    Filter, GroupBy, GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId,
+    SearchRequest, SortBy, TimeRange,
 };
 pub use store::{
     ClassReport, ColumnReport, DeletionReport, LogStore, StoreFigures, StoreReport, UnparsedRows,

@@ -1,6 +1,6 @@
 //! Requests to a store.
 
-use weir_expr::{Expr, Field, NamedMeasure};
+use weir_expr::{Expr, ExprKind, Field, NamedMeasure};
 use weir_host::Zone;
 use weir_model::{Position, StreamId};
 
@@ -255,6 +255,27 @@ pub struct PatternsRequest {
     pub filter: Filter,
     /// Maximum number of patterns; the most frequent ones are kept.
     pub limit: usize,
+}
+
+/// Requests the deletion of the records of a range that match a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeletionRequest {
+    /// The query that the records match.
+    pub query: Expr,
+    /// The time range of the records.
+    pub range: TimeRange,
+    /// What the requester may see: only that is deleted.
+    pub access: Access,
+}
+
+impl DeletionRequest {
+    /// Returns the query of the records to delete: those that match and that the requester may see.
+    pub(crate) fn visible_query(&self) -> Expr {
+        match self.access.restriction() {
+            Some(only) => Expr::new(ExprKind::And(vec![self.query.clone(), only.clone()])),
+            None => self.query.clone(),
+        }
+    }
 }
 
 /// Requests the fields of records, with their most common values.

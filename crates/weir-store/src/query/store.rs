@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use weir_expr::{Expr, NamedMeasure};
+use weir_expr::NamedMeasure;
 use weir_model::RecordFlags;
 
 use super::answer::{Aggregate, Facets, FieldList, Patterns, RecordContext, SearchPage};
 use super::budget::Budget;
 use super::error::{CancelError, DeleteError, QueryError};
 use super::request::{
-    Access, AggregateRequest, ContextRequest, FacetsRequest, PatternsRequest, SearchRequest,
-    TimeRange,
+    Access, AggregateRequest, ContextRequest, DeletionRequest, FacetsRequest, PatternsRequest,
+    SearchRequest, TimeRange,
 };
 
 /// A store that can be queried. All calls block, so call them only from threads that may wait.
@@ -80,19 +80,12 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// Returns the metrics of the store; cheap enough to be called every few seconds.
     fn figures(&self) -> StoreFigures;
 
-    /// Hides the visible records of the range that match the query, among those received so far,
-    /// and deletes them in the background. Returns the number of the deletion once it is durable,
-    /// within `timeout`.
+    /// Hides the requested records, among those received so far, and deletes them in the
+    /// background. Returns the number of the deletion once it is durable, within `timeout`.
     ///
     /// # Errors
     /// See [`DeleteError`].
-    fn delete(
-        &self,
-        query: &Expr,
-        range: TimeRange,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<u64, DeleteError>;
+    fn delete(&self, request: &DeletionRequest, timeout: Duration) -> Result<u64, DeleteError>;
 
     /// Returns the requested deletions with their state, latest first.
     fn deletions(&self, access: &Access) -> Vec<DeletionReport>;

@@ -20,7 +20,7 @@ use weir_pipeline::config::{OutputType, SourceKind};
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Pipeline, StartError};
-use weir_store::embedded::{EmbeddedStore, Explorer};
+use weir_store::embedded::{EmbeddedStore, QueryEngine};
 
 use crate::cli::ConfigArgs;
 use crate::command::config::{load_plan, summary};
@@ -94,13 +94,13 @@ impl Running {
     fn show(&self) {
         if let Some(api) = &self.api {
             let measures = &self.plan.measures;
-            let explorer = |store: &Arc<_>| {
-                let explorer = Explorer::new(Arc::clone(store));
-                Arc::new(explorer.with_measures(measures.clone())) as Arc<_>
+            let engine = |store: &Arc<_>| {
+                let engine = QueryEngine::new(Arc::clone(store));
+                Arc::new(engine.with_measures(measures.clone())) as Arc<_>
             };
             let view = self.pipeline.view();
             view.set_names(measures, &self.plan.renames);
-            api.show(view, self.store.as_ref().map(explorer));
+            api.show(view, self.store.as_ref().map(engine));
         }
     }
 

@@ -6,12 +6,12 @@ use weir_model::StreamId;
 use weir_testkit::FaultyDisk;
 
 use super::world::{Process, assert_each_once, config, files, names, tally};
+use crate::embedded::QueryEngine;
 use crate::embedded::store::StoreConfig;
-use crate::embedded::threads::Wait;
-use crate::embedded::{Explorer, Snapshots};
+use crate::embedded::write::threads::Wait;
 use crate::query::{
-    Access, Budget, CancelError, DeleteError, DeletionReport, Filter, LogStore, NamedMeasure,
-    Order, SearchRequest, StoreFigures, StoreReport, TimeRange,
+    Access, Budget, DeleteError, DeletionRequest, Filter, LogStore, NamedMeasure, Order,
+    SearchRequest, TimeRange,
 };
 
 fn start(
@@ -190,47 +190,6 @@ fn closing_the_journal_flushes_what_is_left() {
     assert_eq!(names(&disk, "tmp").len(), 0);
 }
 
-/// A store that never changes.
-#[derive(Debug)]
-struct Still(crate::embedded::snapshot::Snapshot);
-
-impl Snapshots for Still {
-    fn snapshot(&self, _: TimeRange) -> crate::embedded::snapshot::Snapshot {
-        self.0.clone()
-    }
-
-    fn report(&self) -> StoreReport {
-        StoreReport::default()
-    }
-
-    fn figures(&self) -> StoreFigures {
-        StoreFigures::default()
-    }
-
-    fn delete(
-        &self,
-        _: &weir_expr::Expr,
-        _: TimeRange,
-        _: &Access,
-        _: Duration,
-    ) -> Result<u64, DeleteError> {
-        Ok(7)
-    }
-
-    fn cancel_deletion(
-        &self,
-        id: u64,
-        _: &Access,
-        _: std::time::Duration,
-    ) -> Result<DeletionReport, CancelError> {
-        Err(CancelError::Unknown(id))
-    }
-
-    fn deletions(&self, _: &Access) -> Vec<DeletionReport> {
-        Vec::new()
-    }
-}
-
 #[test]
 fn measures_of_the_configuration_are_there_for_every_question() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 3));
@@ -241,25 +200,25 @@ fn measures_of_the_configuration_are_there_for_every_question() {
         path: "answer".to_owned(),
         measure: weir_expr::Measure::parse(text).unwrap(),
     };
-    let store = std::sync::Arc::new(Still(process.store.snapshot(TimeRange::ALL)));
-    let explorer = Explorer::new(store).with_measures(vec![measure("40 + 2")]);
+    let engine = QueryEngine::new(process.store.clone()).with_measures(vec![measure("40 + 2")]);
     let budget = Budget::new(std::sync::Arc::new(process.clock.clone()), None, usize::MAX);
     let count = |query, measures| {
         let query = weir_expr::parse(query).unwrap();
         let filter = Filter { query, measures, ..Filter::all(Access::all()) };
         let request = SearchRequest { filter, order: Order::default(), limit: 9, after: None };
-        explorer.search(&request, &budget).unwrap().records.len()
+        engine.search(&request, &budget).unwrap().records.len()
     };
     assert_eq!((count("@answer:42", vec![]), count("@answer:41", vec![])), (3, 0));
     assert_eq!(count("@answer:41", vec![measure("41")]), 3, "the query's own field wins");
-    let fields = explorer.fields(TimeRange::ALL, &Access::all(), &budget).unwrap().fields;
+    let fields = engine.fields(TimeRange::ALL, &Access::all(), &budget).unwrap().fields;
     assert!(fields.iter().any(|field| field.name == "@answer"), "{fields:?}");
     let delete = |query| {
         let query = weir_expr::parse(query).unwrap();
-        explorer.delete(&query, TimeRange::ALL, &Access::all(), Duration::ZERO)
+        let request = DeletionRequest { query, range: TimeRange::ALL, access: Access::all() };
+        engine.delete(&request, Duration::ZERO)
     };
     assert_eq!(delete("@answer:42"), Err(DeleteError::Computed("answer".to_owned())));
-    assert_eq!(delete("other"), Ok(7));
+    assert_eq!(delete("other"), Err(DeleteError::NotRunning), "passed on to the store");
 }
 
 #[test]

@@ -10,14 +10,14 @@ use weir_testkit::{CallKind, Fault, FaultKind, FaultyDisk, Moment};
 use super::crash::{begin, cut_everywhere_and};
 use super::world::{File, Process, SECRETIVE, config, files, names, records_of};
 use crate::embedded::columns::StoredRecord;
-use crate::embedded::deletion::{ask, ask_to_cancel};
-use crate::embedded::flusher::Step;
-use crate::embedded::requests::{Asked, Untold};
-use crate::embedded::scan;
-use crate::embedded::snapshot::Snapshot;
+use crate::embedded::keep::deletion::{request_cancellation, request_deletion};
+use crate::embedded::read::scan;
+use crate::embedded::read::snapshot::Snapshot;
+use crate::embedded::write::flusher::Step;
+use crate::embedded::write::requests::{NoReply, PendingReply};
 use crate::query::{
-    Access, Budget, CancelError, DeleteError, DeletionReport, Filter, Order, SearchRequest,
-    TimeRange,
+    Access, Budget, CancelError, DeleteError, DeletionReport, DeletionRequest, Filter, Order,
+    SearchRequest, TimeRange,
 };
 
 const ALL: TimeRange = TimeRange::ALL;
@@ -39,13 +39,21 @@ fn flush_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     process.flush();
 }
 
+/// Requests the deletion of everything that matches.
+fn delete(process: &Process, query: &str) -> PendingReply {
+    let query = weir_expr::parse(query).unwrap();
+    let request = DeletionRequest { query, range: ALL, access: Access::all() };
+    request_deletion(&process.store.shared, &request).expect("one is allowed")
+}
+
 /// Requests a deletion and waits until it is durable, no more.
 fn hide(process: &mut Process, query: &str, range: TimeRange) -> u64 {
     let query = weir_expr::parse(query).unwrap();
-    let asked = ask(&process.store.shared, &query, range, &Access::all()).unwrap();
+    let request = DeletionRequest { query, range, access: Access::all() };
+    let pending = request_deletion(&process.store.shared, &request).unwrap();
     for _ in 0..100 {
         process.feeder.step();
-        if let Ok(id) = asked.told.try_recv() {
+        if let Ok(id) = pending.reply.try_recv() {
             return id;
         }
         process.flusher.step();
@@ -205,16 +213,19 @@ fn only_what_may_be_seen_is_deleted_and_only_so_much_at_once() {
     let reader = process.store.snapshot(ALL);
     let parse = |text| weir_expr::parse(text).unwrap();
     let shared = &process.store.shared.clone();
-    let mine = Access::only(parse("password"));
-    let _told = ask(shared, &parse("-hunter1"), ALL, &mine).unwrap();
+    let delete = |query| {
+        let access = Access::only(parse("password"));
+        let request = DeletionRequest { query: parse(query), range: ALL, access };
+        request_deletion(shared, &request)
+    };
+    let _pending = delete("-hunter1").unwrap();
     assert!(process.run());
     assert_eq!(split(&process), (1, 6));
-    let _told: Vec<_> =
-        (1..64).map(|_| ask(shared, &parse("nothing"), ALL, &mine).unwrap()).collect();
-    assert_eq!(ask(shared, &parse("a"), ALL, &mine).unwrap_err(), DeleteError::TooMany);
+    let _pending: Vec<_> = (1..64).map(|_| delete("nothing").unwrap()).collect();
+    assert_eq!(delete("a").unwrap_err(), DeleteError::TooMany);
     drop(reader);
     assert!(process.run());
-    assert!(ask(shared, &parse("a"), ALL, &mine).is_ok());
+    assert!(delete("a").is_ok());
     assert!(list(&process).iter().all(|entry| entry.rows <= 2));
 }
 
@@ -231,9 +242,9 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     }
     let removed = list(&process)[0].rows as usize;
     assert!((1..51).contains(&removed), "{removed}");
-    let told = ask_to_cancel(&process.store.shared, id).unwrap().told;
+    let reply = request_cancellation(&process.store.shared, id).unwrap().reply;
     assert!(process.run());
-    assert_eq!((told.try_recv(), split(&process)), (Ok(1), (51 - removed, 102)));
+    assert_eq!((reply.try_recv(), split(&process)), (Ok(1), (51 - removed, 102)));
     let entry = list(&process).remove(0);
     assert!(entry.is_cancelled && entry.done_ns.is_some() && entry.query.is_none(), "{entry:?}");
     assert_eq!((entry.rows as usize, entry.segments_left), (removed, 0));
@@ -242,10 +253,10 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     let manifests: Vec<_> = disk.names().iter().filter(is_manifest).cloned().collect();
     assert!(!manifests.iter().any(|path| has_text(&disk, path, "password")), "query forgotten");
     // Cancelling again changes nothing; a deletion that is done or unknown cannot be cancelled.
-    let again = ask_to_cancel(&process.store.shared, id).unwrap().told;
+    let again = request_cancellation(&process.store.shared, id).unwrap().reply;
     let done = hide(&mut process, "hunter50", ALL);
     assert!(process.run() && again.try_recv() == Ok(1));
-    let cancel = |id| ask_to_cancel(&process.store.shared, id).unwrap_err();
+    let cancel = |id| request_cancellation(&process.store.shared, id).unwrap_err();
     assert_eq!((cancel(done), cancel(9)), (CancelError::Done(2), CancelError::Unknown(9)));
     drop(process);
     let disk = disk.kill();
@@ -255,28 +266,28 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
 }
 
 /// The result of a cancellation, once it was requested.
-type LaterAsked = Arc<Mutex<Option<Asked>>>;
+type LaterReply = Arc<Mutex<Option<PendingReply>>>;
 
 /// Cancels the deletion as soon as the next segment file gets its final name.
-fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterAsked {
-    let cancelled = LaterAsked::default();
+fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterReply {
+    let cancelled = LaterReply::default();
     let (shared, asked) = (Arc::downgrade(&process.store.shared), cancelled.clone());
     disk.watch(move |call, path, moment| {
         let is_piece = call == CallKind::Rename && moment == Moment::After;
         let mut asked = asked.lock().unwrap();
         if is_piece && path.to_string_lossy().contains("seg-") && asked.is_none() {
-            *asked = shared.upgrade().and_then(|shared| ask_to_cancel(&shared, id).ok());
+            *asked = shared.upgrade().and_then(|shared| request_cancellation(&shared, id).ok());
         }
     });
     cancelled
 }
 
 /// Works until the cancellation was requested; returns the number reported by then.
-fn work_until_asked(process: &mut Process, cancelled: &LaterAsked) -> Option<u64> {
+fn work_until_asked(process: &mut Process, cancelled: &LaterReply) -> Option<u64> {
     while cancelled.lock().unwrap().is_none() {
         assert_eq!(process.flusher.step(), Step::Worked);
     }
-    cancelled.lock().unwrap().as_ref()?.told.try_recv().ok()
+    cancelled.lock().unwrap().as_ref()?.reply.try_recv().ok()
 }
 
 #[test]
@@ -329,9 +340,9 @@ fn a_cancel_does_not_wait_for_a_flush_that_fails() {
     let pause = process.flusher.step();
     assert!(matches!(pause, Step::Failed(_)) && process.flusher.step() == pause, "{pause:?}");
     // Cancelled during the pause after the failure, which is not cut short.
-    let told = ask_to_cancel(&process.store.shared, id).unwrap().told;
+    let reply = request_cancellation(&process.store.shared, id).unwrap().reply;
     assert_eq!(process.flusher.step(), Step::Worked);
-    assert_eq!((told.try_recv(), split(&process)), (Ok(id), (6, 12)));
+    assert_eq!((reply.try_recv(), split(&process)), (Ok(id), (6, 12)));
     assert_eq!(process.flusher.step(), pause);
     assert!(process.store.figures().error.is_some());
     // What was cancelled meanwhile does not affect what waits.
@@ -351,23 +362,23 @@ fn who_does_not_wait_any_longer_takes_back_no_request_of_others() {
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
     let shared = process.store.shared.clone();
-    let wait = |asked: &Asked| asked.wait(&shared, |queue| &mut queue.cancels, Duration::ZERO);
+    let wait =
+        |asked: &PendingReply| asked.wait(&shared, |queue| &mut queue.cancels, Duration::ZERO);
     let id = hide(&mut process, "password", ALL);
-    let [first, second, third] = [(); 3].map(|()| ask_to_cancel(&shared, id).unwrap());
-    assert_eq!(wait(&second), Err(Untold::GivenUp));
+    let [first, second, third] = [(); 3].map(|()| request_cancellation(&shared, id).unwrap());
+    assert_eq!(wait(&second), Err(NoReply::Withdrawn));
     let begun = shared.queue().cancels.pop();
-    assert_eq!(wait(&first), Err(Untold::Uncertain), "it is being carried out");
+    assert_eq!(wait(&first), Err(NoReply::Uncertain), "it is being carried out");
     drop(begun);
-    assert_eq!(wait(&first), Err(Untold::Ended));
+    assert_eq!(wait(&first), Err(NoReply::Ended));
     assert_eq!(process.flusher.step(), Step::Worked);
     assert_eq!(wait(&third), Ok(id));
     assert!(list(&process)[0].is_cancelled && split(&process) == (3, 6));
     // Two requests for the same deletion are two deletions.
-    let query = weir_expr::parse("password").unwrap();
-    let [mine, other] = [(); 2].map(|()| ask(&shared, &query, ALL, &Access::all()).unwrap());
+    let [mine, other] = [(); 2].map(|()| delete(&process, "password"));
     let late = mine.wait(&shared, |queue| &mut queue.deletions, Duration::ZERO);
     assert!(process.run());
-    assert_eq!((late, other.told.try_recv()), (Err(Untold::GivenUp), Ok(id + 1)));
+    assert_eq!((late, other.reply.try_recv()), (Err(NoReply::Withdrawn), Ok(id + 1)));
     assert_eq!((split(&process), list(&process).len()), ((0, 6), 2));
 }
 
@@ -379,12 +390,11 @@ fn any_call_of_the_disk_may_fail_once() {
             let (disk, mut files) = (disk.kill(), files.clone());
             let mut process = begin(&disk, &mut files);
             disk.inject(Fault::new(kind).path("store").nth(nth));
-            let query = weir_expr::parse("password -hunter0").unwrap();
-            let told = ask(&process.store.shared, &query, ALL, &Access::all()).unwrap().told;
+            let reply = delete(&process, "password -hunter0").reply;
             process.run_on();
             process.clock.advance(Duration::from_secs(20));
             process.run_on();
-            assert_eq!((told.try_recv(), split(&process)), (Ok(1), (1, 102)), "call {nth}");
+            assert_eq!((reply.try_recv(), split(&process)), (Ok(1), (1, 102)), "call {nth}");
             assert!(list(&process)[0].done_ns.is_some(), "call {nth}: {:?}", list(&process));
             assert_eq!(list(&process)[0].rows, 50, "call {nth}");
             assert_eq!(files_with(&disk, &process, "hunter7"), 1, "call {nth}");
@@ -398,13 +408,11 @@ fn any_call_of_the_disk_may_fail_once() {
 
 pub(super) fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     add_some(process, files);
-    let query = weir_expr::parse("password").unwrap();
-    let asked = ask(&process.store.shared, &query, ALL, &Access::all());
-    let told = asked.expect("one is allowed").told;
+    let reply = delete(process, "password").reply;
     process.run();
     process.clock.advance(Duration::from_secs(20));
     process.run();
-    if told.try_recv().is_ok() {
+    if reply.try_recv().is_ok() {
         // Once a deletion has been reported as done, it must stay done.
         files.entry(SECRETIVE).or_default().is_told_gone = true;
     }
@@ -465,9 +473,7 @@ fn a_deletion_is_cut_anywhere() {
 
 /// The deletion is cancelled when the first segment has lost its secrets.
 fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
-    let query = weir_expr::parse("password").unwrap();
-    let told =
-        ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed").told;
+    let reply = delete(process, "password").reply;
     for _ in 0..100 {
         process.feeder.step();
         if list(process).first().is_some_and(|entry| entry.rows > 0) {
@@ -475,10 +481,11 @@ fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
         }
         process.flusher.step();
     }
-    if let (Ok(id), Ok(asked)) = (told.try_recv(), ask_to_cancel(&process.store.shared, 1)) {
+    if let (Ok(id), Ok(asked)) = (reply.try_recv(), request_cancellation(&process.store.shared, 1))
+    {
         process.run();
         // Marks that the reply was sent: the remaining secrets then stay for good.
-        files.entry(SECRETIVE).or_default().is_told_gone = asked.told.try_recv() == Ok(id);
+        files.entry(SECRETIVE).or_default().is_told_gone = asked.reply.try_recv() == Ok(id);
     }
 }
 
@@ -514,8 +521,7 @@ fn a_cancelled_deletion_is_cut_anywhere() {
 
 /// The deletion is cancelled while the first segment is being rewritten.
 fn delete_and_cancel_at_work(process: &mut Process, _: &mut BTreeMap<u64, File>) {
-    let query = weir_expr::parse("password").unwrap();
-    let _told = ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed");
+    let _pending = delete(process, "password");
     process.run();
 }
 

@@ -3,7 +3,7 @@
 use weir_testkit::{CallKind, Fault, FaultKind, FaultyDisk};
 
 use super::world::{Process, assert_each_once, config, files, names};
-use crate::embedded::threads::Wait;
+use crate::embedded::write::threads::Wait;
 
 #[test]
 fn any_call_may_fail_once_and_nothing_is_lost() {

@@ -20,12 +20,12 @@ use weir_model::{
 use weir_testkit::{FakeClock, FaultyDisk};
 
 use crate::embedded::columns::StoredRecord;
-use crate::embedded::flusher::{Flusher, Step};
-use crate::embedded::head::Upstream;
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::Segment;
-use crate::embedded::snapshot::Snapshot;
 use crate::embedded::store::{EmbeddedStore, StoreConfig};
-use crate::embedded::threads::{Feeder, Wait};
+use crate::embedded::write::flusher::{Flusher, Step};
+use crate::embedded::write::head::Upstream;
+use crate::embedded::write::threads::{Feeder, Wait};
 use crate::query::TimeRange;
 
 pub(super) const STEP: u64 = 16;
@@ -48,7 +48,7 @@ pub(super) struct File {
 pub(super) struct Process {
     pub(super) journal: Journal,
     pub(super) writer: Arc<Mutex<JournalWriter>>,
-    pub(super) store: EmbeddedStore,
+    pub(super) store: Arc<EmbeddedStore>,
     pub(super) feeder: Feeder,
     pub(super) flusher: Flusher,
     pub(super) clock: FakeClock,
@@ -137,7 +137,7 @@ impl Process {
         let store_cursor = cursor("store");
         let other = has_other.then(|| cursor("other"));
         let store = EmbeddedStore::open(config, shared_disk, shared_clock);
-        let store = store.ok().filter(|_| !disk.is_dead())?;
+        let store = Arc::new(store.ok().filter(|_| !disk.is_dead())?);
         let writer = Arc::new(Mutex::new(writer));
         let upstream = Stepped {
             memory: store_cursor.memory(),

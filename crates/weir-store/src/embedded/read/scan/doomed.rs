@@ -10,8 +10,8 @@ use super::plan::Plan;
 use super::row_set::RowSet;
 use super::run::{Halt, Sink, run};
 use super::unit::{Place, Unit};
+use crate::embedded::read::snapshot::{Deletion, Snapshot};
 use crate::embedded::segment::Fixed;
-use crate::embedded::snapshot::{Deletion, Snapshot};
 use crate::query::{Access, Budget, Filter, QueryError, Shortfall};
 
 /// Rows that are to be deleted.

@@ -11,58 +11,49 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_expr::Expr;
-
 use super::catalog::{Live, Shared};
-use super::flusher::{Flusher, Pending};
-use super::manifest::{Change, DeletionEntry};
-use super::merge::is_damage;
-use super::requests::{Asked, Request, Untold};
-use super::scan::{Doomed, doomed};
-use super::sidecar::SidecarError;
-use super::snapshot::{Deletion, Snapshot};
-use super::store::EmbeddedStore;
+use crate::embedded::read::scan::{Doomed, doomed};
+use crate::embedded::read::snapshot::{Deletion, Snapshot};
+use crate::embedded::sidecar::SidecarError;
+use crate::embedded::store::EmbeddedStore;
+use crate::embedded::write::flusher::{Flusher, Pending};
+use crate::embedded::write::manifest::{Change, DeletionEntry};
+use crate::embedded::write::merge::is_damage;
+use crate::embedded::write::requests::{NoReply, PendingReply, Request};
 use crate::limits::{DELETIONS_DONE_MAX, DELETIONS_PENDING_MAX};
 use crate::query::{
-    Access, Budget, CancelError, DeleteError, DeletionReport, QueryError, TimeRange,
+    Access, Budget, CancelError, DeleteError, DeletionReport, DeletionRequest, QueryError,
 };
 
 /// A deletion that is to be written to the manifest.
 #[derive(Debug)]
-pub(super) struct WantedDeletion {
-    query: String,
-    range: TimeRange,
+pub(crate) struct QueuedDeletion {
+    request: DeletionRequest,
     /// The records that it concerns are in segments once this flush is completed.
-    pub(super) after_flush: u64,
+    pub(crate) after_flush: u64,
 }
 
 impl EmbeddedStore {
-    /// Hides the records of the range that match the query, among those received so far, and
-    /// deletes them in the background. Returns the number of the deletion once that is durable.
-    ///
-    /// # Errors
-    /// See [`DeleteError`].
-    pub fn delete(
+    /// See [`crate::query::LogStore::delete`].
+    pub(crate) fn delete(
         &self,
-        query: &Expr,
-        range: TimeRange,
-        access: &Access,
+        request: &DeletionRequest,
         timeout: Duration,
     ) -> Result<u64, DeleteError> {
         if !self.is_running() {
             return Err(DeleteError::NotRunning);
         }
-        let asked = ask(&self.shared, query, range, access)?;
-        asked.wait(&self.shared, |queue| &mut queue.deletions, timeout).map_err(|why| match why {
-            Untold::GivenUp => DeleteError::Late,
-            Untold::Uncertain => DeleteError::Uncertain,
-            Untold::Ended => DeleteError::NotRunning,
+        let pending = request_deletion(&self.shared, request)?;
+        pending.wait(&self.shared, |queue| &mut queue.deletions, timeout).map_err(|why| match why {
+            NoReply::Withdrawn => DeleteError::Late,
+            NoReply::Uncertain => DeleteError::Uncertain,
+            NoReply::Ended => DeleteError::NotRunning,
         })
     }
 
-    /// Returns the requested deletions, latest first. The queries are left out for readers who may
-    /// not see all records.
-    pub fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
+    /// See [`crate::query::LogStore::deletions`]. The queries are left out for readers who may not
+    /// see all records.
+    pub(crate) fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
         let catalog = self.shared.catalog();
         let report = |(id, entry): (&u64, &DeletionEntry)| DeletionReport {
             id: *id,
@@ -78,12 +69,8 @@ impl EmbeddedStore {
         catalog.deletion_entries.iter().rev().map(report).collect()
     }
 
-    /// Cancels a deletion that is not done: what it has not removed yet is visible again once the
-    /// cancellation is durable.
-    ///
-    /// # Errors
-    /// See [`CancelError`].
-    pub fn cancel_deletion(
+    /// See [`crate::query::LogStore::cancel_deletion`].
+    pub(crate) fn cancel_deletion(
         &self,
         id: u64,
         access: &Access,
@@ -95,11 +82,11 @@ impl EmbeddedStore {
         if access.restriction().is_some() {
             return Err(CancelError::Unknown(id));
         }
-        let asked = ask_to_cancel(&self.shared, id)?;
-        match asked.wait(&self.shared, |queue| &mut queue.cancels, timeout) {
-            Err(Untold::GivenUp) => return Err(CancelError::Late),
-            Err(Untold::Uncertain) => return Err(CancelError::Uncertain),
-            Ok(_) | Err(Untold::Ended) => {}
+        let pending = request_cancellation(&self.shared, id)?;
+        match pending.wait(&self.shared, |queue| &mut queue.cancels, timeout) {
+            Err(NoReply::Withdrawn) => return Err(CancelError::Late),
+            Err(NoReply::Uncertain) => return Err(CancelError::Uncertain),
+            Ok(_) | Err(NoReply::Ended) => {}
         }
         // It may have been completed in the meantime.
         let report = self.deletions(access).into_iter().find(|report| report.id == id);
@@ -112,7 +99,7 @@ impl EmbeddedStore {
 }
 
 /// Requests the cancellation of a deletion, unless it is known to be impossible.
-pub(super) fn ask_to_cancel(shared: &Shared, id: u64) -> Result<Asked, CancelError> {
+pub(crate) fn request_cancellation(shared: &Shared, id: u64) -> Result<PendingReply, CancelError> {
     let known = shared.catalog().deletion_entries.get(&id).cloned();
     let known = known.ok_or(CancelError::Unknown(id))?;
     if known.done_ns.is_some() && !known.is_cancelled {
@@ -122,51 +109,44 @@ pub(super) fn ask_to_cancel(shared: &Shared, id: u64) -> Result<Asked, CancelErr
     if queue.has_ended || queue.is_given_up {
         return Err(CancelError::NotRunning);
     }
-    let asked = queue.cancels.push(id);
+    let pending = queue.cancels.push(id);
     drop(queue);
     shared.work.notify_one();
-    Ok(asked)
+    Ok(pending)
 }
 
 /// Requests a deletion, which takes effect once the head has been flushed.
-pub(super) fn ask(
+pub(crate) fn request_deletion(
     shared: &Shared,
-    query: &Expr,
-    range: TimeRange,
-    access: &Access,
-) -> Result<Asked, DeleteError> {
-    let query = match access.restriction() {
-        Some(only) => Expr::new(weir_expr::ExprKind::And(vec![query.clone(), only.clone()])),
-        None => query.clone(),
-    };
-    let pending = shared.catalog().deletions.len();
+    request: &DeletionRequest,
+) -> Result<PendingReply, DeleteError> {
+    let active = shared.catalog().deletions.len();
     let mut queue = shared.queue();
     if queue.has_ended || queue.is_given_up {
         return Err(DeleteError::NotRunning);
     }
-    if pending + queue.deletions.len() >= DELETIONS_PENDING_MAX {
+    if active + queue.deletions.len() >= DELETIONS_PENDING_MAX {
         return Err(DeleteError::TooMany);
     }
     queue.flushes_wanted += 1;
     let after_flush = queue.flushes_wanted;
-    let query = query.to_string();
-    let asked = queue.deletions.push(WantedDeletion { query, range, after_flush });
+    let pending = queue.deletions.push(QueuedDeletion { request: request.clone(), after_flush });
     drop(queue);
     shared.progress.notify_one();
-    Ok(asked)
+    Ok(pending)
 }
 
 impl Flusher {
     /// Writes the next requested deletion to the manifest. Returns false when there is none.
-    pub(super) fn begin_deletion(&mut self) -> Result<bool, SidecarError> {
+    pub(crate) fn begin_deletion(&mut self) -> Result<bool, SidecarError> {
         let Some(request) = self.shared.queue().next_deletion() else { return Ok(false) };
-        let Request { what: wanted, told, .. } = request;
+        let Request { payload: queued, reply, .. } = request;
         let mut counters = self.counters(0);
         let id = counters.next_deletion.max(1);
         counters.next_deletion = id + 1;
         let entry = DeletionEntry {
-            query: wanted.query,
-            range: wanted.range,
+            query: queued.request.visible_query().to_string(),
+            range: queued.request.range,
             // Covers everything that is in segments, and nothing that is in the head.
             before_sequence: self.contents().counters.next_sequence,
             requested_ns: self.shared.clock.unix_ns(),
@@ -175,20 +155,20 @@ impl Flusher {
             removed: 0,
         };
         let change = Change { deletions: vec![(id, entry)], counters, ..Change::default() };
-        let told = Some((told, id));
-        self.commit(Pending { change, told, ..Pending::default() })?;
+        let reply = Some((reply, id));
+        self.commit(Pending { change, reply, ..Pending::default() })?;
         tracing::info!(id, "deletion started: the records are hidden from now on");
         Ok(true)
     }
 
     /// Processes the next requested cancellation; a deletion that has ended stays as it is. Returns
     /// false when there is none.
-    pub(super) fn cancel_deletion(&mut self) -> Result<bool, SidecarError> {
+    pub(crate) fn cancel_deletion(&mut self) -> Result<bool, SidecarError> {
         let Some(request) = self.shared.queue().cancels.pop() else { return Ok(false) };
-        let Request { what: id, told, .. } = request;
+        let Request { payload: id, reply, .. } = request;
         let Some(entry) = self.contents().deletions.get(&id) else { return Ok(true) };
         if entry.done_ns.is_some() {
-            let _nobody_waits = told.send(id);
+            let _nobody_waits = reply.send(id);
             return Ok(true);
         }
         let entry = entry.ended(self.shared.clock.unix_ns(), true);
@@ -196,7 +176,7 @@ impl Flusher {
         let (deletions, counters) = (vec![(id, entry)], self.counters(0));
         let deletions_forgotten = self.too_many_done(1);
         let change = Change { deletions, deletions_forgotten, counters, ..Change::default() };
-        self.commit(Pending { change, told: Some((told, id)), ..Pending::default() })?;
+        self.commit(Pending { change, reply: Some((reply, id)), ..Pending::default() })?;
         Ok(true)
     }
 
@@ -211,7 +191,7 @@ impl Flusher {
 
     /// Removes deleted records from the next segment, or records that a deletion is done. Returns
     /// false when nothing can be done at present.
-    pub(super) fn carry_out_deletions(&mut self) -> Result<bool, SidecarError> {
+    pub(crate) fn carry_out_deletions(&mut self) -> Result<bool, SidecarError> {
         let is_pending = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_none();
         let pending: BTreeMap<u64, DeletionEntry> = self
             .contents()

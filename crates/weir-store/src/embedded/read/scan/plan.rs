@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_expr::limits::REGEXP_CACHE_BYTES;
 use weir_expr::{CompileError, Expr, ExprKind, Field, Term, TermMatcher, Test};
 
-use crate::embedded::snapshot::Deletion;
+use crate::embedded::read::snapshot::Deletion;
 use crate::limits::{QUERY_THREADS_MAX, REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_SHARE};
 use crate::query::{Budget, Filter, NamedMeasure, QueryError, Stop, TimeRange};
 

@@ -17,11 +17,15 @@ use weir_host::Disk;
 use weir_model::{Position, StreamId};
 
 use super::catalog::{Catalog, Live};
-use super::files::{ASIDE, SegmentFiles, aside_of, has_extension, id_of, name_of, rows_of_aside};
-use super::flusher::Pending;
-use super::manifest::{Change, Contents, DeletionEntry, Manifest, ManifestError, SegmentEntry};
-use super::segment::{Fixed, PageBuffer, PageValues, Role, Segment, SegmentError};
-use super::snapshot::OpenSegment;
+use crate::embedded::read::snapshot::OpenSegment;
+use crate::embedded::segment::{Fixed, PageBuffer, PageValues, Role, Segment, SegmentError};
+use crate::embedded::write::files::{
+    ASIDE, SegmentFiles, aside_of, has_extension, id_of, name_of, rows_of_aside,
+};
+use crate::embedded::write::flusher::Pending;
+use crate::embedded::write::manifest::{
+    Change, Contents, DeletionEntry, Manifest, ManifestError, SegmentEntry,
+};
 use crate::limits::SEQUENCE_GAP;
 
 /// Reported for a segment that is not the one that the manifest lists.
@@ -29,11 +33,11 @@ const OTHER_COUNT: &str = "the number of records differs from the manifest";
 
 /// Result of opening a store.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) manifest: Manifest,
-    pub(super) catalog: Catalog,
+pub(crate) struct Opened {
+    pub(crate) manifest: Manifest,
+    pub(crate) catalog: Catalog,
     /// Differences from the manifest, to be committed first.
-    pub(super) pending: Option<Pending>,
+    pub(crate) pending: Option<Pending>,
 }
 
 /// Files below the store's directory, by kind.
@@ -48,7 +52,7 @@ struct Found {
 }
 
 /// Opens the store in `dir`, which is created when missing.
-pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError> {
+pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError> {
     let io_error = |what| {
         let path = dir.to_owned();
         move |error| ManifestError::Io { what, path, error }
@@ -288,7 +292,7 @@ impl Opening<'_> {
 }
 
 /// Returns a phrase with the number of records that cannot be read, where it is known.
-pub(super) fn with_records(rows: Option<u64>) -> String {
+pub(crate) fn with_records(rows: Option<u64>) -> String {
     rows.map_or_else(String::new, |rows| format!(", with {rows} records"))
 }
 
@@ -318,7 +322,10 @@ fn entry_of(id: u64, open: &OpenSegment) -> Option<SegmentEntry> {
         rows: open.segment.row_count(),
         raw_bytes: provenance.raw_bytes,
         segment_bytes: open.segment.file_bytes().ok()?,
-        sidecar_bytes: open.sidecar.as_ref().map_or(0, super::sidecar::Sidecar::file_bytes),
+        sidecar_bytes: open
+            .sidecar
+            .as_ref()
+            .map_or(0, crate::embedded::sidecar::Sidecar::file_bytes),
         times_ns: open.segment.time_range_ns().unwrap_or_default(),
         sequences: provenance.sequences,
     })
@@ -358,7 +365,10 @@ fn read_numbers(
             (PageValues::Ints(values), _) => {
                 numbers.extend(values.iter().map(|value| value.cast_unsigned()));
             }
-            (PageValues::Codes(codes), Some(super::segment::Dictionary::Ints(values))) => {
+            (
+                PageValues::Codes(codes),
+                Some(crate::embedded::segment::Dictionary::Ints(values)),
+            ) => {
                 let value = |code: &u32| values.get(*code as usize).map(|v| v.cast_unsigned());
                 numbers.extend(codes.iter().filter_map(value));
             }

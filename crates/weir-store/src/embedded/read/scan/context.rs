@@ -24,8 +24,8 @@ use super::run::{Halt, Sink, run};
 use super::search::{Spot, records_of};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::StoredRecord;
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Dictionary, Fixed, Role};
-use crate::embedded::snapshot::Snapshot;
 use crate::query::{
     Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, TimeRange,
 };

@@ -28,9 +28,9 @@ use super::run::{Halt, Sink, run, thread_count};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::Texts;
 use crate::embedded::hash::{FoldState, Interner};
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Fixed, SegmentError};
 use crate::embedded::sidecar::MinuteCounts;
-use crate::embedded::snapshot::Snapshot;
 use crate::query::{
     Aggregate, AggregateRequest, Bucket, Budget, Compute, ComputeValue, GroupKey, QueryError,
     Shortfall, SortBy, Stop, compare_keys, compare_ranks, rank_of,

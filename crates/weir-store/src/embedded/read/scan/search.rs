@@ -15,8 +15,8 @@ use super::row_set::RowSet;
 use super::run::{Halt, Sink, run};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::StoredRecord;
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Fixed, PageBuffer};
-use crate::embedded::snapshot::Snapshot;
 use crate::query::{
     Budget, Coverage, Order, PageKey, QueryError, SearchPage, SearchRequest, Shortfall,
 };

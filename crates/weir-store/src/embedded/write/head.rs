@@ -11,8 +11,8 @@ use std::time::Duration;
 use weir_journal::{CursorMemory, Delivery, Held};
 use weir_model::{Position, StreamId};
 
-use super::columns::Intake;
-use super::snapshot::HeadChunk;
+use crate::embedded::columns::Intake;
+use crate::embedded::read::snapshot::HeadChunk;
 use crate::limits::HELD_MAX;
 use crate::query::UnparsedRows;
 
@@ -41,27 +41,27 @@ impl Upstream for CursorMemory {
 
 /// A chunk that takes no more records.
 #[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) chunk: Arc<HeadChunk>,
+pub(crate) struct Sealed {
+    pub(crate) chunk: Arc<HeadChunk>,
     /// Up to which position each stream's records are in this chunk or earlier ones.
-    pub(super) positions: HashMap<StreamId, Position>,
+    pub(crate) positions: HashMap<StreamId, Position>,
     /// First and last sequence.
-    pub(super) sequences: (u64, u64),
+    pub(crate) sequences: (u64, u64),
     /// Size of the records as received, in bytes.
-    pub(super) raw_bytes: u64,
+    pub(crate) raw_bytes: u64,
     /// Deliveries that are settled once the chunk is stored.
-    pub(super) held: Held,
+    pub(crate) held: Held,
     /// The chunk could take no more, so the next one is expected to grow as large.
-    pub(super) is_full: bool,
+    pub(crate) is_full: bool,
 }
 
 /// The chunk must be sealed before more can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ChunkFull;
+pub(crate) struct ChunkFull;
 
 /// The intake's side of the head.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     intake: Intake,
     chunk: Arc<HeadChunk>,
     chunk_bytes_max: usize,
@@ -78,7 +78,7 @@ pub(super) struct Head {
 
 impl Head {
     /// Creates an empty head that skips records up to these positions, which are already stored.
-    pub(super) fn new(
+    pub(crate) fn new(
         chunk: Arc<HeadChunk>,
         intake: Intake,
         head_bytes: u64,
@@ -102,7 +102,7 @@ impl Head {
     /// Adds the records of a delivery from the given one on. Returns how many had already been
     /// stored. The error gives the record to continue with after the chunk has been sealed. The
     /// write lock is held for the whole call.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         delivery: &Delivery,
         from: usize,
@@ -145,29 +145,29 @@ impl Head {
     }
 
     /// Returns the deliveries to be settled with the current chunk, to add to them.
-    pub(super) fn hold(&mut self, now: Duration) -> &mut Held {
+    pub(crate) fn hold(&mut self, now: Duration) -> &mut Held {
         self.begun.get_or_insert(now);
         &mut self.held
     }
 
     /// Returns how many records could not be parsed as what they look like, since the start.
-    pub(super) fn unparsed(&self) -> UnparsedRows {
+    pub(crate) fn unparsed(&self) -> UnparsedRows {
         self.intake.unparsed()
     }
 
     /// Returns whether the chunk has reached its target size.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let rows = self.chunk.read();
         rows.is_full() || rows.memory_bytes() >= self.chunk_bytes_max || self.held.len() >= HELD_MAX
     }
 
     /// Returns since when there is something to seal.
-    pub(super) fn begun(&self) -> Option<Duration> {
+    pub(crate) fn begun(&self) -> Option<Duration> {
         self.begun
     }
 
     /// Takes the chunk out; further records go into `next`.
-    pub(super) fn seal(&mut self, next: Arc<HeadChunk>) -> Sealed {
+    pub(crate) fn seal(&mut self, next: Arc<HeadChunk>) -> Sealed {
         let sequences = (self.first_sequence, self.next_sequence.saturating_sub(1));
         let is_full = self.is_full();
         self.first_sequence = self.next_sequence;

@@ -10,51 +10,51 @@ use std::sync::Arc;
 use weir_host::units::format_rfc3339;
 use weir_host::{Disk, DiskFile, OpenMode};
 
-use super::segment::{Segment, SegmentError, SegmentSummary};
-use super::sidecar::{Sidecar, SidecarError};
-use super::snapshot::OpenSegment;
+use crate::embedded::read::snapshot::OpenSegment;
+use crate::embedded::segment::{Segment, SegmentError, SegmentSummary};
+use crate::embedded::sidecar::{Sidecar, SidecarError};
 
-pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
+pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// Returns the hour of a time, counted from 1970. Earlier times count as the first hour.
-pub(super) fn hour_of(unix_ns: i64) -> u32 {
+pub(crate) fn hour_of(unix_ns: i64) -> u32 {
     u32::try_from(unix_ns.div_euclid(HOUR_NS)).unwrap_or(0)
 }
 
 /// Returns the name of a segment without directory and extension.
-pub(super) fn name_of(id: u64) -> String {
+pub(crate) fn name_of(id: u64) -> String {
     format!("seg-{id:012}")
 }
 
 /// Returns the name under which a damaged segment is kept for inspection. It includes the number of
 /// records that are lost with it, since the footer can no longer be read.
-pub(super) fn aside_of(segment: &Path, rows: Option<u64>) -> PathBuf {
+pub(crate) fn aside_of(segment: &Path, rows: Option<u64>) -> PathBuf {
     let stem = segment.file_stem().unwrap_or_default().display().to_string();
     let rows = rows.map_or_else(String::new, |rows| format!("-{rows}"));
     segment.with_file_name(format!("{stem}{rows}.{ASIDE}"))
 }
 
 /// Returns the number of records in a segment that was set aside, if it was known.
-pub(super) fn rows_of_aside(path: &Path) -> Option<u64> {
+pub(crate) fn rows_of_aside(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.rsplit_once('-').filter(|(name, _)| *name != "seg")?.1.parse().ok()
 }
 
 /// Returns the number of a segment or sidecar that has its final name.
-pub(super) fn id_of(path: &Path) -> Option<u64> {
+pub(crate) fn id_of(path: &Path) -> Option<u64> {
     let name = path.file_stem()?.to_str()?.strip_prefix("seg-")?;
     let is_aside = has_extension(path, ASIDE);
     name.split_once('-').filter(|_| is_aside).map_or(name, |(id, _)| id).parse().ok()
 }
 
-pub(super) fn has_extension(path: &Path, extension: &str) -> bool {
+pub(crate) fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
 /// Extension of segments that were set aside.
-pub(super) const ASIDE: &str = "bad";
+pub(crate) const ASIDE: &str = "bad";
 
 /// `DIR/20260131/23`.
-pub(super) fn hour_dir(dir: &Path, hour: u32) -> PathBuf {
+pub(crate) fn hour_dir(dir: &Path, hour: u32) -> PathBuf {
     // 2026-01-31T23:...
     let text = format_rfc3339(i64::from(hour).saturating_mul(HOUR_NS));
     let part = |range: std::ops::Range<usize>| text.get(range).unwrap_or("00").to_owned();
@@ -63,24 +63,24 @@ pub(super) fn hour_dir(dir: &Path, hour: u32) -> PathBuf {
 
 /// The two files of a segment.
 #[derive(Debug, Clone)]
-pub(super) struct SegmentFiles {
-    pub(super) segment: PathBuf,
-    pub(super) sidecar: PathBuf,
+pub(crate) struct SegmentFiles {
+    pub(crate) segment: PathBuf,
+    pub(crate) sidecar: PathBuf,
 }
 
 impl SegmentFiles {
-    pub(super) fn new(dir: &Path, id: u64, hour: u32) -> Self {
+    pub(crate) fn new(dir: &Path, id: u64, hour: u32) -> Self {
         Self::of(hour_dir(dir, hour).join(name_of(id)).with_extension("parquet"))
     }
 
     /// Returns the file names for this segment.
-    pub(super) fn of(segment: PathBuf) -> Self {
+    pub(crate) fn of(segment: PathBuf) -> Self {
         let sidecar = segment.with_extension("widx");
         Self { segment, sidecar }
     }
 
     /// Removes both files, the segment first: a sidecar alone has no meaning.
-    pub(super) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
+    pub(crate) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
         for path in [&self.segment, &self.sidecar] {
             match disk.remove(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -90,11 +90,11 @@ impl SegmentFiles {
         Ok(())
     }
 
-    pub(super) fn open_segment(&self, disk: &dyn Disk) -> Result<Segment, SegmentError> {
+    pub(crate) fn open_segment(&self, disk: &dyn Disk) -> Result<Segment, SegmentError> {
         Segment::open(Arc::from(disk.open(&self.segment, OpenMode::Read)?))
     }
 
-    pub(super) fn open_sidecar(
+    pub(crate) fn open_sidecar(
         &self,
         disk: &dyn Disk,
         segment: &Segment,
@@ -103,12 +103,12 @@ impl SegmentFiles {
     }
 
     /// Returns whether the sidecar was written by a later release; it is then left alone.
-    pub(super) fn has_later_sidecar(&self, disk: &dyn Disk, segment: &Segment) -> bool {
+    pub(crate) fn has_later_sidecar(&self, disk: &dyn Disk, segment: &Segment) -> bool {
         matches!(self.open_sidecar(disk, segment), Err(SidecarError::Version(_)))
     }
 
     /// Opens both files. A sidecar that cannot be used costs only time.
-    pub(super) fn open(&self, disk: &dyn Disk) -> Result<OpenSegment, SegmentError> {
+    pub(crate) fn open(&self, disk: &dyn Disk) -> Result<OpenSegment, SegmentError> {
         let segment = self.open_segment(disk)?;
         let sidecar = self.open_sidecar(disk, &segment).ok();
         let name = self.segment.file_name().unwrap_or_default().display().to_string();
@@ -118,14 +118,14 @@ impl SegmentFiles {
 
 /// A file that is being written, under a temporary name.
 #[derive(Debug)]
-pub(super) struct Draft {
-    pub(super) file: Arc<dyn DiskFile>,
+pub(crate) struct Draft {
+    pub(crate) file: Arc<dyn DiskFile>,
     temporary: PathBuf,
     path: PathBuf,
 }
 
 impl Draft {
-    pub(super) fn create(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
@@ -138,13 +138,13 @@ impl Draft {
     }
 
     /// Flushes the content and renames the file to its final name, which is not durable yet.
-    pub(super) fn publish(&self, disk: &dyn Disk) -> io::Result<()> {
+    pub(crate) fn publish(&self, disk: &dyn Disk) -> io::Result<()> {
         self.file.sync_data()?;
         disk.rename(&self.temporary, &self.path)
     }
 
     /// Removes the files written so far.
-    pub(super) fn discard(&self, disk: &dyn Disk) {
+    pub(crate) fn discard(&self, disk: &dyn Disk) {
         for path in [&self.temporary, &self.path] {
             let _removed_at_the_next_start = disk.remove(path);
         }
@@ -153,7 +153,7 @@ impl Draft {
 
 /// Writes segment and sidecar with `write`, and makes both durable under their final names. After
 /// an error the files are removed, now or by the next start.
-pub(super) fn create_segment(
+pub(crate) fn create_segment(
     disk: &dyn Disk,
     files: &SegmentFiles,
     write: impl FnOnce(&dyn DiskFile, &dyn DiskFile) -> Result<SegmentSummary, SidecarError>,

@@ -7,16 +7,16 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::catalog::{Queue, Shared};
+use crate::embedded::keep::catalog::{Queue, Shared};
 
 /// Requests of one kind.
 #[derive(Debug)]
-pub(super) struct Requests<T> {
+pub(crate) struct RequestQueue<T> {
     waiting: VecDeque<Request<T>>,
     next_ticket: u64,
 }
 
-impl<T> Default for Requests<T> {
+impl<T> Default for RequestQueue<T> {
     fn default() -> Self {
         Self { waiting: VecDeque::new(), next_ticket: 0 }
     }
@@ -24,89 +24,89 @@ impl<T> Default for Requests<T> {
 
 /// A request.
 #[derive(Debug)]
-pub(super) struct Request<T> {
+pub(crate) struct Request<T> {
     ticket: u64,
     /// What is requested.
-    pub(super) what: T,
+    pub(crate) payload: T,
     /// Receives the number of the deletion.
-    pub(super) told: SyncSender<u64>,
+    pub(crate) reply: SyncSender<u64>,
 }
 
 /// The requester's handle to wait with.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(crate) struct PendingReply {
     ticket: u64,
     /// Yields the number of the deletion.
-    pub(super) told: Receiver<u64>,
+    pub(crate) reply: Receiver<u64>,
 }
 
 /// Reasons for not getting an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Untold {
+pub(crate) enum NoReply {
     /// The request was withdrawn in time: nothing happens.
-    GivenUp,
+    Withdrawn,
     /// Processing had already begun: it may still take effect.
     Uncertain,
     /// Requests are no longer processed, or there was nothing to do.
     Ended,
 }
 
-impl<T> Requests<T> {
+impl<T> RequestQueue<T> {
     /// Adds a request.
-    pub(super) fn push(&mut self, what: T) -> Asked {
-        let (sender, told) = sync_channel(1);
+    pub(crate) fn push(&mut self, payload: T) -> PendingReply {
+        let (sender, reply) = sync_channel(1);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.waiting.push_back(Request { ticket, what, told: sender });
-        Asked { ticket, told }
+        self.waiting.push_back(Request { ticket, payload, reply: sender });
+        PendingReply { ticket, reply }
     }
 
     /// Returns the next request.
-    pub(super) fn front(&self) -> Option<&T> {
-        self.waiting.front().map(|request| &request.what)
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.waiting.front().map(|request| &request.payload)
     }
 
     /// Removes and returns the next request.
-    pub(super) fn pop(&mut self) -> Option<Request<T>> {
+    pub(crate) fn pop(&mut self) -> Option<Request<T>> {
         self.waiting.pop_front()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Drops all requests; their requesters are notified.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.waiting.clear();
     }
 
     /// Withdraws a request. Returns false when it is no longer waiting.
-    fn take_back(&mut self, ticket: u64) -> bool {
+    fn withdraw(&mut self, ticket: u64) -> bool {
         let waiting = self.waiting.len();
         self.waiting.retain(|request| request.ticket != ticket);
         self.waiting.len() < waiting
     }
 }
 
-impl Asked {
+impl PendingReply {
     /// Waits for the number of the deletion, and withdraws the request on timeout. `of` returns the
     /// list that the request is in.
-    pub(super) fn wait<T>(
+    pub(crate) fn wait<T>(
         &self,
         shared: &Shared,
-        of: fn(&mut Queue) -> &mut Requests<T>,
+        of: fn(&mut Queue) -> &mut RequestQueue<T>,
         timeout: Duration,
-    ) -> Result<u64, Untold> {
-        self.told.recv_timeout(timeout).map_err(|error| match error {
-            RecvTimeoutError::Disconnected => Untold::Ended,
-            RecvTimeoutError::Timeout if of(&mut shared.queue()).take_back(self.ticket) => {
-                Untold::GivenUp
+    ) -> Result<u64, NoReply> {
+        self.reply.recv_timeout(timeout).map_err(|error| match error {
+            RecvTimeoutError::Disconnected => NoReply::Ended,
+            RecvTimeoutError::Timeout if of(&mut shared.queue()).withdraw(self.ticket) => {
+                NoReply::Withdrawn
             }
-            RecvTimeoutError::Timeout => Untold::Uncertain,
+            RecvTimeoutError::Timeout => NoReply::Uncertain,
         })
     }
 }

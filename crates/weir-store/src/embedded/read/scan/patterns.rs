@@ -22,8 +22,8 @@ use super::run::{Halt, Sink, run, thread_count};
 use super::search::{Spot, records_of};
 use super::unit::Unit;
 use crate::embedded::hash::{FoldState, hash_bytes};
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::Fixed;
-use crate::embedded::snapshot::Snapshot;
 use crate::query::{Budget, Pattern, Patterns, PatternsRequest, QueryError};
 
 /// Number of example records of each pattern.

@@ -14,24 +14,24 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use super::catalog::{Live, Queue, Shared};
 use super::files::{SegmentFiles, create_segment, hour_of};
 use super::head::{Sealed, Upstream};
 use super::manifest::{Change, Contents, Counters, Manifest, SegmentEntry};
-use super::segment::Provenance;
-use super::sidecar::{SidecarError, write_segment_with_sidecar};
-use super::snapshot::OpenSegment;
+use crate::embedded::keep::catalog::{Live, Queue, Shared};
+use crate::embedded::read::snapshot::OpenSegment;
+use crate::embedded::segment::Provenance;
+use crate::embedded::sidecar::{SidecarError, write_segment_with_sidecar};
 
 /// Pauses after a failure: doubled each time, from the first to the second.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// How often to look for work when nothing is requested.
-pub(super) const IDLE_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const IDLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Something was done; there may be more.
     Worked,
     /// There was nothing to do.
@@ -42,18 +42,18 @@ pub(super) enum Step {
 
 /// A change that must become durable, and what it makes visible.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    pub(super) change: Change,
-    pub(super) opened: Vec<(SegmentEntry, OpenSegment)>,
-    pub(super) sealed: Option<Sealed>,
+pub(crate) struct Pending {
+    pub(crate) change: Change,
+    pub(crate) opened: Vec<(SegmentEntry, OpenSegment)>,
+    pub(crate) sealed: Option<Sealed>,
     /// Receives the number of the deletion once the change is durable.
-    pub(super) told: Option<(SyncSender<u64>, u64)>,
+    pub(crate) reply: Option<(SyncSender<u64>, u64)>,
 }
 
 /// The flusher; see the module documentation.
-pub(super) struct Flusher {
-    pub(super) shared: Arc<Shared>,
-    pub(super) manifest: Manifest,
+pub(crate) struct Flusher {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) manifest: Manifest,
     upstream: Option<Box<dyn Upstream>>,
     pending: Option<Pending>,
     /// The chunk to be written as a segment next.
@@ -62,9 +62,9 @@ pub(super) struct Flusher {
     retry_at: Duration,
     opened_at: Duration,
     /// Segments that are no longer merged or given a sidecar, because an attempt has failed.
-    pub(super) hopeless: HashSet<u64>,
+    pub(crate) hopeless: HashSet<u64>,
     /// Segments found to be damaged: their deleted records cannot be removed.
-    pub(super) unreadable: HashSet<u64>,
+    pub(crate) unreadable: HashSet<u64>,
 }
 
 impl std::fmt::Debug for Flusher {
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Flusher {
 }
 
 impl Flusher {
-    pub(super) fn new(shared: Arc<Shared>, manifest: Manifest, pending: Option<Pending>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, manifest: Manifest, pending: Option<Pending>) -> Self {
         let (upstream, sealed) = (None, None);
         let (failures, retry_at) = (0, Duration::ZERO);
         let opened_at = shared.clock.monotonic();
@@ -93,21 +93,21 @@ impl Flusher {
         }
     }
 
-    pub(super) fn set_upstream(&mut self, upstream: Box<dyn Upstream>) {
+    pub(crate) fn set_upstream(&mut self, upstream: Box<dyn Upstream>) {
         self.upstream = Some(upstream);
     }
 
     /// Returns how long the store has been open.
-    pub(super) fn uptime(&self) -> Duration {
+    pub(crate) fn uptime(&self) -> Duration {
         self.shared.clock.monotonic().saturating_sub(self.opened_at)
     }
 
-    pub(super) fn contents(&self) -> &Contents {
+    pub(crate) fn contents(&self) -> &Contents {
         self.manifest.contents()
     }
 
     /// Performs the next step.
-    pub(super) fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> Step {
         let now = self.shared.clock.monotonic();
         let is_cancel = self.can_cancel(&self.shared.queue());
         if now < self.retry_at && !is_cancel {
@@ -150,12 +150,12 @@ impl Flusher {
     }
 
     /// Returns whether a deletion is to be cancelled and no other change must become durable first.
-    pub(super) fn can_cancel(&self, queue: &Queue) -> bool {
+    pub(crate) fn can_cancel(&self, queue: &Queue) -> bool {
         self.pending.is_none() && !queue.cancels.is_empty()
     }
 
     /// Writes the waiting chunk. Returns false when there is none.
-    pub(super) fn flush_waiting(&mut self) -> Result<bool, SidecarError> {
+    pub(crate) fn flush_waiting(&mut self) -> Result<bool, SidecarError> {
         if self.sealed.is_none() {
             self.sealed = self.shared.queue().sealed.take();
         }
@@ -165,7 +165,7 @@ impl Flusher {
     }
 
     /// Removes obsolete files that no one reads any more. Returns true when there were some.
-    pub(super) fn bury(&self) -> bool {
+    pub(crate) fn bury(&self) -> bool {
         let is_free = |(open, _): &mut (Option<Arc<OpenSegment>>, _)| {
             open.as_ref().is_none_or(|open| Arc::strong_count(open) == 1)
         };
@@ -186,7 +186,7 @@ impl Flusher {
     }
 
     /// Returns whether there is something to write that the intake waits for.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.pending.is_some() || self.sealed.is_some()
     }
 
@@ -216,7 +216,7 @@ impl Flusher {
         };
         let opened = vec![(entry, open)];
         let sealed = Some(sealed);
-        let committed = self.commit(Pending { change, opened, sealed, told: None });
+        let committed = self.commit(Pending { change, opened, sealed, reply: None });
         let taken = self.shared.clock.monotonic().saturating_sub(begun);
         self.shared.counts.flush_us.fetch_add(taken.as_micros() as u64, Ordering::Relaxed);
         committed.map_err(Into::into)
@@ -237,7 +237,7 @@ impl Flusher {
 
     /// Returns the provenance of a segment made now, with the next number. `stored_ns`: `None` =
     /// now.
-    pub(super) fn provenance(
+    pub(crate) fn provenance(
         &mut self,
         sequences: (u64, u64),
         stored_ns: Option<i64>,
@@ -257,13 +257,13 @@ impl Flusher {
     }
 
     /// Writes the files of a segment.
-    pub(super) fn create(
+    pub(crate) fn create(
         &self,
         provenance: &Provenance,
         write: impl FnOnce(
             &dyn weir_host::DiskFile,
             &dyn weir_host::DiskFile,
-        ) -> Result<super::segment::SegmentSummary, SidecarError>,
+        ) -> Result<crate::embedded::segment::SegmentSummary, SidecarError>,
     ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
         let Provenance { id, sequences, stored_ns, hour, tier, raw_bytes } = *provenance;
         let mut entry = SegmentEntry {
@@ -279,14 +279,15 @@ impl Flusher {
         let (summary, open) = create_segment(&*self.shared.disk, &files, write)?;
         entry.rows = summary.rows;
         entry.segment_bytes = summary.file_bytes;
-        entry.sidecar_bytes = open.sidecar.as_ref().map_or(0, super::sidecar::Sidecar::file_bytes);
+        entry.sidecar_bytes =
+            open.sidecar.as_ref().map_or(0, crate::embedded::sidecar::Sidecar::file_bytes);
         entry.times_ns = summary.time_range_ns.unwrap_or_default();
         Ok((entry, open))
     }
 
     /// Returns an error if writing this many bytes would leave less than the minimum free space and
     /// the space reserved for flushes.
-    pub(super) fn check_space_to_tidy(&self, bytes: u64) -> io::Result<()> {
+    pub(crate) fn check_space_to_tidy(&self, bytes: u64) -> io::Result<()> {
         self.check_space(bytes, self.shared.config.flush_bytes_reserved)
     }
 
@@ -300,7 +301,7 @@ impl Flusher {
         Ok(())
     }
 
-    pub(super) fn counters(&self, next_sequence: u64) -> Counters {
+    pub(crate) fn counters(&self, next_sequence: u64) -> Counters {
         let mut counters = self.shared.catalog().counters;
         counters.next_sequence = counters.next_sequence.max(next_sequence);
         counters
@@ -327,7 +328,7 @@ impl Flusher {
     }
 
     /// Makes the pending change durable, then visible.
-    pub(super) fn commit(&mut self, pending: Pending) -> io::Result<()> {
+    pub(crate) fn commit(&mut self, pending: Pending) -> io::Result<()> {
         self.pending = Some(pending);
         self.commit_pending()
     }
@@ -358,9 +359,9 @@ impl Flusher {
             ..now
         };
         drop(catalog);
-        if let Some((told, id)) = pending.told {
+        if let Some((reply, id)) = pending.reply {
             // The requester may have given up.
-            let _nobody_waits = told.send(id);
+            let _nobody_waits = reply.send(id);
         }
         if let Some(sealed) = pending.sealed {
             let counts = &self.shared.counts;

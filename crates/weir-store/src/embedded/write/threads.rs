@@ -15,11 +15,11 @@ use weir_host::process::publish_cpu;
 use weir_journal::{Cursor, Delivery};
 use weir_model::{Position, SourceId, StreamId};
 
-use super::catalog::Shared;
-use super::columns::Intake;
 use super::flusher::{Flusher, Step};
 use super::head::{ChunkFull, Head};
-use super::snapshot::HeadChunk;
+use crate::embedded::columns::Intake;
+use crate::embedded::keep::catalog::Shared;
+use crate::embedded::read::snapshot::HeadChunk;
 
 /// Records are taken in at the latest this long after they were read,
 const TAKE_AGE: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
 
 /// The intake.
 #[derive(Debug)]
-pub(super) struct Feeder {
+pub(crate) struct Feeder {
     shared: Arc<Shared>,
     cursor: Cursor,
     head: Head,
@@ -50,7 +50,7 @@ pub(super) struct Feeder {
 
 /// What the intake waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(crate) enum Wait {
     /// Records, at most until this time.
     Records(Option<Duration>),
     /// Room in the head.
@@ -60,7 +60,7 @@ pub(super) enum Wait {
 }
 
 impl Feeder {
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: Arc<Shared>,
         cursor: Cursor,
         stored: HashMap<StreamId, Position>,
@@ -89,7 +89,7 @@ impl Feeder {
     }
 
     /// Settles what is stored, takes in what is available, and seals what is due.
-    pub(super) fn step(&mut self) -> Wait {
+    pub(crate) fn step(&mut self) -> Wait {
         let now = self.shared.clock.monotonic();
         let stored = std::mem::take(&mut self.shared.queue().stored);
         let is_settled = !stored.is_empty();
@@ -271,13 +271,13 @@ impl Feeder {
 
 /// The running threads.
 #[derive(Debug)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     shared: Arc<Shared>,
     feeder: JoinHandle<()>,
     flusher: JoinHandle<()>,
 }
 
-pub(super) fn spawn(feeder: Feeder, flusher: Flusher) -> io::Result<Threads> {
+pub(crate) fn spawn(feeder: Feeder, flusher: Flusher) -> io::Result<Threads> {
     let shared = feeder.shared.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -317,7 +317,7 @@ fn run_flusher(mut flusher: Flusher) {
 
 impl Threads {
     /// Stops the threads; what cannot be stored within the deadline is left in the journal.
-    pub(super) fn stop(&self, deadline: Duration) {
+    pub(crate) fn stop(&self, deadline: Duration) {
         let shared = self.shared.clone();
         let watch = move || {
             let queue = shared.queue();
@@ -339,7 +339,7 @@ impl Threads {
     }
 
     /// Waits for both threads. Returns false when one panicked.
-    pub(super) fn join(self) -> bool {
+    pub(crate) fn join(self) -> bool {
         let feeder = self.feeder.join().is_ok();
         // If a thread panicked, the other one must still learn that it has ended.
         self.shared.queue().has_ended = true;

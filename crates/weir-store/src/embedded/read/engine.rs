@@ -6,57 +6,25 @@ use std::time::Duration;
 use weir_expr::{Expr, Field};
 
 use super::scan;
-use super::snapshot::Snapshot;
+use crate::embedded::store::EmbeddedStore;
 use crate::query::{
     Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, DeleteError,
-    DeletionReport, Facets, FacetsRequest, FieldInfo, FieldList, Filter, LogStore, NamedMeasure,
-    Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, StoreFigures,
-    StoreReport, TimeRange, ValueType,
+    DeletionReport, DeletionRequest, Facets, FacetsRequest, FieldInfo, FieldList, Filter, LogStore,
+    NamedMeasure, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest,
+    StoreFigures, StoreReport, TimeRange, ValueType,
 };
-
-/// A source of snapshots.
-pub trait Snapshots: Send + Sync + std::fmt::Debug {
-    /// Returns everything that may have records in the range.
-    fn snapshot(&self, range: TimeRange) -> Snapshot;
-
-    /// Returns what is stored and the disk space used.
-    fn report(&self) -> StoreReport;
-
-    /// Returns the metrics of the store.
-    fn figures(&self) -> StoreFigures;
-
-    /// See [`LogStore::delete`].
-    fn delete(
-        &self,
-        query: &Expr,
-        range: TimeRange,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<u64, DeleteError>;
-
-    /// See [`LogStore::deletions`].
-    fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
-
-    /// See [`LogStore::cancel_deletion`].
-    fn cancel_deletion(
-        &self,
-        id: u64,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<DeletionReport, CancelError>;
-}
 
 /// Answers queries from snapshots.
 #[derive(Debug, Clone)]
-pub struct Explorer<S> {
-    store: Arc<S>,
+pub struct QueryEngine {
+    store: Arc<EmbeddedStore>,
     /// Calculated fields of every query; those of the query itself take precedence.
     measures: Vec<NamedMeasure>,
 }
 
-impl<S> Explorer<S> {
-    /// Creates an explorer for a store.
-    pub fn new(store: Arc<S>) -> Self {
+impl QueryEngine {
+    /// Creates an engine for a store.
+    pub fn new(store: Arc<EmbeddedStore>) -> Self {
         Self { store, measures: Vec::new() }
     }
 
@@ -85,7 +53,7 @@ impl<S> Explorer<S> {
     }
 }
 
-impl<S: Snapshots> LogStore for Explorer<S> {
+impl LogStore for QueryEngine {
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError> {
         let request = SearchRequest { filter: self.filter(&request.filter), ..request.clone() };
         scan::search(&self.store.snapshot(request.filter.range), &request, budget)
@@ -149,17 +117,11 @@ impl<S: Snapshots> LogStore for Explorer<S> {
         self.store.figures()
     }
 
-    fn delete(
-        &self,
-        query: &Expr,
-        range: TimeRange,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<u64, DeleteError> {
-        if let Some(path) = self.computed(query) {
+    fn delete(&self, request: &DeletionRequest, timeout: Duration) -> Result<u64, DeleteError> {
+        if let Some(path) = self.computed(&request.query) {
             return Err(DeleteError::Computed(path));
         }
-        self.store.delete(query, range, access, timeout)
+        self.store.delete(request, timeout)
     }
 
     fn deletions(&self, access: &Access) -> Vec<DeletionReport> {

@@ -18,8 +18,8 @@ use super::row_set::RowSet;
 use super::run::{Halt, Sink, run, thread_count};
 use super::unit::Unit;
 use crate::embedded::columns::AttributeValue;
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::SegmentError;
-use crate::embedded::snapshot::Snapshot;
 use crate::limits::{FACET_FIELDS_MAX, FACET_VALUES_MAX};
 use crate::query::{
     Aggregation, Budget, ComputeValue, Facet, Facets, FacetsRequest, FieldInfo, Filter, GroupBy,

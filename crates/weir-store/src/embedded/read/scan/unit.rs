@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::embedded::columns::StoredRecord;
+use crate::embedded::read::snapshot::{HeadChunk, OpenSegment, Snapshot};
 use crate::embedded::segment::{ChunkInfo, Fixed, MinMax, Role};
-use crate::embedded::snapshot::{HeadChunk, OpenSegment, Snapshot};
 use crate::limits::PAGE_ROWS;
 use crate::query::TimeRange;
 

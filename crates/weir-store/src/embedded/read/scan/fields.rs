@@ -21,9 +21,9 @@ use super::tags::{may_have_tag, tag_keys};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::AttributeValue;
 use crate::embedded::hash::FoldState;
+use crate::embedded::read::snapshot::{OpenSegment, Snapshot};
 use crate::embedded::segment::{ChunkInfo, Dictionary, Role, ValueKind};
 use crate::embedded::sidecar::RestPaths;
-use crate::embedded::snapshot::{OpenSegment, Snapshot};
 use crate::limits::RARE_FIELDS_MAX;
 use crate::query::{
     Access, Budget, Coverage, FieldInfo, FieldList, Filter, QueryError, TimeRange, ValueType,

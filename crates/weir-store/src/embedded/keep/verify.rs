@@ -11,11 +11,13 @@ use std::path::{Path, PathBuf};
 
 use weir_host::{Disk, OpenMode};
 
-use super::files::{ASIDE, SegmentFiles, aside_of, has_extension, id_of, rows_of_aside};
-use super::manifest::{Manifest, ManifestError, SegmentEntry};
 use super::opening::with_records;
-use super::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
-use super::sidecar::{Sidecar, SidecarError};
+use crate::embedded::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
+use crate::embedded::sidecar::{Sidecar, SidecarError};
+use crate::embedded::write::files::{
+    ASIDE, SegmentFiles, aside_of, has_extension, id_of, rows_of_aside,
+};
+use crate::embedded::write::manifest::{Manifest, ManifestError, SegmentEntry};
 
 /// The result for one segment.
 #[derive(Debug)]
@@ -205,8 +207,8 @@ mod tests {
 
     use super::*;
     use crate::embedded::columns::{NewRow, Rows};
-    use crate::embedded::manifest::Change;
     use crate::embedded::sidecar::write_segment_with_sidecar;
+    use crate::embedded::write::manifest::Change;
 
     #[test]
     fn what_is_damaged_is_named_and_the_rest_is_read() {

@@ -17,8 +17,8 @@ use super::plan::Plan;
 use super::row_set::RowSet;
 use super::run::{Halt, Sink, run};
 use super::unit::Unit;
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::Fixed;
-use crate::embedded::snapshot::Snapshot;
 use crate::query::{Budget, Coverage, Filter, QueryError, resource_attributes, tags_of};
 
 /// The columns that contain tags.

@@ -1,5 +1,5 @@
-//! Background work while nothing waits to be flushed: retention, deletions (`deletion.rs`), missing
-//! sidecars, merging.
+//! Background work while nothing waits to be flushed: retention, deletions (`keep/deletion.rs`),
+//! missing sidecars, merging.
 //!
 //! Small segments are decoded and encoded again, each record at most once; segments that are large
 //! enough to compress well are concatenated unchanged. Invariants: only neighbours in the order of
@@ -10,23 +10,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::catalog::Live;
-use super::columns::Rows;
 use super::files::Draft;
 use super::flusher::{Flusher, Pending};
 use super::manifest::{Change, Counters, SegmentEntry};
-use super::segment::{Segment, SegmentError, stitch_segments, stitched_columns};
-use super::sidecar::{
+use crate::embedded::columns::Rows;
+use crate::embedded::keep::catalog::Live;
+use crate::embedded::read::snapshot::OpenSegment;
+use crate::embedded::segment::{Segment, SegmentError, stitch_segments, stitched_columns};
+use crate::embedded::sidecar::{
     Sidecar, SidecarError, rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar,
 };
-use super::snapshot::OpenSegment;
 use crate::limits::{
     MERGE_BYTES_MAX, MERGE_SEGMENTS_MAX, MERGE_SEGMENTS_MIN, ROW_GROUP_ROWS_MAX, SEGMENT_BYTES_MAX,
     STITCH_BYTES_MIN,
 };
 
 /// zstd level for segments that are encoded again.
-pub(super) const MERGE_LEVEL: i32 = 3;
+pub(crate) const MERGE_LEVEL: i32 = 3;
 /// A few small segments are merged anyway when the first is this old.
 const MERGE_AGE: Duration = Duration::from_hours(1);
 /// For this long after a start, retention by age never removes everything: the clock may be wrong.
@@ -40,7 +40,7 @@ struct Plan {
 
 impl Flusher {
     /// Performs one piece of background work. Returns true when there was something to do.
-    pub(super) fn tidy(&mut self) -> Result<bool, SidecarError> {
+    pub(crate) fn tidy(&mut self) -> Result<bool, SidecarError> {
         Ok(self.bury()
             || self.retire()?
             || self.carry_out_deletions()?
@@ -49,7 +49,7 @@ impl Flusher {
     }
 
     /// Removes segments that exceed the maximum age or size.
-    pub(super) fn retire(&mut self) -> Result<bool, SidecarError> {
+    pub(crate) fn retire(&mut self) -> Result<bool, SidecarError> {
         let config = &self.shared.config;
         let mut entries: Vec<SegmentEntry> = self.contents().segments.values().copied().collect();
         entries.sort_unstable_by_key(|entry| entry.sequences);
@@ -261,7 +261,7 @@ fn gather(plan: &Plan) -> Result<Rows, SegmentError> {
     Ok(rows)
 }
 
-pub(super) fn is_damage(error: &SidecarError) -> bool {
+pub(crate) fn is_damage(error: &SidecarError) -> bool {
     match error {
         SidecarError::Segment(error) => error.is_damage(),
         SidecarError::Damaged(_) => true,

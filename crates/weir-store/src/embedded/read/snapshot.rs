@@ -5,9 +5,11 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::columns::Rows;
-use super::segment::Segment;
-use super::sidecar::Sidecar;
+use crate::embedded::columns::Rows;
+use crate::embedded::keep::catalog::Live;
+use crate::embedded::segment::Segment;
+use crate::embedded::sidecar::Sidecar;
+use crate::embedded::store::EmbeddedStore;
 use crate::query::TimeRange;
 
 /// Rows in memory that queries read while they grow.
@@ -23,7 +25,7 @@ impl HeadChunk {
     }
 
     /// Returns the rows, if no one else is using them.
-    pub(super) fn into_rows(self) -> Rows {
+    pub(crate) fn into_rows(self) -> Rows {
         self.rows.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,6 +65,34 @@ pub struct Snapshot {
     pub is_catching_up: bool,
     /// Damaged segments that are not among [`Self::segments`].
     pub damaged: Vec<String>,
+}
+
+impl EmbeddedStore {
+    /// Returns a snapshot of everything that may have records in the range, as of now.
+    pub fn snapshot(&self, range: TimeRange) -> Snapshot {
+        let (chunks, mut snapshot) = {
+            let catalog = self.shared.catalog();
+            let overlaps =
+                |live: &&Live| range.overlaps(live.entry.times_ns.0, live.entry.times_ns.1);
+            let segments = catalog.segments.values().filter(overlaps);
+            let snapshot = Snapshot {
+                chunks: Vec::new(),
+                segments: segments.filter_map(|live| live.open.clone()).collect(),
+                deletions: catalog.deletions.clone(),
+                is_catching_up: catalog.is_catching_up,
+                damaged: catalog.damaged.iter().cloned().collect(),
+            };
+            (catalog.chunks.clone(), snapshot)
+        };
+        // Rows added after this point are not part of the snapshot. A chunk that is flushed in the
+        // meantime is still used here, and its segment is not in the list.
+        let counted = |chunk: Arc<HeadChunk>| {
+            let rows = chunk.read().len();
+            (rows > 0).then_some((chunk, rows))
+        };
+        snapshot.chunks = chunks.into_iter().filter_map(counted).collect();
+        snapshot
+    }
 }
 
 /// A deletion of records.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use weir_model::{Position, StreamId};
 
-use crate::embedded::snapshot::Deletion;
+use crate::embedded::read::snapshot::Deletion;
 use crate::query::TimeRange;
 
 pub(crate) use log::Manifest;

@@ -34,7 +34,7 @@ mod words;
 
 pub use aggregate::aggregate;
 pub use context::context;
-pub(super) use doomed::{Doomed, doomed};
+pub(in crate::embedded) use doomed::{Doomed, doomed};
 pub use facets::facets;
 pub use fields::fields;
 pub use patterns::patterns;

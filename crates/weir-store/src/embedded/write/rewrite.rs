@@ -8,14 +8,14 @@
 
 use std::ops::Range;
 
-use super::columns::Rows;
 use super::flusher::Flusher;
 use super::manifest::SegmentEntry;
 use super::merge::MERGE_LEVEL;
-use super::scan::Doomed;
-use super::segment::{Fixed, Provenance, Segment, SegmentError, cut_segment};
-use super::sidecar::{SidecarError, cut_sidecar, write_segment_with_sidecar};
-use super::snapshot::OpenSegment;
+use crate::embedded::columns::Rows;
+use crate::embedded::read::scan::Doomed;
+use crate::embedded::read::snapshot::OpenSegment;
+use crate::embedded::segment::{Fixed, Provenance, Segment, SegmentError, cut_segment};
+use crate::embedded::sidecar::{SidecarError, cut_sidecar, write_segment_with_sidecar};
 use crate::limits::STITCH_BYTES_MIN;
 
 /// Row groups that become one segment.
@@ -35,7 +35,7 @@ impl Flusher {
     /// Writes the records of a segment that these deletions do not concern, as one or several
     /// segments. Returns `None` when one of the deletions was cancelled in the meantime. In that
     /// case, and after an error, no written files remain.
-    pub(super) fn rewrite(
+    pub(crate) fn rewrite(
         &mut self,
         entry: &SegmentEntry,
         open: &OpenSegment,

@@ -13,8 +13,8 @@ use super::plan::Plan;
 use super::prune::ALL;
 use super::row_set::RowSet;
 use super::unit::Unit;
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::SegmentError;
-use crate::embedded::snapshot::Snapshot;
 use crate::limits::QUERY_THREADS_MAX;
 use crate::query::{Budget, Coverage, QueryError, Scanned, Shortfall, Stop};
 
