@@ -14,7 +14,7 @@ use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
 use weir_store::embedded::snapshot::{HeadChunk, OpenSegment, Snapshot};
 use weir_store::query::{
-    Access, Budget, ContextRequest, QueryError, RecordContext, RecordId, Shortfall,
+    Access, Budget, ContextRequest, PartialReason, QueryError, RecordContext, RecordId,
 };
 
 use support::{Input, file, rows_of};
@@ -125,7 +125,7 @@ fn a_record_that_was_not_looked_for_everywhere_is_not_said_to_be_missing() {
     let id = id_of(&records_of(&snapshot, 1 | HIGH)[0]);
     let request = ContextRequest { id, before: 1, after: 1, access: Access::all() };
     let late = scan::context(&snapshot, &request, &budget(Some(Duration::ZERO)));
-    assert!(matches!(late, Err(QueryError::Unfound(Shortfall::Deadline))), "{late:?}");
+    assert!(matches!(late, Err(QueryError::Inconclusive(PartialReason::Deadline))), "{late:?}");
     let missing = RecordId { stream: StreamId(9), ..id };
     let request = ContextRequest { id: missing, ..request };
     assert_eq!(scan::context(&snapshot, &request, &budget(None)).unwrap(), None);
@@ -196,6 +196,6 @@ proptest! {
         prop_assert_eq!(&found.record, &all[at]);
         prop_assert_eq!(&found.before[..], &all[at.saturating_sub(before)..at]);
         prop_assert_eq!(&found.after[..], &all[at + 1..(at + 1 + after).min(all.len())]);
-        prop_assert_eq!(&found.coverage.shortfalls, &Vec::<Shortfall>::new());
+        prop_assert_eq!(&found.coverage.partial_reasons, &Vec::<PartialReason>::new());
     }
 }

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{
-    Aggregate, AggregateRequest, Aggregation, Bucket, Compute, ComputeValue, GroupBy,
-    GroupHistogram, GroupKey, GroupSort, LogStore, NamedMeasure, PageKey, SortBy, TimeRange,
+    Aggregate, AggregateRequest, Aggregation, Bucket, CalculatedField, Compute, ComputeValue,
+    GroupBy, GroupHistogram, GroupKey, GroupSort, LogStore, PageKey, SortBy, TimeRange,
 };
 
 use super::Kind;
@@ -225,7 +225,7 @@ async fn answer(
     let group_by = group_by(&asked.group_by)?;
     let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
-    let measures = shared.explore.measures(&filter.measures)?;
+    let measures = shared.explore.measures(&filter.calculated_fields)?;
     let grouped = asked.group_by.iter().zip(&group_by).filter_map(|(asked, group)| {
         Some((asked.facet.clone(), unit_symbol(&group.field, &measures)?))
     });
@@ -258,7 +258,7 @@ async fn answer(
 /// The units of the aggregates.
 fn units(
     computes: &[Compute],
-    measures: &[NamedMeasure],
+    measures: &[CalculatedField],
 ) -> impl Iterator<Item = (String, String)> {
     let unit = |(index, compute): (usize, &Compute)| {
         let is_number =
@@ -444,7 +444,7 @@ fn sort(at: &str, asked: Option<&SortBody>) -> Result<GroupSort, Problem> {
     };
     let by = if by_figure {
         let name = asked.aggregation.as_deref().unwrap_or("count");
-        SortBy::Figure(figure(at, name, asked.metric.as_deref())?)
+        SortBy::Aggregate(figure(at, name, asked.metric.as_deref())?)
     } else {
         SortBy::Value
     };

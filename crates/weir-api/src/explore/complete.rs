@@ -178,7 +178,7 @@ pub(crate) async fn values(
     let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let mut filter = question.filter(arrival.now_ns(), access(&headers))?;
-    let _can_be_computed = shared.explore.measures(&filter.measures)?;
+    let _can_be_computed = shared.explore.measures(&filter.calculated_fields)?;
     let field = listed_field("field", &asked.field)?;
     let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
     let time = shared.explore.time("timeout", asked.timeout.as_deref())?;

@@ -305,7 +305,7 @@ fn range_of(asked: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
 
 fn refused(error: &DeleteError) -> Problem {
     let code = match error {
-        DeleteError::Computed(_) => return Problem::parameter("query", error),
+        DeleteError::CalculatedField(_) => return Problem::parameter("query", error),
         DeleteError::TooMany => StatusCode::TOO_MANY_REQUESTS,
         DeleteError::NotRunning | DeleteError::Late | DeleteError::Uncertain => {
             StatusCode::SERVICE_UNAVAILABLE

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use weir_expr::{Field, NamedMeasure};
+use weir_expr::{CalculatedField, Field};
 use weir_store::query::{Facet, Facets, FacetsRequest, LogStore};
 
 use super::Kind;
@@ -85,7 +85,7 @@ pub struct FacetEntry {
 }
 
 impl FacetEntry {
-    fn new(facet: Facet, measures: &[NamedMeasure]) -> Self {
+    fn new(facet: Facet, measures: &[CalculatedField]) -> Self {
         let field = listed_field("fields", &facet.name).ok();
         let unit = field.and_then(|field| unit_symbol(&field, measures));
         let value = |(value, count)| ValueEntry { value: json_value(&value), count };
@@ -118,7 +118,7 @@ pub(crate) async fn get(
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
     arrival.look_at(&question.query, &filter.query);
-    let measures = shared.explore.measures(&filter.measures)?;
+    let measures = shared.explore.measures(&filter.calculated_fields)?;
     let fields = fields(asked.fields.as_deref())?;
     let limit = bounded("limit", asked.limit, FACETS, FACETS_MAX)?;
     let values = bounded("values", asked.values, FACET_VALUES, FACET_VALUES_MAX)?;

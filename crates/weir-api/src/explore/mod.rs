@@ -40,8 +40,8 @@ use tokio::sync::Semaphore;
 use weir_expr::CompileError;
 use weir_host::Clock;
 use weir_store::query::{
-    Aggregate, Budget, Coverage, Facets, FieldList, LogStore, NamedMeasure, Patterns, QueryError,
-    RecordContext, SearchPage, Shortfall, StoreFigures,
+    Aggregate, Budget, CalculatedField, Coverage, Facets, FieldList, LogStore, PartialReason,
+    Patterns, QueryError, RecordContext, SearchPage, StoreMetrics,
 };
 
 use crate::compression::compressed;
@@ -116,9 +116,9 @@ impl Explore {
 
     /// Calculated fields for a query: its own, followed by the configured ones. Returns an error if
     /// they become too long.
-    fn measures(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
-        let measures = self.store()?.measures_with(own);
-        match NamedMeasure::too_long(&measures) {
+    fn measures(&self, own: &[CalculatedField]) -> Result<Vec<CalculatedField>, Problem> {
+        let measures = self.store()?.calculated_fields_with(own);
+        match CalculatedField::too_long(&measures) {
             None => Ok(measures),
             Some(path) => Err(Problem::new(
                 StatusCode::BAD_REQUEST,
@@ -147,8 +147,8 @@ impl Explore {
     }
 
     /// Returns the statistics of the store; `None` if there is none.
-    pub(crate) fn figures(&self) -> Option<StoreFigures> {
-        self.store().ok().map(|store| store.figures())
+    pub(crate) fn figures(&self) -> Option<StoreMetrics> {
+        self.store().ok().map(|store| store.metrics())
     }
 
     /// The deadline of a query: as requested, or the default.
@@ -243,14 +243,16 @@ fn failed(error: &QueryError) -> Problem {
         QueryError::Expression(_) | QueryError::Invalid(_) => StatusCode::BAD_REQUEST,
         // This response is never sent.
         QueryError::Cancelled => StatusCode::REQUEST_TIMEOUT,
-        QueryError::TooSlow | QueryError::Unfound(_) | QueryError::Read(_) => {
+        QueryError::TooSlow | QueryError::Inconclusive(_) | QueryError::Read(_) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
     };
     let problem = Problem::new(code, error.to_string());
     match error {
         QueryError::Expression(CompileError::Regexp { pattern, .. }) => problem.of_regexp(pattern),
-        QueryError::Unfound(Shortfall::CatchingUp) | QueryError::Read(_) => problem.retry_after(5),
+        QueryError::Inconclusive(PartialReason::CatchingUp) | QueryError::Read(_) => {
+            problem.retry_after(5)
+        }
         _ => problem,
     }
 }

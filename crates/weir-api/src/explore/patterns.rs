@@ -79,7 +79,7 @@ pub(crate) async fn get(
     arrival.look_at(&question.query, &filter.query);
     let limit = bounded("limit", asked.limit, PATTERNS, PATTERNS_MAX)?;
     let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
-    let measures = shared.explore.measures(&filter.measures)?;
+    let measures = shared.explore.measures(&filter.calculated_fields)?;
     let request = PatternsRequest { filter, limit };
     let document = move |answer: Patterns, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);

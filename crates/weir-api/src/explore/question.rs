@@ -12,10 +12,10 @@ use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_expr::{Expr, Field, Measure, parse, parse_field};
+use weir_expr::{Expr, Field, Formula, parse, parse_field};
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_host::{ConnectionSlot, Zone};
-use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
+use weir_store::query::{Access, CalculatedField, Filter, PageKey, TimeRange};
 
 use super::cursor::Cursor;
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, DEADLINE_MAX, MEASURES_MAX};
@@ -182,7 +182,7 @@ impl Question {
         let query: Expr =
             parse(&self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
         let range = self.range(now_ns)?;
-        Ok(Filter { query, range, access, measures: self.measures()? })
+        Ok(Filter { query, range, access, calculated_fields: self.measures()? })
     }
 
     /// Converts an error of the store about the query, with its place in it.
@@ -212,7 +212,7 @@ impl Question {
         Ok(range)
     }
 
-    fn measures(&self) -> Result<Vec<NamedMeasure>, Problem> {
+    fn measures(&self) -> Result<Vec<CalculatedField>, Problem> {
         if self.measures.len() > MEASURES_MAX {
             let what = format!("has more than {MEASURES_MAX} items");
             return Err(Problem::parameter(self.names.measures, what));
@@ -226,14 +226,14 @@ impl Question {
                     "a calculated field has no name",
                 ));
             }
-            match Measure::parse(text) {
-                Ok(measure) => Ok(NamedMeasure { path, measure }),
+            match Formula::parse(text) {
+                Ok(measure) => Ok(CalculatedField { path, formula: measure }),
                 Err(error) => Err(Problem::expression(&at, &error)),
             }
         };
-        let measures: Vec<NamedMeasure> =
+        let measures: Vec<CalculatedField> =
             self.measures.iter().map(read).collect::<Result<_, _>>()?;
-        let Some(path) = NamedMeasure::too_long(&measures) else { return Ok(measures) };
+        let Some(path) = CalculatedField::too_long(&measures) else { return Ok(measures) };
         let at = format!("{}.{path}", self.names.measures);
         Err(Problem::parameter(&at, "is too long after the fields that it uses are expanded"))
     }

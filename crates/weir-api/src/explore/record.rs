@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use weir_codec::{Attributes, Scalar, format_rfc3339_ns, parse_rfc3339};
-use weir_expr::{Computed, Field, Fields as _, Reserved, tag_path};
+use weir_expr::{Field, Fields as _, Reserved, WithCalculatedFields, tag_path};
 use weir_host::units::format_rfc3339;
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
-use weir_store::query::{NamedMeasure, RecordId, StoredFields};
+use weir_store::query::{CalculatedField, RecordId, StoredFields};
 
 use super::cursor::encode_id;
 
@@ -102,7 +102,11 @@ impl LogAttributes {
 impl LogEntry {
     /// Creates the entry of a record with calculated fields, and with additional details if
     /// `with_details` is set.
-    pub(super) fn new(record: StoredRecord, with_details: bool, measures: &[NamedMeasure]) -> Self {
+    pub(super) fn new(
+        record: StoredRecord,
+        with_details: bool,
+        measures: &[CalculatedField],
+    ) -> Self {
         let (stream, position) = (record.stream, record.position);
         let id = encode_id(&RecordId { time_ns: record.time_ns, stream, position });
         let weir = with_details.then(|| LogDetails {
@@ -178,14 +182,14 @@ pub(super) fn json_value(value: &AttributeValue) -> Value {
 }
 
 /// The calculated fields of a record, by path.
-fn computed(record: &StoredRecord, measures: &[NamedMeasure]) -> Vec<(String, Value)> {
+fn computed(record: &StoredRecord, measures: &[CalculatedField]) -> Vec<(String, Value)> {
     if measures.is_empty() {
         return Vec::new();
     }
     let fields = StoredFields::new(record);
-    let record = Computed::new(&fields, measures);
+    let record = WithCalculatedFields::new(&fields, measures);
     let mut computed: Vec<(String, Value)> = Vec::new();
-    for NamedMeasure { path, .. } in measures {
+    for CalculatedField { path, .. } in measures {
         if computed.iter().any(|(known, _)| known == path) {
             continue;
         }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_store::query::{ClassReport, ColumnReport, LogStore, StoreReport};
+use weir_store::query::{ColumnReport, LogStore, ServiceReport, StoreReport};
 
 use super::Kind;
 use super::meta::Meta;
@@ -74,7 +74,7 @@ pub struct StoreColumn {
 
 impl From<StoreReport> for StoreDocument {
     fn from(report: StoreReport) -> Self {
-        let service = |ClassReport { name, rows }| StoreService { name, rows };
+        let service = |ServiceReport { name, rows }| StoreService { name, rows };
         let column = |ColumnReport { name, packed_bytes, plain_bytes }| StoreColumn {
             name,
             packed_bytes,

@@ -12,7 +12,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_codec::percent_encoded;
-use weir_expr::{Field, NamedMeasure};
+use weir_expr::{CalculatedField, Field};
 use weir_store::query::{Order, PageKey, SearchPage, SearchRequest};
 
 use super::Kind;
@@ -219,7 +219,7 @@ async fn answer(
         Sort::Oldest => Order::OldestFirst,
         Sort::Newest => Order::NewestFirst,
     };
-    let measures = shared.explore.measures(&filter.measures)?;
+    let measures = shared.explore.measures(&filter.calculated_fields)?;
     let request = SearchRequest { filter, order, limit, after };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let document = move |page: SearchPage, mut meta: Meta| {
@@ -243,7 +243,10 @@ async fn answer(
 }
 
 /// A calculated field as written, and its unit.
-fn computed_unit(named: &NamedMeasure, measures: &[NamedMeasure]) -> Option<(String, String)> {
+fn computed_unit(
+    named: &CalculatedField,
+    measures: &[CalculatedField],
+) -> Option<(String, String)> {
     let field = Field::Attribute(named.path.clone());
     Some((format!("@{}", named.path), unit_symbol(&field, measures)?))
 }

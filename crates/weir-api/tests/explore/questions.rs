@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weir_store::query::NamedMeasure;
+use weir_store::query::CalculatedField;
 
 use crate::support::{MemoryStore, Reply, api, api_of, get, post, record};
 
@@ -256,9 +256,9 @@ fn figures_say_what_they_measure() {
 
 #[test]
 fn records_are_shown_with_what_is_computed_of_them() {
-    let measure = |path: &str, text| NamedMeasure {
+    let measure = |path: &str, text| CalculatedField {
         path: path.to_owned(),
-        measure: weir_expr::Measure::parse(text).unwrap(),
+        formula: weir_expr::Formula::parse(text).unwrap(),
     };
     let measures = vec![measure("delay", "1000"), measure("http.twice", "@http.status_code * 2")];
     let store = MemoryStore { measures, ..MemoryStore::new(vec![record(0)]) };

@@ -17,7 +17,7 @@ use super::write::flusher::Flusher;
 use super::write::head::Upstream;
 use super::write::manifest::{ManifestError, Retired};
 use super::write::threads::{self, Feeder, Threads};
-use crate::query::{ClassReport, ColumnReport, StoreFigures, StoreReport, TimeRange};
+use crate::query::{ColumnReport, ServiceReport, StoreMetrics, StoreReport, TimeRange};
 
 /// Location and limits of a store.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,7 +150,7 @@ impl EmbeddedStore {
     }
 
     /// Returns the current metrics.
-    pub fn figures(&self) -> StoreFigures {
+    pub fn metrics(&self) -> StoreMetrics {
         let snapshot = self.snapshot(TimeRange::ALL);
         let catalog = self.shared.catalog();
         let sum = |of: fn(&super::write::manifest::SegmentEntry) -> u64| {
@@ -159,14 +159,14 @@ impl EmbeddedStore {
         let counts = &self.shared.counts;
         let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let Retired { segments, rows, bytes } = catalog.counters.retired;
-        StoreFigures {
+        StoreMetrics {
             rows: sum(|entry| entry.rows),
             head_rows: snapshot.chunks.iter().map(|(_, rows)| *rows as u64).sum(),
             head_bytes: head_bytes(&snapshot),
             segments: catalog.segments.len() as u64,
             disk_bytes: sum(|entry| entry.segment_bytes + entry.sidecar_bytes),
             raw_bytes: sum(|entry| entry.raw_bytes),
-            taken_rows: get(&counts.taken_rows),
+            received_rows: get(&counts.received_rows),
             skipped_rows: get(&counts.skipped_rows),
             unparsed: *counts.unparsed.lock().unwrap_or_else(PoisonError::into_inner),
             flushed_bytes: get(&counts.flushed_bytes),
@@ -191,7 +191,7 @@ impl EmbeddedStore {
 
     /// Returns what is stored and how much space it uses; reads the sidecars.
     pub fn report(&self) -> StoreReport {
-        let figures = self.figures();
+        let metrics = self.metrics();
         let snapshot = self.snapshot(TimeRange::ALL);
         let entries: Vec<_> =
             self.shared.catalog().segments.values().map(|live| live.entry).collect();
@@ -209,26 +209,26 @@ impl EmbeddedStore {
                 }
             }
         }
-        let mut services: Vec<ClassReport> =
-            services.into_iter().map(|(name, rows)| ClassReport { name, rows }).collect();
+        let mut services: Vec<ServiceReport> =
+            services.into_iter().map(|(name, rows)| ServiceReport { name, rows }).collect();
         services.sort_by_key(|class| std::cmp::Reverse(class.rows));
         let column =
             |(name, (packed_bytes, plain_bytes))| ColumnReport { name, packed_bytes, plain_bytes };
         let mut columns: Vec<ColumnReport> = columns.into_iter().map(column).collect();
         columns.sort_by_key(|column| std::cmp::Reverse(column.packed_bytes));
         StoreReport {
-            segments: figures.segments,
-            rows: figures.rows,
-            head_rows: figures.head_rows,
-            head_bytes: figures.head_bytes,
-            raw_bytes: figures.raw_bytes,
+            segments: metrics.segments,
+            rows: metrics.rows,
+            head_rows: metrics.head_rows,
+            head_bytes: metrics.head_bytes,
+            raw_bytes: metrics.raw_bytes,
             segment_bytes: entries.iter().map(|entry| entry.segment_bytes).sum(),
             sidecar_bytes: entries.iter().map(|entry| entry.sidecar_bytes).sum(),
             first_time_ns: entries.iter().map(|entry| entry.times_ns.0).min(),
             last_time_ns: entries.iter().map(|entry| entry.times_ns.1).max(),
-            unparsed: figures.unparsed,
-            has_caught_up: !figures.is_catching_up,
-            damaged: figures.damaged,
+            unparsed: metrics.unparsed,
+            has_caught_up: !metrics.is_catching_up,
+            damaged: metrics.damaged,
             services,
             columns,
         }

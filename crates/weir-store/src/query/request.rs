@@ -1,6 +1,6 @@
 //! Requests to a store.
 
-use weir_expr::{Expr, ExprKind, Field, NamedMeasure};
+use weir_expr::{CalculatedField, Expr, ExprKind, Field};
 use weir_host::Zone;
 use weir_model::{Position, StreamId};
 
@@ -80,13 +80,13 @@ pub struct Filter {
     /// What the requester may see.
     pub access: Access,
     /// Calculated fields, for use in the query and in everything else requested.
-    pub measures: Vec<NamedMeasure>,
+    pub calculated_fields: Vec<CalculatedField>,
 }
 
 impl Filter {
     /// Selects all records that may be seen.
     pub fn all(access: Access) -> Self {
-        Self { query: Expr::all(), range: TimeRange::ALL, access, measures: Vec::new() }
+        Self { query: Expr::all(), range: TimeRange::ALL, access, calculated_fields: Vec::new() }
     }
 }
 
@@ -197,7 +197,7 @@ pub enum SortBy {
     /// By the value of the field.
     Value,
     /// By an aggregate, which need not be one of those requested.
-    Figure(Compute),
+    Aggregate(Compute),
 }
 
 /// The order of groups.
@@ -230,7 +230,7 @@ impl GroupBy {
     /// Groups by a field, with the largest groups first.
     pub fn top(field: Field, limit: usize) -> Self {
         let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
-        let sort = GroupSort { by: SortBy::Figure(count), descending: true };
+        let sort = GroupSort { by: SortBy::Aggregate(count), descending: true };
         Self { field, limit, sort, histogram: None, missing: None, total: None }
     }
 }

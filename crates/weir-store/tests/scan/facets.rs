@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weir_expr::{Field, NamedMeasure, Reserved, parse};
+use weir_expr::{CalculatedField, Field, Reserved, parse};
 use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::embedded::scan;
@@ -29,8 +29,9 @@ fn found(snapshot: &Snapshot, request: &FacetsRequest) -> Facets {
     found
 }
 
-fn field_of(name: &str, measures: &[NamedMeasure]) -> Field {
-    let path = name.strip_prefix('@').filter(|path| measures.iter().any(|m| m.path == *path));
+fn field_of(name: &str, calculated_fields: &[CalculatedField]) -> Field {
+    let path =
+        name.strip_prefix('@').filter(|path| calculated_fields.iter().any(|m| m.path == *path));
     path.map_or_else(
         || weir_expr::parse_field(name).unwrap(),
         |path| Field::Attribute(path.to_owned()),
@@ -102,7 +103,7 @@ proptest! {
             let records: Vec<u64> = answer.facets.iter().map(|facet| facet.records).collect();
             prop_assert!(records.is_sorted_by(|a, b| a >= b), "{:?}", records);
             for facet in &answer.facets {
-                let field = field_of(&facet.name, &filter.measures);
+                let field = field_of(&facet.name, &filter.calculated_fields);
                 let is_number = facet.value_type == ValueType::Number;
                 let range = is_number.then(|| range_of(&all, &filter, &field)).flatten();
                 let wanted = counts(&all, &filter, field);

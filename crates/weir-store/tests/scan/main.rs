@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_expr::{Measure, parse};
+use weir_expr::{Formula, parse};
 use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, Form, Rows, StoredRecord};
 use weir_store::embedded::scan;
@@ -20,9 +20,9 @@ use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
 use weir_store::embedded::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Aggregation, Budget, Compute, ComputeValue,
-    ContextRequest, Filter, GroupBy, GroupHistogram, GroupKey, NamedMeasure, Order,
-    PatternsRequest, QueryError, RecordId, SearchRequest, Shortfall, SortBy, TimeRange, naive,
+    Access, Aggregate, AggregateRequest, Aggregation, Budget, CalculatedField, Compute,
+    ComputeValue, ContextRequest, Filter, GroupBy, GroupHistogram, GroupKey, Order, PartialReason,
+    PatternsRequest, QueryError, RecordId, SearchRequest, SortBy, TimeRange, naive,
 };
 
 use random::{PATHS, Record, query, record, rows};
@@ -69,10 +69,17 @@ fn budget() -> Budget {
 }
 
 fn filter(query: &str, range: TimeRange) -> Filter {
-    let measures = [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, measure)| {
-        NamedMeasure { path: path.to_owned(), measure: Measure::parse(measure).unwrap() }
-    });
-    Filter { query: parse(query).unwrap(), range, access: Access::all(), measures: measures.into() }
+    let calculated_fields =
+        [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, measure)| CalculatedField {
+            path: path.to_owned(),
+            formula: Formula::parse(measure).unwrap(),
+        });
+    Filter {
+        query: parse(query).unwrap(),
+        range,
+        access: Access::all(),
+        calculated_fields: calculated_fields.into(),
+    }
 }
 
 proptest! {
@@ -128,7 +135,7 @@ proptest! {
                 query: deletion.query.clone(),
                 range: deletion.range,
                 access: Access::all(),
-                measures: Vec::new(),
+                calculated_fields: Vec::new(),
             };
             record.sequence < before_sequence && naive::matches(&filter, record)
         };
@@ -212,15 +219,15 @@ fn name_of(key: &GroupKey) -> String {
     }
 }
 
-type Figures = BTreeMap<Vec<String>, Vec<ComputeValue>>;
+type Aggregates = BTreeMap<Vec<String>, Vec<ComputeValue>>;
 
-fn by_name(found: &Aggregate) -> Figures {
+fn by_name(found: &Aggregate) -> Aggregates {
     let of_bucket = |bucket: &weir_store::query::Bucket| {
         (bucket.by.iter().map(name_of).collect(), bucket.computes.clone())
     };
-    let figures: Figures = found.buckets.iter().map(of_bucket).collect();
-    assert_eq!(figures.len(), found.buckets.len(), "duplicate group: {found:?}");
-    figures
+    let aggregates: Aggregates = found.buckets.iter().map(of_bucket).collect();
+    assert_eq!(aggregates.len(), found.buckets.len(), "duplicate group: {found:?}");
+    aggregates
 }
 
 /// Compares aggregates; sums may differ by rounding. Percentiles are of few numbers, hence exact.
@@ -236,7 +243,7 @@ fn is_close(a: &ComputeValue, b: &ComputeValue) -> bool {
     }
 }
 
-fn are_close(a: &Figures, b: &Figures) -> bool {
+fn are_close(a: &Aggregates, b: &Aggregates) -> bool {
     let are_same = |a: &[ComputeValue], b: &[ComputeValue]| {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_close(a, b))
     };
@@ -295,7 +302,7 @@ fn groups_are_ordered_and_cut_field_by_field() {
     let (all, snapshots) = snapshots(&records, &[]);
     let field = |key| weir_expr::Field::Reserved(key);
     let mut by_status = GroupBy::top(field(weir_expr::Reserved::Status), 1);
-    by_status.sort.by = SortBy::Figure(Compute {
+    by_status.sort.by = SortBy::Aggregate(Compute {
         aggregation: Aggregation::Sum,
         field: Some(weir_expr::Field::Attribute("n".to_owned())),
         interval_ns: None,
@@ -395,9 +402,9 @@ fn a_budget_cuts_the_answer_and_the_answer_says_so() {
     for snapshot in &snapshots {
         let late = Budget::new(clock(), Some(Duration::ZERO), 1 << 20);
         let found = scan::aggregate(snapshot, &by_number, &late).unwrap();
-        assert_eq!(found.coverage.shortfalls, [Shortfall::Deadline]);
+        assert_eq!(found.coverage.partial_reasons, [PartialReason::Deadline]);
         let found = scan::fields(snapshot, TimeRange::ALL, &Access::all(), &late).unwrap();
-        assert_eq!(found.coverage.shortfalls, [Shortfall::Deadline]);
+        assert_eq!(found.coverage.partial_reasons, [PartialReason::Deadline]);
 
         let small = Budget::new(clock(), None, 100_000);
         let found = scan::aggregate(snapshot, &by_number, &small).unwrap();
@@ -502,8 +509,8 @@ fn a_damaged_segment_is_named_and_the_others_are_searched() {
         after: None,
     };
     let found = scan::search(&snapshot, &request, &budget()).unwrap();
-    let wanted = Shortfall::Damaged { segments: vec!["broken".to_owned()] };
-    assert_eq!(found.coverage.shortfalls, [wanted]);
+    let wanted = PartialReason::Damaged { segments: vec!["broken".to_owned()] };
+    assert_eq!(found.coverage.partial_reasons, [wanted]);
     assert_eq!(found.records.len(), 10);
 }
 
@@ -543,7 +550,7 @@ fn units_of_fields_texts_and_measures_are_one() {
             assert_eq!(found.records.len(), 4, "{query}");
         }
     }
-    let figures = [Aggregation::Average, Aggregation::Max, Aggregation::Percentile(0.0)];
+    let aggregates = [Aggregation::Average, Aggregation::Max, Aggregation::Percentile(0.0)];
     let field = weir_expr::Field::Attribute("wait_ms".to_owned());
     let compute =
         |aggregation| Compute { aggregation, field: Some(field.clone()), interval_ns: None };
@@ -551,12 +558,12 @@ fn units_of_fields_texts_and_measures_are_one() {
     let by_step = GroupBy { histogram: Some(step), ..GroupBy::top(field.clone(), 9) };
     let request = AggregateRequest {
         filter: filter("*", TimeRange::ALL),
-        computes: figures.map(compute).to_vec(),
+        computes: aggregates.map(compute).to_vec(),
         group_by: vec![by_step],
         zone: Zone::UTC,
     };
     let wanted = vec![ComputeValue::Number(2000.0); 3];
-    let wanted: Figures = [(vec![format!("{:?}", GroupKey::From(2000.0))], wanted)].into();
+    let wanted: Aggregates = [(vec![format!("{:?}", GroupKey::From(2000.0))], wanted)].into();
     assert_eq!(by_name(&naive::aggregate(&all, &request)), wanted);
     for snapshot in &snapshots {
         assert_eq!(by_name(&scan::aggregate(snapshot, &request, &budget()).unwrap()), wanted);

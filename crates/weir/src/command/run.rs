@@ -96,7 +96,7 @@ impl Running {
             let measures = &self.plan.measures;
             let engine = |store: &Arc<_>| {
                 let engine = QueryEngine::new(Arc::clone(store));
-                Arc::new(engine.with_measures(measures.clone())) as Arc<_>
+                Arc::new(engine.with_calculated_fields(measures.clone())) as Arc<_>
             };
             let view = self.pipeline.view();
             view.set_names(measures, &self.plan.renames);

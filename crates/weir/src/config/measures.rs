@@ -2,8 +2,8 @@
 //!
 //! Invariant: an error points at its place in the text of the expression.
 
-use weir_expr::Measure;
-use weir_store::query::NamedMeasure;
+use weir_expr::Formula;
+use weir_store::query::CalculatedField;
 
 use super::diagnostic::Diagnostics;
 use super::rules::inside;
@@ -11,11 +11,11 @@ use super::section::Section;
 use super::tree::{Entry, NodeValue};
 
 /// Reads the entries; invalid ones are reported and skipped.
-pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<NamedMeasure> {
+pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<CalculatedField> {
     let entries = store.values("measures").iter();
     let found = entries.filter_map(|entry| measure(store, entry, diagnostics));
-    let found = NamedMeasure::together(found);
-    let wrong = if let Some(trail) = NamedMeasure::circle(&found) {
+    let found = CalculatedField::resolve_units(found);
+    let wrong = if let Some(trail) = CalculatedField::find_cycle(&found) {
         let through = match &trail[1..] {
             [] => String::new(),
             others => format!(" through {}", others.join(", ")),
@@ -24,7 +24,7 @@ pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<Na
         Some((trail[0], text, "give it another name"))
     } else {
         let text = "is too long after the fields that it uses are expanded".to_owned();
-        NamedMeasure::too_long(&found).map(|path| (path, text, "use each of them fewer times"))
+        CalculatedField::too_long(&found).map(|path| (path, text, "use each of them fewer times"))
     };
     if let Some((path, text, help)) = wrong {
         let is_it = |entry: &&Entry| path_of(entry) == path;
@@ -40,7 +40,11 @@ fn path_of(entry: &Entry) -> &str {
     entry.key.strip_prefix('@').unwrap_or(&entry.key)
 }
 
-fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Option<NamedMeasure> {
+fn measure(
+    store: &Section,
+    entry: &Entry,
+    diagnostics: &mut Diagnostics,
+) -> Option<CalculatedField> {
     let path = path_of(entry).to_owned();
     let key_path = format!("{}.{}", store.key_path("measures"), entry.key);
     let place = &entry.node.place;
@@ -51,13 +55,13 @@ fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Opt
             .help("measures = { queueing_delay = \"@request_time - @service_time\" }");
         return None;
     };
-    match Measure::parse(text) {
+    match Formula::parse(text) {
         Ok(_) if path.is_empty() => {
             let message = format!("{key_path}: a calculated field needs a name");
             diagnostics.error(Some(place.clone()), &key_path, message);
             None
         }
-        Ok(measure) => Some(NamedMeasure { path, measure }),
+        Ok(measure) => Some(CalculatedField { path, formula: measure }),
         Err(error) => {
             let mut message = format!("{key_path}: {}", error.message);
             if let Some(expected) = &error.expected {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use weir_codec::LineFormat;
-use weir_expr::{Expr, Finding, Limits, Measure, ParseError, RuleSet};
+use weir_expr::{Expr, Finding, Formula, Limits, ParseError, RuleSet};
 use weir_pipeline::rule::{
     Action, BodyFormat, Keep, Pattern, RulePlan, SetValue, Target, Template,
 };
@@ -159,13 +159,13 @@ impl Reader<'_> {
         let text = self.section.text(key)?;
         match weir_expr::parse(text) {
             Ok(expression) => {
-                for doubt in expression.doubts(text) {
+                for lint in expression.lints(text) {
                     let place = self.section.place(key);
-                    let place = place.map(|place| inside(&place, text, doubt.span));
-                    let message = format!("{}: {}", self.section.key_path(key), doubt.message);
+                    let place = place.map(|place| inside(&place, text, lint.span));
+                    let message = format!("{}: {}", self.section.key_path(key), lint.message);
                     self.diagnostics
                         .warn(place, &self.section.key_path(key), message)
-                        .help(doubt.help);
+                        .help(lint.help);
                 }
                 Some(expression)
             }
@@ -285,8 +285,8 @@ impl Reader<'_> {
                 [Entry { key, node: Node { place, value: NodeValue::Text(text) }, .. }]
                     if key == "measure" =>
                 {
-                    match Measure::parse(text) {
-                        Ok(measure) => SetValue::Measure(measure),
+                    match Formula::parse(text) {
+                        Ok(measure) => SetValue::Formula(measure),
                         Err(error) => {
                             self.parse_error(Some(place.clone()), "set", &error);
                             return None;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use weir_expr::{Field, key_like};
 use weir_store::embedded::columns::StoredRecord;
-use weir_store::query::NamedMeasure;
+use weir_store::query::CalculatedField;
 
 use super::super::question::field;
 use super::super::record::{LogAttributes, LogEntry, precise_time};
@@ -52,7 +52,12 @@ impl CsvColumns {
     }
 
     /// Appends a record, with calculated fields.
-    pub(super) fn row(&self, record: StoredRecord, measures: &[NamedMeasure], text: &mut Vec<u8>) {
+    pub(super) fn row(
+        &self,
+        record: StoredRecord,
+        measures: &[CalculatedField],
+        text: &mut Vec<u8>,
+    ) {
         let source = record.source.clone().unwrap_or_default();
         let time = precise_time(record.time_ns);
         let LogEntry { id, attributes: record, .. } = LogEntry::new(record, false, measures);

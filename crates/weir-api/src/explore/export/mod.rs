@@ -29,7 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use utoipa::{IntoParams, ToSchema};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::query::{
-    LogStore, NamedMeasure, Order, PageKey, SearchPage, SearchRequest, Shortfall,
+    CalculatedField, LogStore, Order, PageKey, PartialReason, SearchPage, SearchRequest,
 };
 
 use super::access::access;
@@ -144,7 +144,7 @@ pub(crate) async fn get(
     let asked = parameters(query)?;
     let First { request, question, hash, left } = First::of(&shared, &headers, &asked)?;
     let columns = CsvColumns::parse(asked.columns.as_deref())?;
-    let measures = shared.explore.measures(&request.filter.measures)?.into();
+    let measures = shared.explore.measures(&request.filter.calculated_fields)?.into();
     let store = shared.explore.store()?;
     let permit = shared.explore.exports.clone().try_acquire_owned().map_err(|_| {
         let title = "the maximum number of exports is running; try again when one has ended";
@@ -225,7 +225,7 @@ struct Made<T> {
     /// Approximate memory of the records.
     bytes: usize,
     next: Option<PageKey>,
-    shortfalls: Vec<Shortfall>,
+    partial_reasons: Vec<PartialReason>,
 }
 
 impl Export {
@@ -242,7 +242,7 @@ impl Export {
             request.limit = request.limit.min(usize::try_from(self.left).unwrap_or(usize::MAX));
             match self.page(request, make.clone()).await {
                 Ok(Ok(made)) => {
-                    let needs_less = made.shortfalls.contains(&Shortfall::Memory);
+                    let needs_less = made.partial_reasons.contains(&PartialReason::Memory);
                     if needs_less && self.request.limit > 1 {
                         self.request.limit /= 2;
                         self.records_max = self.request.limit;
@@ -252,7 +252,7 @@ impl Export {
                     self.left -= (made.rows as u64).min(self.left);
                     self.is_done = made.next.is_none() || self.left == 0;
                     self.request.after = made.next;
-                    self.reasons.add(&made.shortfalls);
+                    self.reasons.add(&made.partial_reasons);
                     return Ok(made.product);
                 }
                 Ok(Err(problem)) => return Err(problem),
@@ -285,8 +285,8 @@ impl Export {
                 let rows = records.len();
                 let bytes = records.iter().map(memory_bytes).sum();
                 let ending = if coverage.is_partial() { Ending::Partial } else { Ending::Complete };
-                let shortfalls = coverage.shortfalls;
-                let made = Made { product: make(records), rows, bytes, next, shortfalls };
+                let partial_reasons = coverage.partial_reasons;
+                let made = Made { product: make(records), rows, bytes, next, partial_reasons };
                 (Ok(made), ending)
             }
             Err(error) => (Err(failed(&error)), Ending::Failed),
@@ -314,7 +314,7 @@ fn memory_bytes(record: &StoredRecord) -> usize {
 /// Formats that are written record by record.
 #[derive(Debug, Clone)]
 struct Lines {
-    measures: Arc<[NamedMeasure]>,
+    measures: Arc<[CalculatedField]>,
     /// The columns of CSV; `None` means NDJSON.
     columns: Option<Arc<CsvColumns>>,
 }

@@ -123,7 +123,7 @@ impl Queue {
 /// Metrics with one writing thread and any number of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) taken_rows: AtomicU64,
+    pub(crate) received_rows: AtomicU64,
     pub(crate) skipped_rows: AtomicU64,
     pub(crate) unparsed: Mutex<UnparsedRows>,
     pub(crate) flushed_bytes: AtomicU64,

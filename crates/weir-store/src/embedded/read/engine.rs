@@ -8,10 +8,10 @@ use weir_expr::{Expr, Field};
 use super::scan;
 use crate::embedded::store::EmbeddedStore;
 use crate::query::{
-    Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, DeleteError,
-    DeletionReport, DeletionRequest, Facets, FacetsRequest, FieldInfo, FieldList, Filter, LogStore,
-    NamedMeasure, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest,
-    StoreFigures, StoreReport, TimeRange, ValueType,
+    Access, Aggregate, AggregateRequest, Budget, CalculatedField, CancelError, ContextRequest,
+    DeleteError, DeletionReport, DeletionRequest, Facets, FacetsRequest, FieldInfo, FieldList,
+    Filter, LogStore, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
+    SearchRequest, StoreMetrics, StoreReport, TimeRange, ValueType,
 };
 
 /// Answers queries from snapshots.
@@ -19,25 +19,26 @@ use crate::query::{
 pub struct QueryEngine {
     store: Arc<EmbeddedStore>,
     /// Calculated fields of every query; those of the query itself take precedence.
-    measures: Vec<NamedMeasure>,
+    calculated_fields: Vec<CalculatedField>,
 }
 
 impl QueryEngine {
     /// Creates an engine for a store.
     pub fn new(store: Arc<EmbeddedStore>) -> Self {
-        Self { store, measures: Vec::new() }
+        Self { store, calculated_fields: Vec::new() }
     }
 
     /// Adds fields that are calculated for every query.
     #[must_use]
-    pub fn with_measures(self, measures: Vec<NamedMeasure>) -> Self {
-        Self { measures, ..self }
+    pub fn with_calculated_fields(self, calculated_fields: Vec<CalculatedField>) -> Self {
+        Self { calculated_fields, ..self }
     }
 
     fn filter(&self, filter: &Filter) -> Filter {
-        let measures = filter.measures.iter().chain(&self.measures).cloned();
-        let measures = NamedMeasure::together(measures);
-        Filter { measures, ..filter.clone() }
+        let calculated_fields =
+            filter.calculated_fields.iter().chain(&self.calculated_fields).cloned();
+        let calculated_fields = CalculatedField::resolve_units(calculated_fields);
+        Filter { calculated_fields, ..filter.clone() }
     }
 
     /// Returns a calculated field that the expression uses.
@@ -45,7 +46,7 @@ impl QueryEngine {
         let mut found = None;
         query.for_each_term(&mut |term, _| {
             let Field::Attribute(path) = &term.field else { return };
-            if self.measures.iter().any(|measure| measure.path == *path) {
+            if self.calculated_fields.iter().any(|calculated| calculated.path == *path) {
                 found = Some(path.clone());
             }
         });
@@ -59,8 +60,8 @@ impl LogStore for QueryEngine {
         scan::search(&self.store.snapshot(request.filter.range), &request, budget)
     }
 
-    fn measures(&self) -> &[NamedMeasure] {
-        &self.measures
+    fn calculated_fields(&self) -> &[CalculatedField] {
+        &self.calculated_fields
     }
 
     fn aggregate(
@@ -98,8 +99,8 @@ impl LogStore for QueryEngine {
     ) -> Result<FieldList, QueryError> {
         let mut list = scan::fields(&self.store.snapshot(range), range, access, budget)?;
         // How many records have one is only known after it is calculated.
-        let computed = self.measures.iter().map(|measure| FieldInfo {
-            name: format!("@{}", measure.path),
+        let computed = self.calculated_fields.iter().map(|calculated| FieldInfo {
+            name: format!("@{}", calculated.path),
             value_type: ValueType::Number,
             parts: 0,
         });
@@ -113,13 +114,13 @@ impl LogStore for QueryEngine {
         self.store.report()
     }
 
-    fn figures(&self) -> StoreFigures {
-        self.store.figures()
+    fn metrics(&self) -> StoreMetrics {
+        self.store.metrics()
     }
 
     fn delete(&self, request: &DeletionRequest, timeout: Duration) -> Result<u64, DeleteError> {
         if let Some(path) = self.computed(&request.query) {
-            return Err(DeleteError::Computed(path));
+            return Err(DeleteError::CalculatedField(path));
         }
         self.store.delete(request, timeout)
     }

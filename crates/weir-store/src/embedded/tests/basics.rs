@@ -10,7 +10,7 @@ use crate::embedded::QueryEngine;
 use crate::embedded::store::StoreConfig;
 use crate::embedded::write::threads::Wait;
 use crate::query::{
-    Access, Budget, DeleteError, DeletionRequest, Filter, LogStore, NamedMeasure, Order,
+    Access, Budget, CalculatedField, DeleteError, DeletionRequest, Filter, LogStore, Order,
     SearchRequest, TimeRange,
 };
 
@@ -85,8 +85,8 @@ fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
     process.read(1, files.get_mut(&1).unwrap(), 30);
     assert!(process.flush());
     assert_each_once(&process.records(), &files, "");
-    let figures = process.store.figures();
-    assert_eq!((figures.skipped_rows, figures.taken_rows, figures.rows), (40, 100, 100));
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.skipped_rows, metrics.received_rows, metrics.rows), (40, 100, 100));
     assert_eq!(process.journal.ledger().cursors[0].book.delivered, 100);
 }
 
@@ -103,7 +103,7 @@ fn a_full_head_stops_taking_and_loses_nothing() {
         }
         if process.feeder.step() == Wait::Room {
             was_full = true;
-            assert!(process.store.figures().is_full);
+            assert!(process.store.metrics().is_full);
             process.flusher.step();
             had_spare |= process.store.shared.queue().spare.is_some();
         }
@@ -117,8 +117,8 @@ fn a_full_head_stops_taking_and_loses_nothing() {
     assert!(process.flush());
     assert!(process.store.shared.queue().spare.is_none(), "memory kept for nothing");
     assert_each_once(&process.records(), &files, "");
-    let figures = process.store.figures();
-    assert!(figures.flushes > 5 && !figures.is_full, "{figures:?}");
+    let metrics = process.store.metrics();
+    assert!(metrics.flushes > 5 && !metrics.is_full, "{metrics:?}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_deleted_file_has_the_head_flushed_soon() {
     process.feeder.step();
     process.delete(1, files.get_mut(&1).unwrap());
     assert!(process.run());
-    assert_eq!(process.store.figures().flushes, 1, "without waiting for the interval");
+    assert_eq!(process.store.metrics().flushes, 1, "without waiting for the interval");
     drop(process);
     let disk = disk.crash(7);
     let process = start(&disk, &mut files);
@@ -196,15 +196,16 @@ fn measures_of_the_configuration_are_there_for_every_question() {
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 3);
     process.feeder.step();
-    let measure = |text| NamedMeasure {
+    let measure = |text| CalculatedField {
         path: "answer".to_owned(),
-        measure: weir_expr::Measure::parse(text).unwrap(),
+        formula: weir_expr::Formula::parse(text).unwrap(),
     };
-    let engine = QueryEngine::new(process.store.clone()).with_measures(vec![measure("40 + 2")]);
+    let engine =
+        QueryEngine::new(process.store.clone()).with_calculated_fields(vec![measure("40 + 2")]);
     let budget = Budget::new(std::sync::Arc::new(process.clock.clone()), None, usize::MAX);
-    let count = |query, measures| {
+    let count = |query, calculated_fields| {
         let query = weir_expr::parse(query).unwrap();
-        let filter = Filter { query, measures, ..Filter::all(Access::all()) };
+        let filter = Filter { query, calculated_fields, ..Filter::all(Access::all()) };
         let request = SearchRequest { filter, order: Order::default(), limit: 9, after: None };
         engine.search(&request, &budget).unwrap().records.len()
     };
@@ -217,7 +218,7 @@ fn measures_of_the_configuration_are_there_for_every_question() {
         let request = DeletionRequest { query, range: TimeRange::ALL, access: Access::all() };
         engine.delete(&request, Duration::ZERO)
     };
-    assert_eq!(delete("@answer:42"), Err(DeleteError::Computed("answer".to_owned())));
+    assert_eq!(delete("@answer:42"), Err(DeleteError::CalculatedField("answer".to_owned())));
     assert_eq!(delete("other"), Err(DeleteError::NotRunning), "passed on to the store");
 }
 

@@ -61,7 +61,7 @@ fn go_on(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64
     };
     let found = records_of(&process.store.snapshot(TimeRange::ALL));
     assert!(tally(&found).values().all(|count| *count == 1), "{shown}: stored twice");
-    let damaged = process.store.figures().damaged;
+    let damaged = process.store.metrics().damaged;
     assert!(damaged.is_empty(), "{shown}: {damaged:?}");
     for file in files.values_mut() {
         file.written += 5;

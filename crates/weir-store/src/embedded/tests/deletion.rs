@@ -130,7 +130,7 @@ fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
     assert_eq!(split(&process), (3, 18));
     assert!(process.flush());
     assert_eq!(split(&process), (3, 18));
-    assert_eq!(process.store.figures().deleted_rows, 6);
+    assert_eq!(process.store.metrics().deleted_rows, 6);
 }
 
 #[test]
@@ -162,12 +162,12 @@ fn what_is_deleted_is_in_no_byte_afterwards_whatever_form_it_was_in() {
     let done: Vec<_> = entries.iter().map(|d| (d.id, d.rows, d.segments_left)).collect();
     assert_eq!(done, [(2, 4, 0), (1, 1, 0)]);
     assert!(entries.iter().all(|d| d.done_ns.is_some() && d.query.is_none()), "{entries:?}");
-    let figures = process.store.figures();
-    assert_eq!((figures.deleted_rows, figures.deletions_pending, figures.rows), (5, 0, 148));
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.deleted_rows, metrics.deletions_pending, metrics.rows), (5, 0, 148));
     drop(process);
     let disk = disk.kill();
     let mut process = start(&disk, &mut files);
-    assert_eq!((list(&process), process.store.figures().deleted_rows), (entries, 5));
+    assert_eq!((list(&process), process.store.metrics().deleted_rows), (entries, 5));
     flush_some(&mut process, &mut files);
     assert_eq!(split(&process), (49, 108));
 }
@@ -179,7 +179,7 @@ fn a_segment_of_which_nothing_is_left_goes() {
     flush_some(&mut process, &mut files);
     hide(&mut process, "*", ALL);
     assert!(process.run());
-    assert_eq!((names(&disk, "parquet").len(), process.store.figures().deleted_rows), (0, 6));
+    assert_eq!((names(&disk, "parquet").len(), process.store.metrics().deleted_rows), (0, 6));
     assert!(list(&process)[0].done_ns.is_some());
     drop(process);
     let disk = disk.kill();
@@ -248,7 +248,7 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     let entry = list(&process).remove(0);
     assert!(entry.is_cancelled && entry.done_ns.is_some() && entry.query.is_none(), "{entry:?}");
     assert_eq!((entry.rows as usize, entry.segments_left), (removed, 0));
-    assert_eq!(process.store.figures().deletions_pending, 0);
+    assert_eq!(process.store.metrics().deletions_pending, 0);
     let is_manifest = |path: &&std::path::PathBuf| path.to_string_lossy().contains("MANIFEST");
     let manifests: Vec<_> = disk.names().iter().filter(is_manifest).cloned().collect();
     assert!(!manifests.iter().any(|path| has_text(&disk, path, "password")), "query forgotten");
@@ -296,7 +296,7 @@ fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
     let disk = disk.kill();
     let mut process = begin(&disk, &mut files);
     process.run_on();
-    let (before, known) = (names(&disk, "parquet"), process.store.figures().segments);
+    let (before, known) = (names(&disk, "parquet"), process.store.metrics().segments);
     let id = hide(&mut process, "password", ALL);
     let cancelled = cancel_after_a_piece(&disk, &process, id);
     // No further step is needed, and nothing was lost or left behind.
@@ -305,8 +305,8 @@ fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
     assert!(entry.is_cancelled && entry.rows == 0, "{entry:?}");
     assert_eq!((split(&process), names(&disk, "parquet")), ((51, 102), before));
     assert!(process.run());
-    let figures = process.store.figures();
-    assert_eq!((figures.segments, figures.deleted_rows, figures.failures), (known, 0, 0));
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.segments, metrics.deleted_rows, metrics.failures), (known, 0, 0));
 }
 
 #[test]
@@ -344,12 +344,12 @@ fn a_cancel_does_not_wait_for_a_flush_that_fails() {
     assert_eq!(process.flusher.step(), Step::Worked);
     assert_eq!((reply.try_recv(), split(&process)), (Ok(id), (6, 12)));
     assert_eq!(process.flusher.step(), pause);
-    assert!(process.store.figures().error.is_some());
+    assert!(process.store.metrics().error.is_some());
     // What was cancelled meanwhile does not affect what waits.
     disk.faults().clear();
     process.clock.advance(Duration::from_secs(20));
     process.run_on();
-    assert_eq!((split(&process), process.store.figures().error), ((6, 12), None));
+    assert_eq!((split(&process), process.store.metrics().error), ((6, 12), None));
     drop(process);
     let mut process = start(&disk.kill(), &mut files);
     process.run_on();
@@ -446,9 +446,9 @@ pub(super) fn look_for_secrets(
         let entry = &list(&process)[0];
         assert!(entry.done_ns.is_some() && entry.rows == secrets, "{shown}: {entry:?}");
         assert_eq!(files_with(disk, &process, "hunter"), 0, "{shown}");
-        assert_eq!(process.store.figures().deleted_rows, secrets, "{shown}");
+        assert_eq!(process.store.metrics().deleted_rows, secrets, "{shown}");
     }
-    assert!(process.store.figures().damaged.is_empty(), "{shown}");
+    assert!(process.store.metrics().damaged.is_empty(), "{shown}");
 }
 
 /// Returns a disk with records in all forms of storage, and no running process.
@@ -502,7 +502,7 @@ fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u6
     assert_eq!(is_cancelled(&process), known, "{shown}");
     let entry = list(&process).first().cloned();
     let removed = entry.as_ref().map_or(0, |entry| entry.rows);
-    assert_eq!(process.store.figures().deleted_rows, removed, "{shown}");
+    assert_eq!(process.store.metrics().deleted_rows, removed, "{shown}");
     assert_eq!(split(&process), (51 - removed as usize, 102), "{shown}");
     let is_whole = removed == 51 || known != Some(false);
     assert!(is_whole && entry.is_none_or(|entry| entry.done_ns.is_some()), "{shown}");

@@ -22,7 +22,7 @@ fn any_call_may_fail_once_and_nothing_is_lost() {
             }
             assert_each_once(&process.records(), &files, "");
             assert_eq!(process.journal.ledger().cursors[0].in_flight, 0, "call {nth}");
-            assert_eq!(process.store.figures().error, None);
+            assert_eq!(process.store.metrics().error, None);
             assert_eq!(disk.flushes_after_failure(), 0, "call {nth}");
             let is_over = disk.faults().fired() == 0;
             drop(process);
@@ -49,17 +49,17 @@ fn a_full_disk_stops_taking_and_goes_on_by_itself() {
         process.flusher.step();
         rounds += 1;
     }
-    let figures = process.store.figures();
-    assert!(figures.is_full && figures.error.is_some(), "{figures:?}");
-    assert!(figures.head_rows > 0);
+    let metrics = process.store.metrics();
+    assert!(metrics.is_full && metrics.error.is_some(), "{metrics:?}");
+    assert!(metrics.head_rows > 0);
     disk.faults().clear();
     files.get_mut(&1).unwrap().written = files[&1].next;
     process.clock.advance(std::time::Duration::from_secs(61));
     process.run_on();
     process.clock.advance(std::time::Duration::from_secs(61));
     process.run_on();
-    let figures = process.store.figures();
-    assert!(!figures.is_full && figures.error.is_none(), "{figures:?}");
+    let metrics = process.store.metrics();
+    assert!(!metrics.is_full && metrics.error.is_none(), "{metrics:?}");
     assert_each_once(&process.records(), &files, "");
     assert!(names(&disk, "tmp").is_empty());
 }

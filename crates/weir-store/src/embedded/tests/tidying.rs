@@ -32,11 +32,11 @@ fn small_segments_become_one_and_nothing_else_changes() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
     flush_often(&mut process, &mut files);
-    assert_eq!(process.store.figures().segments, 15);
+    assert_eq!(process.store.metrics().segments, 15);
     let before = process.store.snapshot(TimeRange::ALL);
     flush_some(&mut process, &mut files);
-    let figures = process.store.figures();
-    assert_eq!((figures.segments, figures.merges), (1, 1));
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.segments, metrics.merges), (1, 1));
     assert_each_once(&process.records(), &files, "");
     // Readers continue with the old segments, which exist as long as they are needed.
     assert_eq!(records_of(&before).len(), 15 * 9);
@@ -59,8 +59,8 @@ fn few_old_segments_are_merged_too_and_merged_ones_are_put_together() {
         process.clock.advance(Duration::from_hours(2));
         assert!(process.run());
     }
-    let figures = process.store.figures();
-    assert_eq!((figures.segments, figures.merges), (1, 9), "{figures:?}");
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.segments, metrics.merges), (1, 9), "{metrics:?}");
     assert_each_once(&process.records(), &files, "");
     drop(process);
     let disk = disk.kill();
@@ -84,21 +84,21 @@ fn what_is_too_old_or_too_much_goes_the_oldest_first() {
         process.clock.advance(day);
         assert!(process.run());
     }
-    let figures = process.store.figures();
+    let metrics = process.store.metrics();
     // Merged segments stay as long as their newest record.
-    let retired = figures.retired_rows;
-    assert!((6..=12).contains(&retired), "{figures:?}");
-    assert_eq!(retired + figures.rows, 30);
-    assert_eq!(names(&disk, "parquet").len() as u64, figures.segments);
+    let retired = metrics.retired_rows;
+    assert!((6..=12).contains(&retired), "{metrics:?}");
+    assert_eq!(retired + metrics.rows, 30);
+    assert_eq!(names(&disk, "parquet").len() as u64, metrics.segments);
     drop(process);
     let disk = disk.kill();
-    let bytes = figures.disk_bytes / 2;
+    let bytes = metrics.disk_bytes / 2;
     let config = StoreConfig { retention_bytes: Some(bytes), ..config };
     let mut process = Process::start(&disk, config, &mut files, false).unwrap();
-    assert_eq!(process.store.figures().retired_rows, retired, "the total is remembered");
+    assert_eq!(process.store.metrics().retired_rows, retired, "the total is remembered");
     process.run();
-    let figures = process.store.figures();
-    assert!(figures.disk_bytes <= bytes && figures.rows > 0, "{figures:?}");
+    let metrics = process.store.metrics();
+    assert!(metrics.disk_bytes <= bytes && metrics.rows > 0, "{metrics:?}");
     let first = process.records().iter().map(|record| record.position.offset).min();
     assert!(first > Some(9 * super::world::STEP), "the newest records are left");
 }
@@ -124,15 +124,15 @@ fn look_for_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth
     process.run_on();
     let tally = tally(&process.records());
     assert!(tally.values().all(|count| *count == 1), "{shown}: twice");
-    let figures = process.store.figures();
+    let metrics = process.store.metrics();
     let written: u64 = files.values().map(|file| file.written).sum();
-    assert_eq!(tally.len() as u64 + figures.retired_rows, written, "{shown}: {figures:?}");
+    assert_eq!(tally.len() as u64 + metrics.retired_rows, written, "{shown}: {metrics:?}");
     for (stream, file) in files.iter() {
         let newest = file.written - 3..file.written;
         assert!(newest.clone().all(|n| tally.contains_key(&(*stream, n))), "{shown}: too much");
     }
-    assert_eq!(names(disk, "parquet").len() as u64, figures.segments, "{shown}");
-    assert!(figures.damaged.is_empty(), "{shown}: {:?}", figures.damaged);
+    assert_eq!(names(disk, "parquet").len() as u64, metrics.segments, "{shown}");
+    assert!(metrics.damaged.is_empty(), "{shown}: {:?}", metrics.damaged);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn retention_is_cut_anywhere() {
     };
     let (_disk, mut files, mut process) = prepared();
     outlive_retention(&mut process, &mut files);
-    assert_eq!(process.store.figures().retired_rows, 45, "without a crash");
+    assert_eq!(process.store.metrics().retired_rows, 45, "without a crash");
     cut_everywhere_and(prepared, outlive_retention, 6, look_for_what_is_left);
 }
 
@@ -163,11 +163,11 @@ fn a_clock_that_is_wrong_at_the_start_removes_nothing() {
     let mut process = Process::start(&disk, config, &mut files, false).unwrap();
     process.clock.jump_to(i64::MAX / 2);
     assert!(process.run());
-    assert_eq!(process.store.figures().rows, 3);
+    assert_eq!(process.store.metrics().rows, 3);
     // Unless the clock stays like that.
     process.clock.advance(Duration::from_hours(2));
     assert!(process.run());
-    assert_eq!(process.store.figures().rows, 0);
+    assert_eq!(process.store.metrics().rows, 0);
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn a_damaged_segment_is_set_aside_and_the_rest_is_there() {
     disk.put(&path, &bytes);
     for _ in 0..2 {
         let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
-        let figures = process.store.figures();
-        assert_eq!((figures.rows, figures.damaged.len()), (3, 1), "{figures:?}");
-        assert!(figures.damaged[0].ends_with(", with 3 records"), "{figures:?}");
+        let metrics = process.store.metrics();
+        assert_eq!((metrics.rows, metrics.damaged.len()), (3, 1), "{metrics:?}");
+        assert!(metrics.damaged[0].ends_with(", with 3 records"), "{metrics:?}");
         assert_eq!(process.records().len(), 3);
         assert!(process.run());
     }
@@ -233,15 +233,15 @@ fn a_segment_that_is_gone_is_named_with_its_records_and_the_rest_is_there() {
     disk.remove(&path).unwrap();
     for _ in 0..2 {
         let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
-        let figures = process.store.figures();
-        assert!(figures.damaged[0].ends_with(", with 3 records"), "{figures:?}");
-        assert_eq!((process.records().len(), figures.damaged.len()), (3, 1), "{figures:?}");
+        let metrics = process.store.metrics();
+        assert!(metrics.damaged[0].ends_with(", with 3 records"), "{metrics:?}");
+        assert_eq!((process.records().len(), metrics.damaged.len()), (3, 1), "{metrics:?}");
         assert!(process.run());
     }
     // The file reappears from a backup, or with a disk that was not mounted.
     disk.put(&path, &content);
     let process = Process::start(&disk, config(), &mut files, false).unwrap();
-    assert_eq!((process.records().len(), process.store.figures().damaged.len()), (6, 0));
+    assert_eq!((process.records().len(), process.store.metrics().damaged.len()), (6, 0));
 }
 
 #[test]

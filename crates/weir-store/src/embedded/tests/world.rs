@@ -209,7 +209,7 @@ impl Process {
             }
             self.clock.advance(Duration::from_secs(20));
         }
-        panic!("it keeps failing: {:?}", self.store.figures().error);
+        panic!("it keeps failing: {:?}", self.store.metrics().error);
     }
 
     /// Flushes the head to a segment.

@@ -140,7 +140,7 @@ impl Feeder {
             match pushed {
                 Ok(skipped) => {
                     let counts = &self.shared.counts;
-                    counts.taken_rows.fetch_add(delivery.record_count, Ordering::Relaxed);
+                    counts.received_rows.fetch_add(delivery.record_count, Ordering::Relaxed);
                     counts.skipped_rows.fetch_add(skipped, Ordering::Relaxed);
                     self.cursor.hold(&delivery, self.head.hold(now));
                 }

@@ -87,8 +87,8 @@ impl Tail {
     /// Warns about what is probably not intended, since there may be no output for a long time.
     fn say_doubts(&self, query: &str) {
         let Ok(expression) = weir_expr::parse(query) else { return };
-        for doubt in expression.doubts(query) {
-            self.say(Style::Warn, &format!("{}; {}", doubt.message, doubt.help));
+        for lint in expression.lints(query) {
+            self.say(Style::Warn, &format!("{}; {}", lint.message, lint.help));
         }
         if let Some(reason) = expression.never() {
             self.say(Style::Warn, &format!("no record can match: {reason}"));

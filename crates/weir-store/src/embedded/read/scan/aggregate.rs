@@ -32,8 +32,8 @@ use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Fixed, SegmentError};
 use crate::embedded::sidecar::MinuteCounts;
 use crate::query::{
-    Aggregate, AggregateRequest, Bucket, Budget, Compute, ComputeValue, GroupKey, QueryError,
-    Shortfall, SortBy, Stop, compare_keys, compare_ranks, rank_of,
+    Aggregate, AggregateRequest, Bucket, Budget, Compute, ComputeValue, GroupKey, PartialReason,
+    QueryError, SortBy, Stop, compare_keys, compare_ranks, rank_of,
 };
 
 const MINUTE_NS: i64 = 60_000_000_000;
@@ -99,7 +99,7 @@ struct Counted {
 /// Returns what has to be kept for each requested aggregate.
 fn specs_of(request: &AggregateRequest) -> Vec<Spec> {
     let sorts = request.group_by.iter().filter_map(|group| match &group.sort.by {
-        SortBy::Figure(compute) => Some(compute),
+        SortBy::Aggregate(compute) => Some(compute),
         SortBy::Value => None,
     });
     let mut specs: Vec<Spec> = Vec::new();
@@ -167,9 +167,9 @@ impl Counted {
             cells * self.cells[spec].cell_bytes()
         };
         let stretches: usize = self.series.iter().map(|series| series.keys.len()).sum();
-        let figures: usize = (0..self.specs.len()).map(of_spec).sum();
+        let accumulators: usize = (0..self.specs.len()).map(of_spec).sum();
         let texts: usize = self.fields.iter().map(GroupField::text_bytes).sum();
-        self.len() * GROUP_BYTES + texts + stretches * STRETCH_BYTES + figures
+        self.len() * GROUP_BYTES + texts + stretches * STRETCH_BYTES + accumulators
     }
 
     /// Reduces the groups until they fit. A single group may have as many time buckets as were
@@ -561,7 +561,7 @@ pub fn aggregate(
             counted.merge(&sink, |_| true);
         }
         if counted.fit().is_err() {
-            coverage.shortfalls.push(Shortfall::Memory);
+            coverage.partial_reasons.push(PartialReason::Memory);
         }
     }
     let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
@@ -671,7 +671,7 @@ impl<'a> Report<'a> {
         match &field.by.sort.by {
             SortBy::Value if descending => found.reverse(),
             SortBy::Value => {}
-            SortBy::Figure(compute) => {
+            SortBy::Aggregate(compute) => {
                 let mut ranked: Vec<_> = std::mem::take(found)
                     .into_iter()
                     .map(|entry| (rank_of(&self.value(compute, &entry.1)), entry))

@@ -182,7 +182,8 @@ fn rounds(units: &[Unit], time_ns: i64) -> impl Iterator<Item = Range<usize>> {
 /// not allowed.
 ///
 /// # Errors
-/// See [`QueryError`]; [`QueryError::Unfound`] when it may be in a segment that could not be read.
+/// See [`QueryError`]; [`QueryError::Inconclusive`] when it may be in a segment that could not be
+/// read.
 pub fn context(
     snapshot: &Snapshot,
     request: &ContextRequest,
@@ -206,8 +207,8 @@ pub fn context(
         near.trim();
         coverage.add(done.coverage);
         if !near.has_record() {
-            let shortfall = coverage.shortfalls.into_iter().next();
-            return shortfall.map_or(Ok(None), |shortfall| Err(QueryError::Unfound(shortfall)));
+            let reason = coverage.partial_reasons.into_iter().next();
+            return reason.map_or(Ok(None), |reason| Err(QueryError::Inconclusive(reason)));
         }
     }
     let spots: Vec<Spot> = near.found.into_values().map(|found| found.spot).collect();

@@ -12,7 +12,7 @@ use super::run::{Halt, Sink, run};
 use super::unit::{Place, Unit};
 use crate::embedded::read::snapshot::{Deletion, Snapshot};
 use crate::embedded::segment::Fixed;
-use crate::query::{Access, Budget, Filter, QueryError, Shortfall};
+use crate::query::{Access, Budget, Filter, PartialReason, QueryError};
 
 /// Rows that are to be deleted.
 #[derive(Debug, Default)]
@@ -78,7 +78,8 @@ pub(in crate::embedded) fn doomed(
         let before_sequence = deletion.before_sequence;
         let make = || Gathered { before_sequence, rows: Vec::new() };
         let done = run(snapshot, &units, &plan, budget, make)?;
-        if done.coverage.shortfalls.iter().any(|s| matches!(s, Shortfall::Damaged { .. })) {
+        if done.coverage.partial_reasons.iter().any(|s| matches!(s, PartialReason::Damaged { .. }))
+        {
             return Ok(None);
         }
         let mut count = 0;

@@ -21,7 +21,7 @@ use super::unit::Place;
 use super::words::WordRows;
 use crate::embedded::columns::value_of;
 use crate::embedded::segment::{CodeSet, Fixed, PageTexts, Role, SegmentError};
-use crate::query::{Budget, NamedMeasure, Stop};
+use crate::query::{Budget, CalculatedField, Stop};
 
 /// Evaluates a plan page by page.
 #[derive(Debug)]
@@ -221,7 +221,7 @@ impl Evaluator {
             }
         }
         let is_computed =
-            matches!(&alternatives[..], [only] if matches!(only[..], [Source::Measure(_)]));
+            matches!(&alternatives[..], [only] if matches!(only[..], [Source::CalculatedField(_)]));
         if let (Field::Attribute(path), Test::Exists) = (&field, &self.plan.term(id).test)
             && !is_computed
         {
@@ -236,8 +236,9 @@ impl Evaluator {
         if let Some(known) = self.sources.get(&(field.clone(), is_plain)) {
             return Rc::clone(known);
         }
-        let measures: &[NamedMeasure] = if is_plain { &[] } else { &self.plan.measures };
-        let found = Rc::new(self.reader.sources(field, measures));
+        let calculated_fields: &[CalculatedField] =
+            if is_plain { &[] } else { &self.plan.calculated_fields };
+        let found = Rc::new(self.reader.sources(field, calculated_fields));
         self.sources.insert((field.clone(), is_plain), Rc::clone(&found));
         found
     }
@@ -488,11 +489,11 @@ impl Evaluator {
 
     /// Returns the values of a source on the page.
     pub(super) fn values(&mut self, source: &Source) -> Result<Rc<Column>, SegmentError> {
-        let Source::Measure(number) = source else { return self.reader.column(source) };
+        let Source::CalculatedField(number) = source else { return self.reader.column(source) };
         if let Some(known) = self.reader.kept(source) {
             return Ok(known);
         }
-        let column = self.measure(*number)?;
+        let column = self.calculate(*number)?;
         Ok(self.reader.keep(source.clone(), column))
     }
 
@@ -512,7 +513,7 @@ impl Evaluator {
     }
 
     /// Computes a calculated field for every row of the page.
-    fn measure(&mut self, number: usize) -> Result<Column, SegmentError> {
+    fn calculate(&mut self, number: usize) -> Result<Column, SegmentError> {
         if self.computing.contains(&number) {
             return Ok(Column::empty());
         }
@@ -524,16 +525,16 @@ impl Evaluator {
 
     fn compute(&mut self, number: usize) -> Result<Column, SegmentError> {
         let rows = self.reader.rows();
-        let measures = Arc::clone(&self.plan.measures);
+        let calculated_fields = Arc::clone(&self.plan.calculated_fields);
         let mut numbers = RowNumbers { row: 0, fields: Vec::new() };
-        for field in measures[number].measure.fields() {
+        for field in calculated_fields[number].formula.fields() {
             let of_field = self.first_numbers(field)?;
             numbers.fields.push((field.clone(), of_field));
         }
         let (mut found, mut values) = (Vec::new(), Vec::new());
         for row in 0..rows {
             numbers.row = row;
-            if let Some(value) = measures[number].measure.value(&numbers) {
+            if let Some(value) = calculated_fields[number].formula.value(&numbers) {
                 found.push(row as u16);
                 values.push(value);
             }
@@ -558,7 +559,7 @@ impl Evaluator {
 
     /// Returns the unit of the numbers of a field.
     pub(super) fn unit_of(&self, field: &Field) -> Option<Unit> {
-        Unit::of(field, &self.plan.measures)
+        Unit::of(field, &self.plan.calculated_fields)
     }
 
     /// Returns for each row the first value of the field that is a number, in the unit of the

@@ -274,8 +274,8 @@ fn wanted(
     request: &FacetsRequest,
     budget: &Budget,
 ) -> Result<Vec<Wanted>, QueryError> {
-    let Filter { range, access, measures, .. } = &request.filter;
-    let computed = measures.iter().map(|measure| (&measure.path, ValueType::Number));
+    let Filter { range, access, calculated_fields, .. } = &request.filter;
+    let computed = calculated_fields.iter().map(|calculated| (&calculated.path, ValueType::Number));
     let computed = computed.map(|(path, value_type)| (Field::Attribute(path.clone()), value_type));
     let computed: Vec<(Field, ValueType)> = computed.collect();
     let stored = fields(snapshot, *range, access, budget)?;

@@ -323,7 +323,7 @@ fn unknown_attributes(
     budget: &Budget,
 ) -> Result<Vec<String>, QueryError> {
     let is_own = |path: &str| {
-        filter.measures.iter().any(|measure| measure.path == path)
+        filter.calculated_fields.iter().any(|calculated| calculated.path == path)
             || taken_paths().any(|taken| taken == path)
     };
     let mut named: Vec<String> = named.into_iter().filter(|path| !is_own(path)).collect();

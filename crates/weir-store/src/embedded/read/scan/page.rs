@@ -50,7 +50,7 @@ pub(super) enum Source {
     /// `stdout` or `stderr`.
     IoStream,
     /// A calculated field, by its index.
-    Measure(usize),
+    CalculatedField(usize),
 }
 
 /// Reads the pages of the units that a thread works on.
@@ -173,7 +173,7 @@ impl PageReader {
             }
             Source::Tag(_) | Source::Tags => self.derived_from(Fixed::Tags, source)?,
             Source::IoStream => self.io_stream()?,
-            Source::Measure(_) => Column::empty(),
+            Source::CalculatedField(_) => Column::empty(),
         };
         Ok(self.keep(source.clone(), column))
     }

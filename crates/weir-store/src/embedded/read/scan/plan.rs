@@ -10,7 +10,7 @@ use weir_expr::{CompileError, Expr, ExprKind, Field, Term, TermMatcher, Test};
 
 use crate::embedded::read::snapshot::Deletion;
 use crate::limits::{QUERY_THREADS_MAX, REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_SHARE};
-use crate::query::{Budget, Filter, NamedMeasure, QueryError, Stop, TimeRange};
+use crate::query::{Budget, CalculatedField, Filter, QueryError, Stop, TimeRange};
 
 /// The index of a term in the plan.
 pub(super) type TermId = usize;
@@ -53,7 +53,7 @@ pub(super) struct Plan {
     /// calculated fields are not used.
     pub(super) first_plain_term: TermId,
     pub(super) range: TimeRange,
-    pub(super) measures: Arc<[NamedMeasure]>,
+    pub(super) calculated_fields: Arc<[CalculatedField]>,
     pub(super) deleted: Vec<Deleted>,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
         budget: &Budget,
     ) -> Result<Self, QueryError> {
         let mut terms = Terms::new(filter, deletions, budget);
-        let query = filter.query.clone().in_units(&filter.measures).normalised();
+        let query = filter.query.clone().in_units(&filter.calculated_fields).normalised();
         let query = terms.node_of(&query)?;
         let first_plain_term = terms.all.len();
         let node = match filter.access.restriction() {
@@ -87,7 +87,7 @@ impl Plan {
             terms: terms.all,
             first_plain_term,
             range: filter.range,
-            measures: filter.measures.clone().into(),
+            calculated_fields: filter.calculated_fields.clone().into(),
             deleted,
         };
         plan.put_in_order(node);

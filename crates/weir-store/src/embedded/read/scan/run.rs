@@ -16,7 +16,7 @@ use super::unit::Unit;
 use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::SegmentError;
 use crate::limits::QUERY_THREADS_MAX;
-use crate::query::{Budget, Coverage, QueryError, Scanned, Shortfall, Stop};
+use crate::query::{Budget, Coverage, PartialReason, QueryError, Scanned, Stop};
 
 /// Reasons for which work ends early.
 #[derive(Debug)]
@@ -107,22 +107,23 @@ pub(super) fn run<S: Sink>(
     let mut coverage = Coverage::default();
     let mut sinks = Vec::new();
     let mut damaged: BTreeSet<String> = snapshot.damaged.iter().cloned().collect();
-    let mut shortfalls = BTreeSet::new();
+    let mut partial_reasons = BTreeSet::new();
     for result in results {
         let result = result?;
         coverage.scanned.add(result.scanned);
         damaged.extend(result.damaged);
-        shortfalls.extend(result.stop.map(|stop| stop == Stop::Memory));
+        partial_reasons.extend(result.stop.map(|stop| stop == Stop::Memory));
         sinks.push(result.sink);
     }
-    let of_stop = |is_memory| if is_memory { Shortfall::Memory } else { Shortfall::Deadline };
-    coverage.shortfalls.extend(shortfalls.into_iter().map(of_stop));
+    let of_stop =
+        |is_memory| if is_memory { PartialReason::Memory } else { PartialReason::Deadline };
+    coverage.partial_reasons.extend(partial_reasons.into_iter().map(of_stop));
     if snapshot.is_catching_up {
-        coverage.shortfalls.push(Shortfall::CatchingUp);
+        coverage.partial_reasons.push(PartialReason::CatchingUp);
     }
     if !damaged.is_empty() {
         let segments = damaged.into_iter().collect();
-        coverage.shortfalls.push(Shortfall::Damaged { segments });
+        coverage.partial_reasons.push(PartialReason::Damaged { segments });
     }
     Ok(Done { sinks, coverage })
 }

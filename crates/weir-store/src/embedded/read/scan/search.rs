@@ -18,7 +18,7 @@ use crate::embedded::columns::StoredRecord;
 use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Fixed, PageBuffer};
 use crate::query::{
-    Budget, Coverage, Order, PageKey, QueryError, SearchPage, SearchRequest, Shortfall,
+    Budget, Coverage, Order, PageKey, PartialReason, QueryError, SearchPage, SearchRequest,
 };
 
 /// A key in the requested order: the smallest comes first.
@@ -203,9 +203,9 @@ pub fn search(
     page.records = records_of(&units, &found, &mut page.coverage)?;
     let is_cut = page
         .coverage
-        .shortfalls
+        .partial_reasons
         .iter()
-        .any(|shortfall| matches!(shortfall, Shortfall::Deadline | Shortfall::Memory));
+        .any(|reason| matches!(reason, PartialReason::Deadline | PartialReason::Memory));
     if has_more || (is_cut && !found.is_empty()) {
         page.next = found.last().map(|last| turn.key(last.rank));
     }
@@ -258,13 +258,13 @@ pub(super) fn records_of(
 }
 
 fn add_damaged(coverage: &mut Coverage, name: String) {
-    let damaged = coverage.shortfalls.iter_mut().find_map(|shortfall| match shortfall {
-        Shortfall::Damaged { segments } => Some(segments),
+    let damaged = coverage.partial_reasons.iter_mut().find_map(|reason| match reason {
+        PartialReason::Damaged { segments } => Some(segments),
         _ => None,
     });
     match damaged {
         Some(segments) if segments.contains(&name) => {}
         Some(segments) => segments.push(name),
-        None => coverage.shortfalls.push(Shortfall::Damaged { segments: vec![name] }),
+        None => coverage.partial_reasons.push(PartialReason::Damaged { segments: vec![name] }),
     }
 }

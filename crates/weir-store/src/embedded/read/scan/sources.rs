@@ -7,7 +7,7 @@ use super::page::{PageReader, Source};
 use super::unit::Place;
 use crate::embedded::columns::{MESSAGE_PATHS, TIME_PATHS};
 use crate::embedded::segment::{Fixed, Role};
-use crate::query::NamedMeasure;
+use crate::query::CalculatedField;
 
 /// Each inner list holds sources whose values are combined. The first alternative that has a value
 /// in a row applies.
@@ -22,12 +22,16 @@ pub(super) fn taken_paths() -> impl Iterator<Item = &'static str> {
 
 impl PageReader {
     /// Returns where the values of a field are in the current unit; not for messages.
-    pub(super) fn sources(&mut self, field: &Field, measures: &[NamedMeasure]) -> Alternatives {
+    pub(super) fn sources(
+        &mut self,
+        field: &Field,
+        calculated_fields: &[CalculatedField],
+    ) -> Alternatives {
         match field {
             Field::Message => vec![vec![Source::Fixed(Fixed::Message)]],
             Field::Attribute(path) => {
-                match measures.iter().position(|measure| measure.path == *path) {
-                    Some(number) => vec![vec![Source::Measure(number)]],
+                match calculated_fields.iter().position(|calculated| calculated.path == *path) {
+                    Some(number) => vec![vec![Source::CalculatedField(number)]],
                     None => vec![self.attribute_sources(path)],
                 }
             }

@@ -20,13 +20,13 @@ use std::cell::RefCell;
 use crate::ast::{Field, Reserved, Span};
 use crate::error::ParseError;
 use crate::fields::{Body, Fields, Value, Visitor};
-use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX, MEASURE_STEPS_MAX};
+use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX, FORMULA_STEPS_MAX};
 use crate::number::{Dimension, Number, Numeric};
-use crate::unit::{Mixed, Unit};
+use crate::unit::{MixedUnits, Unit};
 
 /// An arithmetic expression, ready for evaluation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measure {
+pub struct Formula {
     /// As written.
     root: Node,
     /// The same, with operands converted to common units.
@@ -36,62 +36,65 @@ pub struct Measure {
 
 /// A field that is calculated from others instead of being stored in records.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NamedMeasure {
+pub struct CalculatedField {
     /// Its path, without `@`. It takes precedence over an attribute with the same path.
     pub path: String,
     /// How it is calculated.
-    pub measure: Measure,
+    pub formula: Formula,
 }
 
-impl NamedMeasure {
+impl CalculatedField {
     /// Makes calculated fields aware of each other, so that the value of one is used in its unit.
     /// Of two with the same path the first applies. If some are [too long](Self::too_long), all are
     /// left unchanged.
     #[must_use]
-    pub fn together(measures: impl IntoIterator<Item = Self>) -> Vec<Self> {
-        let mut measures: Vec<Self> = measures.into_iter().collect();
-        if Self::too_long(&measures).is_some() {
-            return measures;
+    pub fn resolve_units(calculated_fields: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut calculated_fields: Vec<Self> = calculated_fields.into_iter().collect();
+        if Self::too_long(&calculated_fields).is_some() {
+            return calculated_fields;
         }
-        let known = measures.clone();
-        for named in &mut measures {
-            named.measure.set_units(&mut |field| Unit::of(field, &known));
+        let known = calculated_fields.clone();
+        for named in &mut calculated_fields {
+            named.formula.set_units(&mut |field| Unit::of(field, &known));
         }
-        measures
+        calculated_fields
     }
 
     /// Returns the paths of the first cycle: the first calculated field that has no value because
     /// it depends on itself, and the fields that lead back to it.
-    pub fn circle(measures: &[Self]) -> Option<Vec<&str>> {
-        measures.iter().find_map(|named| {
+    pub fn find_cycle(calculated_fields: &[Self]) -> Option<Vec<&str>> {
+        calculated_fields.iter().find_map(|named| {
             let mut trail = Vec::new();
-            comes_back(&named.path, measures, &mut trail, &mut Vec::new()).then_some(trail)
+            comes_back(&named.path, calculated_fields, &mut trail, &mut Vec::new()).then_some(trail)
         })
     }
 
-    /// Returns the path of the first calculated field that takes more than [`MEASURE_STEPS_MAX`]
+    /// Returns the path of the first calculated field that takes more than [`FORMULA_STEPS_MAX`]
     /// steps. In a sequence in which each field uses the previous one twice, the steps double each
     /// time.
-    pub fn too_long(measures: &[Self]) -> Option<&str> {
-        let mut known = vec![None; measures.len()];
-        let is_too_long = |number: &usize| steps(*number, measures, &mut known) > MEASURE_STEPS_MAX;
-        (0..measures.len()).find(is_too_long).map(|number| measures[number].path.as_str())
+    pub fn too_long(calculated_fields: &[Self]) -> Option<&str> {
+        let mut known = vec![None; calculated_fields.len()];
+        let is_too_long =
+            |number: &usize| steps(*number, calculated_fields, &mut known) > FORMULA_STEPS_MAX;
+        (0..calculated_fields.len())
+            .find(is_too_long)
+            .map(|number| calculated_fields[number].path.as_str())
     }
 }
 
 /// Returns how many fields are read to compute a calculated field, including those of the
 /// calculated fields that it uses. `known` caches the results.
-fn steps(number: usize, measures: &[NamedMeasure], known: &mut [Option<u64>]) -> u64 {
+fn steps(number: usize, calculated_fields: &[CalculatedField], known: &mut [Option<u64>]) -> u64 {
     if let Some(steps) = known[number] {
         return steps;
     }
     // A field that depends on itself has no value at that point.
     known[number] = Some(1);
     let mut total = 1_u64;
-    for field in measures[number].measure.fields() {
+    for field in calculated_fields[number].formula.fields() {
         let Field::Attribute(path) = field else { continue };
-        let inner = measures.iter().position(|named| named.path == *path);
-        let of_inner = inner.map_or(1, |inner| steps(inner, measures, known));
+        let inner = calculated_fields.iter().position(|named| named.path == *path);
+        let of_inner = inner.map_or(1, |inner| steps(inner, calculated_fields, known));
         total = total.saturating_add(of_inner);
     }
     known[number] = Some(total);
@@ -102,7 +105,7 @@ fn steps(number: usize, measures: &[NamedMeasure], known: &mut [Option<u64>]) ->
 /// first of them.
 fn comes_back<'a>(
     path: &'a str,
-    measures: &'a [NamedMeasure],
+    calculated_fields: &'a [CalculatedField],
     trail: &mut Vec<&'a str>,
     dead_ends: &mut Vec<&'a str>,
 ) -> bool {
@@ -112,13 +115,15 @@ fn comes_back<'a>(
     if dead_ends.contains(&path) {
         return false;
     }
-    let Some(named) = measures.iter().find(|named| named.path == path) else { return false };
+    let Some(named) = calculated_fields.iter().find(|named| named.path == path) else {
+        return false;
+    };
     trail.push(path);
     let leads = |field: &&'a Field| match field {
-        Field::Attribute(next) => comes_back(next, measures, trail, dead_ends),
+        Field::Attribute(next) => comes_back(next, calculated_fields, trail, dead_ends),
         _ => false,
     };
-    let found = named.measure.fields().iter().any(leads);
+    let found = named.formula.fields().iter().any(leads);
     if !found {
         dead_ends.extend(trail.pop());
     }
@@ -126,25 +131,25 @@ fn comes_back<'a>(
 }
 
 /// A record with calculated fields in addition to its own.
-pub struct Computed<'a> {
+pub struct WithCalculatedFields<'a> {
     record: &'a dyn Fields,
-    measures: &'a [NamedMeasure],
+    calculated_fields: &'a [CalculatedField],
     /// Calculated fields being computed: one that depends on itself has no value.
     computing: RefCell<Vec<usize>>,
 }
 
-impl<'a> Computed<'a> {
+impl<'a> WithCalculatedFields<'a> {
     /// Wraps a record; of calculated fields with the same path the first applies.
-    pub fn new(record: &'a dyn Fields, measures: &'a [NamedMeasure]) -> Self {
-        Self { record, measures, computing: RefCell::default() }
+    pub fn new(record: &'a dyn Fields, calculated_fields: &'a [CalculatedField]) -> Self {
+        Self { record, calculated_fields, computing: RefCell::default() }
     }
 
-    fn measure(&self, number: usize, visit: &mut Visitor<'_>) {
+    fn calculate(&self, number: usize, visit: &mut Visitor<'_>) {
         if self.computing.borrow().contains(&number) {
             return;
         }
         self.computing.borrow_mut().push(number);
-        let value = self.measures[number].measure.value(self);
+        let value = self.calculated_fields[number].formula.value(self);
         self.computing.borrow_mut().pop();
         match value {
             Some(Numeric::Int(whole)) => visit(Value::Int(whole)),
@@ -154,18 +159,20 @@ impl<'a> Computed<'a> {
     }
 }
 
-impl Fields for Computed<'_> {
+impl Fields for WithCalculatedFields<'_> {
     fn body(&self) -> Body<'_> {
         self.record.body()
     }
 
     fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
         let number = match field {
-            Field::Attribute(path) => self.measures.iter().position(|named| named.path == *path),
+            Field::Attribute(path) => {
+                self.calculated_fields.iter().position(|named| named.path == *path)
+            }
             _ => None,
         };
         match number {
-            Some(number) => self.measure(number, visit),
+            Some(number) => self.calculate(number, visit),
             None => self.record.visit(field, visit),
         }
     }
@@ -190,7 +197,7 @@ pub(crate) enum Operator {
     Divide,
 }
 
-impl Measure {
+impl Formula {
     /// Parses a calculated field.
     ///
     /// # Errors
@@ -206,9 +213,9 @@ impl Measure {
         if parser.at < text.len() {
             return Err(parser.error("unexpected character", "+, -, *, / or the end"));
         }
-        let mut measure = Self { evaluated: root.clone(), root, dimension };
-        measure.set_units(&mut |field| Unit::of(field, &[]));
-        Ok(measure)
+        let mut formula = Self { evaluated: root.clone(), root, dimension };
+        formula.set_units(&mut |field| Unit::of(field, &[]));
+        Ok(formula)
     }
 
     fn set_units(&mut self, of_field: &mut dyn FnMut(&Field) -> Option<Unit>) {
@@ -234,17 +241,20 @@ impl Measure {
     }
 
     /// Returns its unit, based on those of the fields.
-    pub(crate) fn unit(&self, of_field: &mut UnitOfField<'_>) -> Result<Option<Unit>, Mixed> {
+    pub(crate) fn unit(&self, of_field: &mut UnitOfField<'_>) -> Result<Option<Unit>, MixedUnits> {
         self.root.in_one_unit(of_field).1
     }
 }
 
 /// Returns the unit of a field.
-type UnitOfField<'a> = dyn FnMut(&Field) -> Result<Option<Unit>, Mixed> + 'a;
+type UnitOfField<'a> = dyn FnMut(&Field) -> Result<Option<Unit>, MixedUnits> + 'a;
 
 impl Node {
     /// Returns the node with operands converted to common units, and the unit of its value.
-    fn in_one_unit(&self, of_field: &mut UnitOfField<'_>) -> (Self, Result<Option<Unit>, Mixed>) {
+    fn in_one_unit(
+        &self,
+        of_field: &mut UnitOfField<'_>,
+    ) -> (Self, Result<Option<Unit>, MixedUnits>) {
         match self {
             Self::Number(number) => (self.clone(), Ok(number.dimension.map(Unit::base))),
             Self::Field(field, _) => {
@@ -261,8 +271,8 @@ impl Node {
                 let unit = match (left_unit, right_unit) {
                     (Ok(Some(a)), Ok(Some(b))) if operator.wants_one_unit(a, b) => {
                         let unit = left.common_unit(a, &right, b);
-                        left = left.told_in(a, unit);
-                        right = right.told_in(b, unit);
+                        left = left.converted(a, unit);
+                        right = right.converted(b, unit);
                         operator.unit(Some(unit), Some(unit))
                     }
                     (Ok(a), Ok(b)) => operator.unit(a, b),
@@ -287,7 +297,7 @@ impl Node {
     }
 
     /// Converts a value from one unit to the other.
-    fn told_in(self, own: Unit, unit: Unit) -> Self {
+    fn converted(self, own: Unit, unit: Unit) -> Self {
         match self {
             Self::Number(number) => Self::Number(number.in_unit(unit)),
             node if own == unit => node,
@@ -559,7 +569,7 @@ mod tests {
     }
 
     fn value(text: &str) -> Option<Numeric> {
-        Measure::parse(text).unwrap().value(&Sample)
+        Formula::parse(text).unwrap().value(&Sample)
     }
 
     #[test]
@@ -590,12 +600,12 @@ mod tests {
 
     #[test]
     fn units_are_carried_and_checked() {
-        let dimension = |text| Measure::parse(text).unwrap().dimension();
+        let dimension = |text| Formula::parse(text).unwrap().dimension();
         assert_eq!(dimension("@a - 5ms"), Some(Dimension::Time));
         assert_eq!(dimension("4KiB * 3"), Some(Dimension::Size));
         assert_eq!(dimension("10s / 5ms"), None);
         for text in ["5ms + 4KiB", "5ms * 5ms", "4KiB / 1s", "@a_ms + @b_bytes", "@a_ms - 4KiB"] {
-            assert!(Measure::parse(text).is_err(), "{text}");
+            assert!(Formula::parse(text).is_err(), "{text}");
         }
     }
 
@@ -615,40 +625,45 @@ mod tests {
         }
     }
 
-    fn named(measures: &[(&str, &str)]) -> Vec<NamedMeasure> {
-        let named = |(path, text): &(&str, &str)| NamedMeasure {
+    fn named(calculated_fields: &[(&str, &str)]) -> Vec<CalculatedField> {
+        let named = |(path, text): &(&str, &str)| CalculatedField {
             path: (*path).to_owned(),
-            measure: Measure::parse(text).unwrap(),
+            formula: Formula::parse(text).unwrap(),
         };
-        measures.iter().map(named).collect()
+        calculated_fields.iter().map(named).collect()
     }
 
     #[test]
     fn measures_know_the_units_of_each_other() {
-        let measures = named(&[("delay", "@wait_ms + 5"), ("late", "@delay - 100ms")]);
+        let calculated_fields = named(&[("delay", "@wait_ms + 5"), ("late", "@delay - 100ms")]);
         let late = Field::Attribute("late".to_owned());
-        let value = |measures: &[NamedMeasure]| {
+        let value = |calculated_fields: &[CalculatedField]| {
             let mut found = None;
-            Computed::new(&Sample, measures).visit(&late, &mut |value| found = value.number());
+            WithCalculatedFields::new(&Sample, calculated_fields)
+                .visit(&late, &mut |value| found = value.number());
             found.unwrap().value
         };
-        assert_eq!(value(&measures), Numeric::Int(255 - 100_000_000), "on their own they do not");
-        let together = NamedMeasure::together(measures);
-        assert_eq!(value(&together), Numeric::Int(155));
-        assert_eq!(Unit::of(&late, &together), Some(Unit::Millisecond));
-        assert_eq!(NamedMeasure::together(together.clone()), together);
+        assert_eq!(
+            value(&calculated_fields),
+            Numeric::Int(255 - 100_000_000),
+            "on their own they do not"
+        );
+        let resolved = CalculatedField::resolve_units(calculated_fields);
+        assert_eq!(value(&resolved), Numeric::Int(155));
+        assert_eq!(Unit::of(&late, &resolved), Some(Unit::Millisecond));
+        assert_eq!(CalculatedField::resolve_units(resolved.clone()), resolved);
     }
 
     #[test]
     fn a_circle_of_measures_is_found() {
-        let circle = |measures: &[(&str, &str)]| {
-            let measures = named(measures);
-            NamedMeasure::circle(&measures).map(|trail| trail.join(" "))
+        let cycle = |calculated_fields: &[(&str, &str)]| {
+            let calculated_fields = named(calculated_fields);
+            CalculatedField::find_cycle(&calculated_fields).map(|trail| trail.join(" "))
         };
-        assert_eq!(circle(&[("a", "@a + 1")]).as_deref(), Some("a"));
+        assert_eq!(cycle(&[("a", "@a + 1")]).as_deref(), Some("a"));
         let three = [("x", "@a"), ("a", "@u + @b"), ("b", "@c"), ("c", "@a + @a"), ("u", "1")];
-        assert_eq!(circle(&three).as_deref(), Some("a b c"));
-        assert_eq!(circle(&[("a", "@b + @c"), ("b", "@c"), ("c", "@d + @d")]), None);
+        assert_eq!(cycle(&three).as_deref(), Some("a b c"));
+        assert_eq!(cycle(&[("a", "@b + @c"), ("b", "@c"), ("c", "@d + @d")]), None);
     }
 
     #[test]
@@ -659,12 +674,12 @@ mod tests {
             let all: Vec<(String, String)> = all.collect();
             let all: Vec<(&str, &str)> =
                 all.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
-            NamedMeasure::too_long(&named(&all)).map(str::to_owned)
+            CalculatedField::too_long(&named(&all)).map(str::to_owned)
         };
         assert_eq!(doubled(10), None);
         assert_eq!(doubled(32).as_deref(), Some("m14"));
-        let circle = named(&[("a", "@b + @b"), ("b", "@a + @a")]);
-        assert_eq!(NamedMeasure::too_long(&circle), None);
+        let cycle = named(&[("a", "@b + @b"), ("b", "@a + @a")]);
+        assert_eq!(CalculatedField::too_long(&cycle), None);
     }
 
     #[test]
@@ -680,21 +695,21 @@ mod tests {
             ("@\"open", 1),
         ];
         for (text, start) in cases {
-            assert_eq!(Measure::parse(text).unwrap_err().span.start, start, "{text}");
+            assert_eq!(Formula::parse(text).unwrap_err().span.start, start, "{text}");
         }
         let deep = "(".repeat(100_000);
-        assert!(Measure::parse(&deep).is_err());
+        assert!(Formula::parse(&deep).is_err());
         let long = format!("1{}", "+1".repeat(20_000));
-        assert!(Measure::parse(&long).is_err());
+        assert!(Formula::parse(&long).is_err());
         let both = (0..90).fold("1".to_owned(), |inner, _| format!("({inner}{})", "+1".repeat(90)));
-        assert!(Measure::parse(&both).is_err());
+        assert!(Formula::parse(&both).is_err());
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "[-+*/() @a-c0-9.\"smKiB]{0,40}|.{0,40}") {
-            match Measure::parse(&text) {
-                Ok(measure) => drop(measure.value(&Sample)),
+            match Formula::parse(&text) {
+                Ok(formula) => drop(formula.value(&Sample)),
                 Err(error) => prop_assert!(error.span.start <= error.span.end && error.span.end <= text.len()),
             }
         }

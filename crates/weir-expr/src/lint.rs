@@ -16,7 +16,7 @@ const SIZE_UNITS: &str = "B kB MB GB TB KiB MiB GiB TiB";
 
 /// A part of an expression that may not mean what was intended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
+pub struct Lint {
     /// Where it was written.
     pub span: Span,
     /// Its actual meaning.
@@ -30,11 +30,11 @@ pub struct Doubt {
 impl Expr {
     /// Returns the doubtful parts, in order; `text` is what this was parsed from. A value in quotes
     /// is always meant as text.
-    pub fn doubts(&self, text: &str) -> Vec<Doubt> {
-        let mut doubts = Vec::new();
+    pub fn lints(&self, text: &str) -> Vec<Lint> {
+        let mut lints = Vec::new();
         self.for_each_term(&mut |term, span| {
             let is_quoted = text.get(span.start..span.end).is_some_and(|text| text.contains('"'));
-            let mut add = |(message, help), tag| doubts.push(Doubt { span, message, help, tag });
+            let mut add = |(message, help), tag| lints.push(Lint { span, message, help, tag });
             if let Field::Tag(key) = &term.field
                 && let Some(near) = key_like(key)
             {
@@ -45,7 +45,7 @@ impl Expr {
                 add(said, None);
             }
         });
-        doubts
+        lints
     }
 }
 
@@ -149,9 +149,9 @@ mod tests {
     use crate::parse;
 
     fn said(text: &str) -> Vec<(String, String)> {
-        let doubts = parse(text).unwrap().doubts(text);
-        let written = |d: crate::Doubt| (text[d.span.start..d.span.end].to_owned(), d.help);
-        doubts.into_iter().map(written).collect()
+        let lints = parse(text).unwrap().lints(text);
+        let written = |d: crate::Lint| (text[d.span.start..d.span.end].to_owned(), d.help);
+        lints.into_iter().map(written).collect()
     }
 
     #[test]
