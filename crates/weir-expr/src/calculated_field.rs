@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_number_there_is_no_value() {
+    fn formula_without_a_number_has_no_value() {
         for text in ["@nothing + 1", "@name * 2", "1 / 0", "1 / (2 - 2)", "-@nothing"] {
             assert_eq!(value(text), None, "{text}");
         }
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_together_is_brought_to_one_unit() {
+    fn operands_are_converted_to_one_unit() {
         for (text, want) in [
             ("@wait_ms - 100ms", Numeric::Int(150)),
             ("1s - @wait_ms", Numeric::Int(750)),
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_know_the_units_of_each_other() {
+    fn calculated_fields_use_the_units_of_each_other() {
         let calculated_fields = named(&[("delay", "@wait_ms + 5"), ("late", "@delay - 100ms")]);
         let late = Field::Attribute("late".to_owned());
         let value = |calculated_fields: &[CalculatedField]| {
@@ -655,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_measures_is_found() {
+    fn cycle_of_calculated_fields_is_found() {
         let cycle = |calculated_fields: &[(&str, &str)]| {
             let calculated_fields = named(calculated_fields);
             CalculatedField::find_cycle(&calculated_fields).map(|trail| trail.join(" "))
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_that_multiply_are_too_long() {
+    fn exponentially_growing_calculated_fields_are_rejected() {
         let doubled = |count: usize| {
             let text = |n: usize| format!("@m{n} + @m{n}");
             let all = (1..=count).map(|n| (format!("m{}", n + 1), text(n)));
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named_with_their_place() {
+    fn syntax_errors_have_a_location() {
         let cases = [
             ("", 0),
             ("1 +", 3),
@@ -707,7 +707,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+*/() @a-c0-9.\"smKiB]{0,40}|.{0,40}") {
+        fn arbitrary_text_never_panics(text in "[-+*/() @a-c0-9.\"smKiB]{0,40}|.{0,40}") {
             match Formula::parse(&text) {
                 Ok(formula) => drop(formula.value(&Sample)),
                 Err(error) => prop_assert!(error.span.start <= error.span.end && error.span.end <= text.len()),

@@ -16,6 +16,7 @@ pub mod words;
 
 mod ast;
 mod calculated_field;
+mod char_runs;
 mod convention;
 mod error;
 mod fields;
@@ -30,7 +31,6 @@ mod print;
 mod regexp;
 mod set;
 mod status;
-mod stretch;
 mod unit;
 mod value;
 

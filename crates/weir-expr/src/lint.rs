@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_probably_not_meant_is_said_with_what_may_be() {
+    fn suspicious_terms_get_a_lint_with_help() {
         for (text, written, help) in [
             ("servce:web", "servce:web", "did you mean service?"),
             ("a -Status:error", "Status:error", "did you mean status?"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_well_be_meant_is_not_doubted() {
+    fn ordinary_terms_get_no_lint() {
         for text in [
             "service:web",
             "env:prod team:a version:1.2",

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_with_a_unit_is_told_in_that_of_its_field() {
+    fn literals_with_a_unit_are_converted_to_that_of_the_field() {
         let formula = Formula::parse("@a_ms - @b_ms").unwrap();
         let calculated_fields = [CalculatedField { path: "delay".to_owned(), formula }];
         for (text, alone, with_fields) in [
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_are_of_one_unit_each() {
+    fn unit_symbols_are_unique() {
         for unit in Unit::ALL {
             assert_eq!(Unit::from_symbol(unit.symbol()), Some(unit));
         }

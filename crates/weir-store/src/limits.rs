@@ -82,7 +82,7 @@ pub const MERGE_SEGMENTS_MIN: usize = 8;
 
 /// Row groups whose records have fewer bytes than this, as received, are decoded and encoded again
 /// when they are merged; larger ones would not compress any better and are copied unchanged.
-pub const STITCH_BYTES_MIN: u64 = 32 * 1024 * 1024;
+pub const CONCAT_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
 /// Maximum number of deletions that are not done: each query applies all of them.
 pub const DELETIONS_PENDING_MAX: usize = 64;

@@ -56,7 +56,7 @@ fn snapshot() -> Snapshot {
 }
 
 #[test]
-fn the_texts_of_a_page_are_not_searched_to_their_end_when_the_time_is_up() {
+fn text_search_stops_within_a_page_at_the_deadline() {
     let snapshot = snapshot();
     for query in ["/[ab]*[c-z]/", "/b$/", "\"ab ab\"", "@own:/[ab]*[c-z]/", "@own:*x", "@same:*x"] {
         let found = |seconds| {

@@ -40,7 +40,7 @@ fn snapshots() -> [Snapshot; 2] {
 }
 
 #[test]
-fn a_page_ends_where_memory_does_and_the_next_one_goes_on() {
+fn page_ends_at_the_memory_limit_and_the_next_continues() {
     for snapshot in snapshots() {
         let filter = Filter::all(Access::all());
         let mut request =

@@ -10,13 +10,13 @@ use weir_codec::Renames;
 use weir_host::{Clock, Disk};
 use weir_journal::Cursor;
 
-use super::keep::catalog::Shared;
-use super::keep::opening::{self, Opened};
+use super::keep::catalog::StoreState;
+use super::keep::opening::{self, OpenedStore};
 use super::read::snapshot::Snapshot;
 use super::write::flusher::Flusher;
 use super::write::head::Upstream;
 use super::write::manifest::{ManifestError, Retired};
-use super::write::threads::{self, Feeder, Threads};
+use super::write::threads::{self, IntakeWorker, Threads};
 use crate::query::{ColumnReport, ServiceReport, StoreMetrics, StoreReport, TimeRange};
 
 /// Location and limits of a store.
@@ -47,7 +47,7 @@ pub struct StoreConfig {
 /// The embedded store.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<StoreState>,
     /// Present until the store is started.
     flusher: Mutex<Option<Flusher>>,
     threads: Mutex<Option<Threads>>,
@@ -64,8 +64,8 @@ impl EmbeddedStore {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ManifestError> {
-        let Opened { manifest, catalog, pending } = opening::open(&*disk, &config.dir)?;
-        let shared = Arc::new(Shared::new(config, disk, clock, catalog));
+        let OpenedStore { manifest, catalog, pending } = opening::open(&*disk, &config.dir)?;
+        let shared = Arc::new(StoreState::new(config, disk, clock, catalog));
         let mut flusher = Flusher::new(shared.clone(), manifest, pending);
         // Commit what was found at opening now, if possible.
         if flusher.is_busy() {
@@ -79,14 +79,14 @@ impl EmbeddedStore {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(&self, cursor: Cursor) -> std::io::Result<()> {
-        let Some((feeder, flusher)) = self.parts(cursor) else { return Ok(()) };
-        let threads = threads::spawn(feeder, flusher)?;
+        let Some((intake, flusher)) = self.parts(cursor) else { return Ok(()) };
+        let threads = threads::spawn(intake, flusher)?;
         *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(threads);
         Ok(())
     }
 
     /// Returns the two halves, to be driven by threads or, step by step, by a test.
-    pub(super) fn parts(&self, cursor: Cursor) -> Option<(Feeder, Flusher)> {
+    pub(super) fn parts(&self, cursor: Cursor) -> Option<(IntakeWorker, Flusher)> {
         let memory = cursor.memory();
         self.parts_with(cursor, Box::new(memory))
     }
@@ -95,7 +95,7 @@ impl EmbeddedStore {
         &self,
         cursor: Cursor,
         upstream: Box<dyn Upstream>,
-    ) -> Option<(Feeder, Flusher)> {
+    ) -> Option<(IntakeWorker, Flusher)> {
         let flusher = self.flusher.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut flusher = flusher?;
         let positions = flusher.contents().positions.iter();
@@ -105,7 +105,7 @@ impl EmbeddedStore {
         };
         let stored = positions.filter_map(is_behind).collect();
         flusher.set_upstream(upstream);
-        Some((Feeder::new(self.shared.clone(), cursor, stored), flusher))
+        Some((IntakeWorker::new(self.shared.clone(), cursor, stored), flusher))
     }
 
     /// Takes in what is left within the deadline, and makes it durable. Call this after closing the
@@ -141,7 +141,7 @@ impl EmbeddedStore {
         };
         self.shared.progress.notify_one();
         let queue = self.shared.queue();
-        let is_waiting = |queue: &mut super::keep::catalog::Queue| {
+        let is_waiting = |queue: &mut super::keep::catalog::WorkQueue| {
             queue.flushes_served < wanted && !queue.has_ended
         };
         let waited = self.shared.served.wait_timeout_while(queue, timeout, is_waiting);

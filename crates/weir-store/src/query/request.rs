@@ -47,25 +47,25 @@ impl TimeRange {
 
     /// Returns whether the range contains no time.
     pub fn is_empty(self) -> bool {
-        !self.ends_behind(self.from_ns)
+        !self.ends_after(self.from_ns)
     }
 
     /// Returns whether the range contains the time.
     pub fn contains(self, time_ns: i64) -> bool {
-        self.from_ns <= time_ns && self.ends_behind(time_ns)
+        self.from_ns <= time_ns && self.ends_after(time_ns)
     }
 
     /// Returns whether the range contains some time from `first_ns` to `last_ns`, inclusive.
     pub fn overlaps(self, first_ns: i64, last_ns: i64) -> bool {
-        self.from_ns <= last_ns && self.ends_behind(first_ns)
+        self.from_ns <= last_ns && self.ends_after(first_ns)
     }
 
     /// Returns whether some time is in both ranges.
-    pub fn meets(self, other: Self) -> bool {
-        self.ends_behind(other.from_ns) && other.ends_behind(self.from_ns)
+    pub fn intersects(self, other: Self) -> bool {
+        self.ends_after(other.from_ns) && other.ends_after(self.from_ns)
     }
 
-    fn ends_behind(self, time_ns: i64) -> bool {
+    fn ends_after(self, time_ns: i64) -> bool {
         time_ns < self.to_ns || self.to_ns == Self::END
     }
 }
@@ -296,17 +296,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_range_without_an_end_has_the_last_time() {
+    fn only_an_unbounded_range_contains_the_last_time() {
         let range = |from_ns, to_ns| TimeRange { from_ns, to_ns };
         for endless in [TimeRange::ALL, range(5, TimeRange::END), range(i64::MAX, TimeRange::END)] {
             assert!(endless.contains(i64::MAX) && endless.overlaps(i64::MAX, i64::MAX));
-            assert!(endless.meets(TimeRange::ALL) && TimeRange::ALL.meets(endless));
+            assert!(endless.intersects(TimeRange::ALL) && TimeRange::ALL.intersects(endless));
             assert!(!endless.is_empty());
         }
         let ends = range(5, i64::MAX - 1);
         assert!(ends.contains(5) && ends.contains(i64::MAX - 2) && !ends.contains(i64::MAX - 1));
         assert!(!ends.contains(i64::MAX) && !ends.overlaps(i64::MAX - 1, i64::MAX));
-        assert!(!ends.meets(range(i64::MAX, TimeRange::END)) && !range(7, 9).meets(range(9, 12)));
+        assert!(
+            !ends.intersects(range(i64::MAX, TimeRange::END))
+                && !range(7, 9).intersects(range(9, 12))
+        );
         assert!(range(5, 5).is_empty() && range(6, 5).is_empty() && !ends.is_empty());
     }
 }

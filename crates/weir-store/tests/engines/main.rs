@@ -307,7 +307,7 @@ fn is_same(ours: Option<&str>, theirs: Option<&str>, tolerance: f64) -> bool {
 }
 
 #[test]
-fn three_hundred_questions_have_the_same_answers_in_other_engines() {
+fn three_hundred_queries_agree_with_other_engines() {
     let rows = sample();
     let (data, filters) = (file(b""), file(b""));
     write_segment_with_sidecar(&rows, 1, None, &*data, &*filters).unwrap();

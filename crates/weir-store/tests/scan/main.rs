@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn a_search_finds_what_the_naive_program_finds(
+    fn search_agrees_with_the_naive_implementation(
         older in prop::collection::vec(record(), 0..12),
         newer in prop::collection::vec(record(), 1..12),
         query in query(),
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn access_and_deletions_hold_beside_any_query(
+    fn access_and_deletions_apply_to_any_query(
         records in prop::collection::vec(record(), 1..16),
         query in query(),
         only in query(),
@@ -254,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn figures_of_groups_are_those_of_the_naive_program(
+    fn aggregates_agree_with_the_naive_implementation(
         older in prop::collection::vec(record(), 0..12),
         newer in prop::collection::vec(record(), 1..12),
         query in prop_oneof![Just("*".to_owned()), query()],
@@ -279,7 +279,7 @@ proptest! {
 }
 
 #[test]
-fn groups_are_ordered_and_cut_field_by_field() {
+fn groups_are_ordered_and_limited_field_by_field() {
     let mut records = Vec::new();
     for (service, status, count) in
         [("web", "error", 3), ("web", "info", 1), ("db", "info", 1), ("db", "error", 2)]
@@ -332,7 +332,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn a_context_is_what_stands_around_a_record_in_its_stream(
+    fn context_contains_the_neighbours_in_the_stream(
         older in prop::collection::vec(record(), 0..16),
         newer in prop::collection::vec(record(), 1..16),
         which in any::<prop::sample::Index>(),
@@ -377,7 +377,7 @@ fn numbered(count: usize) -> Vec<Record> {
 }
 
 #[test]
-fn neighbours_are_found_however_far_apart_they_are_in_time() {
+fn neighbours_far_apart_in_time_are_found() {
     let far = |record: Record| Record { time_ns: record.time_ns * 3_456_000_000_000_000, ..record };
     let records: Vec<Record> = numbered(12).into_iter().map(far).collect();
     let (all, snapshots) = snapshots(&records[..6], &records[6..]);
@@ -389,7 +389,7 @@ fn neighbours_are_found_however_far_apart_they_are_in_time() {
 }
 
 #[test]
-fn a_budget_cuts_the_answer_and_the_answer_says_so() {
+fn exhausted_budget_marks_the_result_as_partial() {
     let (_, snapshots) = snapshots(&numbered(40_000), &numbered(100));
     let clock = || Arc::new(RealClock::new());
     let by_number = AggregateRequest {
@@ -423,7 +423,7 @@ fn a_budget_cuts_the_answer_and_the_answer_says_so() {
 }
 
 #[test]
-fn many_pages_are_pruned_and_none_that_matches() {
+fn pruning_never_drops_a_matching_page() {
     let (all, snapshots) = snapshots(&numbered(40_000), &numbered(20_000));
     for (query, order) in [
         ("31234", Order::NewestFirst),
@@ -446,7 +446,7 @@ fn many_pages_are_pruned_and_none_that_matches() {
 }
 
 #[test]
-fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
+fn codes_numbers_and_words_are_found_on_every_page() {
     let mut records = numbered(20_000);
     for (number, record) in records.iter_mut().enumerate() {
         // One page has upper-case letters, the other none; two rows of three have a kind.
@@ -486,7 +486,7 @@ fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
 }
 
 #[test]
-fn a_damaged_segment_is_named_and_the_others_are_searched() {
+fn damaged_segment_is_reported_and_the_others_are_searched() {
     let (whole, broken) = (rows(&numbered(10), 0), rows(&numbered(10), 10));
     let (data, filters) = (file(b""), file(b""));
     write_segment_with_sidecar(&broken, 1, None, &*data, &*filters).unwrap();
@@ -515,7 +515,7 @@ fn a_damaged_segment_is_named_and_the_others_are_searched() {
 }
 
 #[test]
-fn fields_that_no_record_has_are_named() {
+fn unknown_fields_are_reported() {
     let (_, snapshots) = snapshots(&numbered(5), &numbered(5));
     for snapshot in &snapshots[..2] {
         let request = SearchRequest {
@@ -532,7 +532,7 @@ fn fields_that_no_record_has_are_named() {
 }
 
 #[test]
-fn units_of_fields_texts_and_measures_are_one() {
+fn units_of_fields_texts_and_calculated_fields_agree() {
     let wait = [AttributeValue::Int(2_000), AttributeValue::Text("2s".to_owned())];
     let waits = |record: Record, value: &AttributeValue| Record {
         attributes: vec![("wait_ms", value.clone())],
@@ -571,7 +571,7 @@ fn units_of_fields_texts_and_measures_are_one() {
 }
 
 #[test]
-fn tags_that_no_record_has_are_named_where_nothing_was_found() {
+fn unknown_tags_are_reported_if_nothing_was_found() {
     let records: Vec<Record> = numbered(5)
         .into_iter()
         .map(|record| Record { tags: Some(r#"["env:prod"]"#), ..record })
@@ -609,7 +609,7 @@ fn field_names(snapshot: &Snapshot, range: TimeRange, access: &Access) -> BTreeS
 }
 
 #[test]
-fn of_very_many_fields_the_common_ones_come_first() {
+fn most_common_fields_come_first() {
     let names: Vec<&'static str> =
         (0..15_000).map(|number| &*format!("k{number:05}").leak()).collect();
     let mut records = numbered(3000);
@@ -637,7 +637,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn fields_are_those_of_records_that_may_be_seen(
+    fn field_list_respects_access(
         older in prop::collection::vec(record(), 0..12),
         newer in prop::collection::vec(record(), 1..12),
         only in prop_oneof![Just(None), query().prop_map(Some)],
@@ -694,7 +694,7 @@ proptest! {
 }
 
 #[test]
-fn a_reader_learns_no_field_and_no_value_that_only_others_have() {
+fn fields_and_values_of_invisible_records_stay_hidden() {
     let mut records = numbered(40_000);
     for (number, record) in records.iter_mut().enumerate() {
         let path = if number % 2 == 0 { "of.web" } else { "of.db" };

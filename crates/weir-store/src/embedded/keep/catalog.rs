@@ -16,14 +16,14 @@ use crate::embedded::columns::Rows;
 use crate::embedded::read::snapshot::{Deletion, HeadChunk, OpenSegment};
 use crate::embedded::store::StoreConfig;
 use crate::embedded::write::files::SegmentFiles;
-use crate::embedded::write::head::Sealed;
+use crate::embedded::write::head::SealedChunk;
 use crate::embedded::write::manifest::{Contents, Counters, DeletionEntry, SegmentEntry};
 use crate::embedded::write::requests::{Request, RequestQueue};
 use crate::query::UnparsedRows;
 
 /// A segment that is part of the store.
 #[derive(Debug, Clone)]
-pub(crate) struct Live {
+pub(crate) struct LiveSegment {
     pub(crate) entry: SegmentEntry,
     /// `None` while it cannot be read.
     pub(crate) open: Option<Arc<OpenSegment>>,
@@ -32,7 +32,7 @@ pub(crate) struct Live {
 /// The catalog; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    pub(crate) segments: BTreeMap<u64, Live>,
+    pub(crate) segments: BTreeMap<u64, LiveSegment>,
     /// Head chunks; only the last one grows.
     pub(crate) chunks: Vec<Arc<HeadChunk>>,
     /// Deletions that queries apply.
@@ -46,7 +46,7 @@ pub(crate) struct Catalog {
     pub(crate) is_catching_up: bool,
     pub(crate) counters: Counters,
     /// Obsolete files, removed as soon as no one reads them.
-    pub(crate) graveyard: Vec<(Option<Arc<OpenSegment>>, SegmentFiles)>,
+    pub(crate) obsolete: Vec<(Option<Arc<OpenSegment>>, SegmentFiles)>,
 }
 
 impl Catalog {
@@ -62,27 +62,27 @@ impl Catalog {
     }
 
     /// Returns the segments that may still have records matching the deletion, in order.
-    pub(crate) fn concerned_by(&self, id: u64, deletion: &DeletionEntry) -> Vec<&Live> {
+    pub(crate) fn affected_by(&self, id: u64, deletion: &DeletionEntry) -> Vec<&LiveSegment> {
         let segments = self.segments.values();
-        segments.filter(|live| self.may_concern(id, deletion, &live.entry)).collect()
+        segments.filter(|live| self.may_affect(id, deletion, &live.entry)).collect()
     }
 
     /// Returns whether the segment may have records matching the deletion.
-    pub(crate) fn may_concern(
+    pub(crate) fn may_affect(
         &self,
         id: u64,
         deletion: &DeletionEntry,
         segment: &SegmentEntry,
     ) -> bool {
-        deletion.may_concern(segment) && !self.clean.contains(&(id, segment.id))
+        deletion.may_affect(segment) && !self.clean.contains(&(id, segment.id))
     }
 }
 
 /// Shared between the intake and the flusher thread.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct WorkQueue {
     /// Chunk to be flushed.
-    pub(crate) sealed: Option<Sealed>,
+    pub(crate) sealed: Option<SealedChunk>,
     /// Chunks that are stored and whose deliveries are to be settled.
     pub(crate) stored: Vec<Held>,
     /// Empty rows that reuse the memory of a full chunk that was stored, for the next chunk.
@@ -102,7 +102,7 @@ pub(crate) struct Queue {
     pub(crate) has_ended: bool,
 }
 
-impl Queue {
+impl WorkQueue {
     /// Returns whether there is something to write.
     pub(crate) fn has_work(&self) -> bool {
         self.sealed.is_some() || !self.cancels.is_empty() || self.is_deletion_due()
@@ -122,7 +122,7 @@ impl Queue {
 
 /// Metrics with one writing thread and any number of readers.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct StoreCounters {
     pub(crate) received_rows: AtomicU64,
     pub(crate) skipped_rows: AtomicU64,
     pub(crate) unparsed: Mutex<UnparsedRows>,
@@ -140,22 +140,22 @@ pub(crate) struct Counts {
 
 /// State shared by all parts of a store.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct StoreState {
     pub(crate) config: StoreConfig,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     catalog: Mutex<Catalog>,
-    queue: Mutex<Queue>,
+    queue: Mutex<WorkQueue>,
     /// Wakes the flusher thread.
     pub(crate) work: Condvar,
     /// Wakes the intake.
     pub(crate) progress: Notify,
     /// A flush was completed.
     pub(crate) served: Condvar,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StoreCounters,
 }
 
-impl Shared {
+impl StoreState {
     pub(crate) fn new(
         config: StoreConfig,
         disk: Arc<dyn Disk>,
@@ -171,7 +171,7 @@ impl Shared {
             work: Condvar::new(),
             progress: Notify::new(),
             served: Condvar::new(),
-            counts: Counts::default(),
+            counts: StoreCounters::default(),
         }
     }
 
@@ -179,7 +179,7 @@ impl Shared {
         self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub(crate) fn queue(&self) -> MutexGuard<'_, WorkQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl Shared {
     }
 
     /// Records the error for the health report.
-    pub(crate) fn note_error(&self, error: &dyn std::fmt::Display) {
+    pub(crate) fn record_error(&self, error: &dyn std::fmt::Display) {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let text = error.to_string();
         let mut last = self.counts.error.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,13 +11,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::catalog::{Live, Shared};
-use crate::embedded::read::scan::{Doomed, doomed};
+use super::catalog::{LiveSegment, StoreState};
+use crate::embedded::read::scan::{DeletedRows, find_deleted_rows};
 use crate::embedded::read::snapshot::{Deletion, Snapshot};
 use crate::embedded::sidecar::SidecarError;
 use crate::embedded::store::EmbeddedStore;
-use crate::embedded::write::flusher::{Flusher, Pending};
-use crate::embedded::write::manifest::{Change, DeletionEntry};
+use crate::embedded::write::flusher::{Flusher, PendingCommit};
+use crate::embedded::write::manifest::{DeletionEntry, ManifestChange};
 use crate::embedded::write::merge::is_damage;
 use crate::embedded::write::requests::{NoReply, PendingReply, Request};
 use crate::limits::{DELETIONS_DONE_MAX, DELETIONS_PENDING_MAX};
@@ -64,7 +64,7 @@ impl EmbeddedStore {
             done_ns: entry.done_ns,
             is_cancelled: entry.is_cancelled,
             rows: entry.removed,
-            segments_left: catalog.concerned_by(*id, entry).len() as u64,
+            segments_left: catalog.affected_by(*id, entry).len() as u64,
         };
         catalog.deletion_entries.iter().rev().map(report).collect()
     }
@@ -99,7 +99,10 @@ impl EmbeddedStore {
 }
 
 /// Requests the cancellation of a deletion, unless it is known to be impossible.
-pub(crate) fn request_cancellation(shared: &Shared, id: u64) -> Result<PendingReply, CancelError> {
+pub(crate) fn request_cancellation(
+    shared: &StoreState,
+    id: u64,
+) -> Result<PendingReply, CancelError> {
     let known = shared.catalog().deletion_entries.get(&id).cloned();
     let known = known.ok_or(CancelError::Unknown(id))?;
     if known.done_ns.is_some() && !known.is_cancelled {
@@ -117,7 +120,7 @@ pub(crate) fn request_cancellation(shared: &Shared, id: u64) -> Result<PendingRe
 
 /// Requests a deletion, which takes effect once the head has been flushed.
 pub(crate) fn request_deletion(
-    shared: &Shared,
+    shared: &StoreState,
     request: &DeletionRequest,
 ) -> Result<PendingReply, DeleteError> {
     let active = shared.catalog().deletions.len();
@@ -154,9 +157,10 @@ impl Flusher {
             is_cancelled: false,
             removed: 0,
         };
-        let change = Change { deletions: vec![(id, entry)], counters, ..Change::default() };
+        let change =
+            ManifestChange { deletions: vec![(id, entry)], counters, ..ManifestChange::default() };
         let reply = Some((reply, id));
-        self.commit(Pending { change, reply, ..Pending::default() })?;
+        self.commit(PendingCommit { change, reply, ..PendingCommit::default() })?;
         tracing::info!(id, "deletion started: the records are hidden from now on");
         Ok(true)
     }
@@ -175,8 +179,17 @@ impl Flusher {
         tracing::info!(id, removed = entry.removed, "deletion cancelled");
         let (deletions, counters) = (vec![(id, entry)], self.counters(0));
         let deletions_forgotten = self.too_many_done(1);
-        let change = Change { deletions, deletions_forgotten, counters, ..Change::default() };
-        self.commit(Pending { change, reply: Some((reply, id)), ..Pending::default() })?;
+        let change = ManifestChange {
+            deletions,
+            deletions_forgotten,
+            counters,
+            ..ManifestChange::default()
+        };
+        self.commit(PendingCommit {
+            change,
+            reply: Some((reply, id)),
+            ..PendingCommit::default()
+        })?;
         Ok(true)
     }
 
@@ -191,7 +204,7 @@ impl Flusher {
 
     /// Removes deleted records from the next segment, or records that a deletion is done. Returns
     /// false when nothing can be done at present.
-    pub(crate) fn carry_out_deletions(&mut self) -> Result<bool, SidecarError> {
+    pub(crate) fn apply_deletions(&mut self) -> Result<bool, SidecarError> {
         let is_pending = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_none();
         let pending: BTreeMap<u64, DeletionEntry> = self
             .contents()
@@ -203,7 +216,7 @@ impl Flusher {
         if pending.is_empty() {
             return Ok(false);
         }
-        match self.next_concerned(&pending) {
+        match self.next_affected(&pending) {
             Some((live, ids)) => self.delete_from(&live, &ids, &pending),
             None => self.end_deletions(&pending),
         }
@@ -211,22 +224,24 @@ impl Flusher {
 
     /// Returns the first segment that may have deleted records, and the deletions that it has not
     /// been searched for yet.
-    fn next_concerned(&self, pending: &BTreeMap<u64, DeletionEntry>) -> Option<(Live, Vec<u64>)> {
+    fn next_affected(
+        &self,
+        pending: &BTreeMap<u64, DeletionEntry>,
+    ) -> Option<(LiveSegment, Vec<u64>)> {
         let catalog = self.shared.catalog();
         let is_readable =
-            |live: &&Live| live.open.is_some() && !self.unreadable.contains(&live.entry.id);
+            |live: &&LiveSegment| live.open.is_some() && !self.unreadable.contains(&live.entry.id);
         catalog.segments.values().filter(is_readable).find_map(|live| {
-            let is_concerned = |(id, entry): &(&u64, &DeletionEntry)| {
-                catalog.may_concern(**id, entry, &live.entry)
-            };
-            let ids: Vec<u64> = pending.iter().filter(is_concerned).map(|(id, _)| *id).collect();
+            let is_affected =
+                |(id, entry): &(&u64, &DeletionEntry)| catalog.may_affect(**id, entry, &live.entry);
+            let ids: Vec<u64> = pending.iter().filter(is_affected).map(|(id, _)| *id).collect();
             (!ids.is_empty()).then(|| (live.clone(), ids))
         })
     }
 
     fn delete_from(
         &mut self,
-        live: &Live,
+        live: &LiveSegment,
         ids: &[u64],
         pending: &BTreeMap<u64, DeletionEntry>,
     ) -> Result<bool, SidecarError> {
@@ -234,23 +249,23 @@ impl Flusher {
         let parsed: Vec<(u64, Deletion)> =
             ids.iter().filter_map(|id| Some((*id, pending.get(id)?.parsed()?))).collect();
         let snapshot = Snapshot { segments: vec![open.clone()], ..Snapshot::default() };
-        let Some((doomed, counts)) = self.find_doomed(&snapshot, &parsed)? else {
-            self.note_unreadable(live, "the segment is damaged");
+        let Some((deleted, counts)) = self.find_deleted_rows(&snapshot, &parsed)? else {
+            self.record_unreadable(live, "the segment is damaged");
             return Ok(true);
         };
         drop(snapshot);
-        if doomed.is_empty() {
-            self.note_clean(ids, live.entry.id);
+        if deleted.is_empty() {
+            self.record_clean(ids, live.entry.id);
             return Ok(true);
         }
         // A deletion that adds no rows to those of the others may be cancelled in the meantime.
         let with_rows = parsed.iter().zip(&counts).filter(|(_, count)| **count > 0);
-        let dooming: Vec<u64> = with_rows.map(|((id, _), _)| *id).collect();
-        let written = match self.rewrite(&live.entry, &open, &doomed, &dooming) {
+        let effective: Vec<u64> = with_rows.map(|((id, _), _)| *id).collect();
+        let written = match self.rewrite(&live.entry, &open, &deleted, &effective) {
             Ok(Some(written)) => written,
             Ok(None) => return Ok(true),
             Err(error) if is_damage(&error) => {
-                self.note_unreadable(live, &error.to_string());
+                self.record_unreadable(live, &error.to_string());
                 return Ok(true);
             }
             Err(error) => return Err(error),
@@ -270,33 +285,34 @@ impl Flusher {
         let added: Vec<_> = written.iter().map(|(entry, _)| *entry).collect();
         let new: Vec<u64> = added.iter().map(|entry| entry.id).collect();
         let removed = vec![live.entry.id];
-        let change = Change { added, removed, deletions, counters, ..Change::default() };
+        let change =
+            ManifestChange { added, removed, deletions, counters, ..ManifestChange::default() };
         drop(open);
-        self.commit(Pending { change, opened: written, ..Pending::default() })?;
+        self.commit(PendingCommit { change, opened: written, ..PendingCommit::default() })?;
         for segment in new {
-            self.note_clean(ids, segment);
+            self.record_clean(ids, segment);
         }
         Ok(true)
     }
 
-    fn find_doomed(
+    fn find_deleted_rows(
         &self,
         snapshot: &Snapshot,
         parsed: &[(u64, Deletion)],
-    ) -> Result<Option<(Doomed, Vec<u64>)>, SidecarError> {
+    ) -> Result<Option<(DeletedRows, Vec<u64>)>, SidecarError> {
         let deletions: Vec<&Deletion> = parsed.iter().map(|(_, deletion)| deletion).collect();
         let budget = Budget::new(self.shared.clock.clone(), None, usize::MAX);
-        doomed(snapshot, &deletions, &budget).map_err(|error| match error {
+        find_deleted_rows(snapshot, &deletions, &budget).map_err(|error| match error {
             QueryError::Read(error) => error.into(),
             error => std::io::Error::other(error.to_string()).into(),
         })
     }
 
-    fn note_clean(&self, ids: &[u64], segment: u64) {
+    fn record_clean(&self, ids: &[u64], segment: u64) {
         self.shared.catalog().clean.extend(ids.iter().map(|id| (*id, segment)));
     }
 
-    fn note_unreadable(&mut self, live: &Live, what: &str) {
+    fn record_unreadable(&mut self, live: &LiveSegment, what: &str) {
         let segment = live.entry.id;
         tracing::error!(segment, what, "deleted records cannot be removed from a segment");
         self.unreadable.insert(segment);
@@ -309,14 +325,14 @@ impl Flusher {
         pending: &BTreeMap<u64, DeletionEntry>,
     ) -> Result<bool, SidecarError> {
         let now = self.shared.clock.unix_ns();
-        let mut change = Change { counters: self.counters(0), ..Change::default() };
+        let mut change = ManifestChange { counters: self.counters(0), ..ManifestChange::default() };
         {
             let catalog = self.shared.catalog();
-            if !catalog.graveyard.is_empty() {
+            if !catalog.obsolete.is_empty() {
                 return Ok(false);
             }
             for (id, entry) in pending {
-                if entry.parsed().is_some() && catalog.concerned_by(*id, entry).is_empty() {
+                if entry.parsed().is_some() && catalog.affected_by(*id, entry).is_empty() {
                     change.deletions.push((*id, entry.ended(now, false)));
                 }
             }
@@ -328,7 +344,7 @@ impl Flusher {
         for (id, entry) in &change.deletions {
             tracing::info!(id, records = entry.removed, "deletion completed");
         }
-        self.commit(Pending { change, ..Pending::default() })?;
+        self.commit(PendingCommit { change, ..PendingCommit::default() })?;
         Ok(true)
     }
 }

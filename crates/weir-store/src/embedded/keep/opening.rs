@@ -16,15 +16,16 @@ use std::sync::Arc;
 use weir_host::Disk;
 use weir_model::{Position, StreamId};
 
-use super::catalog::{Catalog, Live};
+use super::catalog::{Catalog, LiveSegment};
 use crate::embedded::read::snapshot::OpenSegment;
 use crate::embedded::segment::{Fixed, PageBuffer, PageValues, Role, Segment, SegmentError};
 use crate::embedded::write::files::{
-    ASIDE, SegmentFiles, aside_of, has_extension, id_of, name_of, rows_of_aside,
+    SET_ASIDE_EXTENSION, SegmentFiles, has_extension, id_of, name_of, set_aside_path,
+    set_aside_rows,
 };
-use crate::embedded::write::flusher::Pending;
+use crate::embedded::write::flusher::PendingCommit;
 use crate::embedded::write::manifest::{
-    Change, Contents, DeletionEntry, Manifest, ManifestError, SegmentEntry,
+    Contents, DeletionEntry, Manifest, ManifestChange, ManifestError, SegmentEntry,
 };
 use crate::limits::SEQUENCE_GAP;
 
@@ -33,16 +34,16 @@ const OTHER_COUNT: &str = "the number of records differs from the manifest";
 
 /// Result of opening a store.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedStore {
     pub(crate) manifest: Manifest,
     pub(crate) catalog: Catalog,
     /// Differences from the manifest, to be committed first.
-    pub(crate) pending: Option<Pending>,
+    pub(crate) pending: Option<PendingCommit>,
 }
 
 /// Files below the store's directory, by kind.
 #[derive(Debug, Default)]
-struct Found {
+struct StoreFiles {
     /// In the top directory.
     top: Vec<PathBuf>,
     segments: BTreeMap<u64, PathBuf>,
@@ -52,7 +53,7 @@ struct Found {
 }
 
 /// Opens the store in `dir`, which is created when missing.
-pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError> {
+pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<OpenedStore, ManifestError> {
     let io_error = |what| {
         let path = dir.to_owned();
         move |error| ManifestError::Io { what, path, error }
@@ -64,36 +65,37 @@ pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
         let _removed_next_time = disk.remove(path);
     }
     let is_new = *manifest.contents() == Contents::default();
-    let doubts = recovered.may_have_forgotten() || (is_new && !found.segments.is_empty());
-    let mut opening = Opening {
+    let may_be_incomplete =
+        recovered.may_have_forgotten() || (is_new && !found.segments.is_empty());
+    let mut opening = Recovery {
         disk,
         dir,
         found: &found,
         catalog: Catalog { is_catching_up: true, ..Catalog::default() },
-        change: Change::default(),
+        change: ManifestChange::default(),
     };
     for set_aside in &recovered.set_aside {
         let text = format!("the manifest was damaged; a copy was kept as {set_aside}");
         opening.catalog.damaged.insert(text);
     }
     opening.open_known(manifest.contents());
-    let doubts = doubts || opening.is_behind(manifest.contents());
-    if doubts {
+    let may_be_incomplete = may_be_incomplete || opening.is_outdated(manifest.contents());
+    if may_be_incomplete {
         opening.adopt();
     }
     opening.remove_unknown();
     let ended = |deletion: &DeletionEntry| deletion.done_ns.is_some();
-    if !doubts && manifest.contents().deletions.values().any(ended) {
+    if !may_be_incomplete && manifest.contents().deletions.values().any(ended) {
         // A deletion ended, and the machine stopped before the older copies that contain it were
         // removed.
         if let Err(error) = manifest.forget_history(disk) {
             tracing::warn!(%error, "old generations of the manifest cannot be removed");
         }
     }
-    let Opening { mut catalog, mut change, .. } = opening;
+    let Recovery { mut catalog, mut change, .. } = opening;
     catalog.set_deletions(manifest.contents());
     let mut counters = manifest.contents().counters;
-    let last = |live: &Live| (live.entry.id + 1, live.entry.sequences.1 + 1);
+    let last = |live: &LiveSegment| (live.entry.id + 1, live.entry.sequences.1 + 1);
     for (next_segment, next_sequence) in catalog.segments.values().map(last) {
         counters.next_segment = counters.next_segment.max(next_segment);
         counters.next_sequence = counters.next_sequence.max(next_sequence);
@@ -102,21 +104,21 @@ pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
     let numbers = found.segments.keys().chain(found.bad.keys()).max();
     counters.next_segment = counters.next_segment.max(numbers.map_or(1, |id| id + 1));
     change.counters = counters;
-    let is_changed = doubts || !change.removed.is_empty();
-    let pending = is_changed.then(|| Pending { change, ..Pending::default() });
+    let is_changed = may_be_incomplete || !change.removed.is_empty();
+    let pending = is_changed.then(|| PendingCommit { change, ..PendingCommit::default() });
     counters.next_sequence += SEQUENCE_GAP;
     catalog.counters = counters;
-    Ok(Opened { manifest, catalog, pending })
+    Ok(OpenedStore { manifest, catalog, pending })
 }
 
 /// Scans the directory and its subdirectories for days and hours.
-fn find(disk: &dyn Disk, dir: &Path) -> io::Result<Found> {
+fn find(disk: &dyn Disk, dir: &Path) -> io::Result<StoreFiles> {
     let is_number = |path: &Path, digits: usize| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.len() == digits && name.bytes().all(|b| b.is_ascii_digit())
     };
     let top = disk.list(dir)?;
-    let mut found = Found::default();
+    let mut found = StoreFiles::default();
     for day in top.iter().filter(|path| is_number(path, 8)) {
         for hour in disk.list(day)?.iter().filter(|path| is_number(path, 2)) {
             disk.list(hour)?.into_iter().for_each(|path| found.add(path));
@@ -126,7 +128,7 @@ fn find(disk: &dyn Disk, dir: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-impl Found {
+impl StoreFiles {
     fn add(&mut self, path: PathBuf) {
         if has_extension(&path, "tmp") {
             self.temporary.push(path);
@@ -135,47 +137,47 @@ impl Found {
                 self.segments.insert(id, path);
             } else if has_extension(&path, "widx") {
                 self.sidecars.push(path);
-            } else if has_extension(&path, ASIDE) {
+            } else if has_extension(&path, SET_ASIDE_EXTENSION) {
                 self.bad.insert(id, path);
             }
         }
     }
 }
 
-struct Opening<'a> {
+struct Recovery<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
-    found: &'a Found,
+    found: &'a StoreFiles,
     catalog: Catalog,
-    change: Change,
+    change: ManifestChange,
 }
 
-impl Opening<'_> {
+impl Recovery<'_> {
     /// Opens the segments that the manifest lists.
     fn open_known(&mut self, contents: &Contents) {
         for entry in contents.segments.values() {
             let files = SegmentFiles::new(self.dir, entry.id, entry.hour);
             match files.open(self.disk) {
                 Ok(open) if open.segment.row_count() == entry.rows => {
-                    let live = Live { entry: *entry, open: Some(Arc::new(open)) };
+                    let live = LiveSegment { entry: *entry, open: Some(Arc::new(open)) };
                     self.catalog.segments.insert(entry.id, live);
                 }
                 Ok(_) => self.set_aside(entry.id, &files, OTHER_COUNT, Some(entry.rows)),
                 Err(SegmentError::Damaged(what)) => {
                     self.set_aside(entry.id, &files, what, Some(entry.rows));
                 }
-                Err(error) => self.leave(entry, &files, &error),
+                Err(error) => self.keep_unreadable(entry, &files, &error),
             }
         }
         for (id, path) in &self.found.bad {
-            let records = with_records(rows_of_aside(path));
+            let records = with_records(set_aside_rows(path));
             self.catalog.damaged.insert(format!("{} was damaged{records}", name_of(*id)));
         }
     }
 
     /// Returns whether the manifest is intact but outdated: a segment is newer than all that it
     /// lists, or a listed one is missing. Its last records are missing or were never written.
-    fn is_behind(&self, contents: &Contents) -> bool {
+    fn is_outdated(&self, contents: &Contents) -> bool {
         let is_gone = |id: &u64| !self.found.segments.contains_key(id);
         let unknown = |(id, _): &(&u64, &PathBuf)| !contents.segments.contains_key(*id);
         let is_newer = |(_, path): (&u64, &PathBuf)| {
@@ -188,7 +190,12 @@ impl Opening<'_> {
     }
 
     /// Leaves a segment alone that cannot be read now but perhaps later.
-    fn leave(&mut self, entry: &SegmentEntry, files: &SegmentFiles, error: &SegmentError) {
+    fn keep_unreadable(
+        &mut self,
+        entry: &SegmentEntry,
+        files: &SegmentFiles,
+        error: &SegmentError,
+    ) {
         let is_missing =
             matches!(error, SegmentError::Io(error) if error.kind() == io::ErrorKind::NotFound);
         if is_missing && self.found.bad.contains_key(&entry.id) {
@@ -199,12 +206,12 @@ impl Opening<'_> {
         tracing::error!(segment = %files.segment.display(), %error, "segment cannot be read");
         let records = with_records(Some(entry.rows));
         self.catalog.damaged.insert(format!("{}: {error}{records}", files.segment.display()));
-        self.catalog.segments.insert(entry.id, Live { entry: *entry, open: None });
+        self.catalog.segments.insert(entry.id, LiveSegment { entry: *entry, open: None });
     }
 
     /// Keeps a damaged segment under another name, for inspection.
     fn set_aside(&mut self, id: u64, files: &SegmentFiles, what: &str, rows: Option<u64>) {
-        let aside = aside_of(&files.segment, rows);
+        let aside = set_aside_path(&files.segment, rows);
         tracing::error!(segment = %files.segment.display(), what, "segment is damaged; set aside");
         let records = with_records(rows);
         self.catalog.damaged.insert(format!("{}: {what}{records}", aside.display()));
@@ -265,7 +272,7 @@ impl Opening<'_> {
                     self.adopt_positions(&open.segment);
                 }
             }
-            self.catalog.segments.insert(entry.id, Live { entry, open });
+            self.catalog.segments.insert(entry.id, LiveSegment { entry, open });
         }
     }
 

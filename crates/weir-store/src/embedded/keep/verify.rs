@@ -15,7 +15,7 @@ use super::opening::with_records;
 use crate::embedded::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
 use crate::embedded::sidecar::{Sidecar, SidecarError};
 use crate::embedded::write::files::{
-    ASIDE, SegmentFiles, aside_of, has_extension, id_of, rows_of_aside,
+    SET_ASIDE_EXTENSION, SegmentFiles, has_extension, id_of, set_aside_path, set_aside_rows,
 };
 use crate::embedded::write::manifest::{Manifest, ManifestError, SegmentEntry};
 
@@ -92,8 +92,8 @@ pub fn verify(
             each(Verified { rows, is_spare, ..verified });
         }
     }
-    for path in files_below(dir, disk, ASIDE).map_err(io_error)? {
-        let rows = rows_of_aside(&path);
+    for path in files_below(dir, disk, SET_ASIDE_EXTENSION).map_err(io_error)? {
+        let rows = set_aside_rows(&path);
         each(Verified::unread(path, Fault::SetAside { rows }));
     }
     for (path, rows) in missing(dir, disk)? {
@@ -111,7 +111,7 @@ fn missing(dir: &Path, disk: &dyn Disk) -> Result<Vec<(PathBuf, u64)>, ManifestE
         opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     };
     let is_missing = |entry: &&SegmentEntry| {
-        let aside = [None, Some(entry.rows)].map(|rows| aside_of(&file(entry), rows));
+        let aside = [None, Some(entry.rows)].map(|rows| set_aside_path(&file(entry), rows));
         is_gone(&file(entry)) && aside.iter().all(|path| is_gone(path))
     };
     let named = Manifest::read(disk, dir)?.segments;
@@ -208,10 +208,10 @@ mod tests {
     use super::*;
     use crate::embedded::columns::{NewRow, Rows};
     use crate::embedded::sidecar::write_segment_with_sidecar;
-    use crate::embedded::write::manifest::Change;
+    use crate::embedded::write::manifest::ManifestChange;
 
     #[test]
-    fn what_is_damaged_is_named_and_the_rest_is_read() {
+    fn verify_reports_damage_and_reads_the_rest() {
         let dir = tempfile::tempdir().unwrap();
         let hour = dir.path().join("20260101/07");
         std::fs::create_dir_all(&hour).unwrap();
@@ -251,7 +251,9 @@ mod tests {
         verify(dir.path(), &RealDisk, |verified| found.push(verified)).unwrap();
         let (mut manifest, _) = Manifest::open(&RealDisk, dir.path(), &[]).unwrap();
         let entry = SegmentEntry { id: 3, rows: 100, ..SegmentEntry::default() };
-        manifest.commit(&RealDisk, &Change { added: vec![entry], ..Change::default() }).unwrap();
+        manifest
+            .commit(&RealDisk, &ManifestChange { added: vec![entry], ..ManifestChange::default() })
+            .unwrap();
         let mut counted = Vec::new();
         let count = |verified: Verified| counted.push((verified.rows, verified.is_spare));
         verify(dir.path(), &RealDisk, count).unwrap();
@@ -265,16 +267,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_manifest_names_and_is_not_there_is_missing() {
+    fn verify_reports_missing_segments() {
         let dir = tempfile::tempdir().unwrap();
         let (mut manifest, _) = Manifest::open(&RealDisk, dir.path(), &[]).unwrap();
         let entry = |id, rows| SegmentEntry { id, rows, hour: 7, ..SegmentEntry::default() };
         let added = vec![entry(1, 10), entry(2, 20), entry(3, 30)];
-        manifest.commit(&RealDisk, &Change { added, ..Change::default() }).unwrap();
-        manifest.commit(&RealDisk, &Change { removed: vec![1], ..Change::default() }).unwrap();
+        manifest.commit(&RealDisk, &ManifestChange { added, ..ManifestChange::default() }).unwrap();
+        manifest
+            .commit(&RealDisk, &ManifestChange { removed: vec![1], ..ManifestChange::default() })
+            .unwrap();
         let files = SegmentFiles::new(dir.path(), 3, 7);
         std::fs::create_dir_all(files.segment.parent().unwrap()).unwrap();
-        let aside = aside_of(&files.segment, Some(30));
+        let aside = set_aside_path(&files.segment, Some(30));
         std::fs::write(&aside, "damaged").unwrap();
 
         let mut found = Vec::new();

@@ -6,7 +6,7 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::embedded::columns::Rows;
-use crate::embedded::keep::catalog::Live;
+use crate::embedded::keep::catalog::LiveSegment;
 use crate::embedded::segment::Segment;
 use crate::embedded::sidecar::Sidecar;
 use crate::embedded::store::EmbeddedStore;
@@ -73,7 +73,7 @@ impl EmbeddedStore {
         let (chunks, mut snapshot) = {
             let catalog = self.shared.catalog();
             let overlaps =
-                |live: &&Live| range.overlaps(live.entry.times_ns.0, live.entry.times_ns.1);
+                |live: &&LiveSegment| range.overlaps(live.entry.times_ns.0, live.entry.times_ns.1);
             let segments = catalog.segments.values().filter(overlaps);
             let snapshot = Snapshot {
                 chunks: Vec::new(),

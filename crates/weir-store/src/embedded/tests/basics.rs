@@ -22,20 +22,20 @@ fn start(
 }
 
 #[test]
-fn records_are_seen_at_once_and_are_in_one_place_only() {
+fn records_are_visible_at_once_and_stored_once() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 50));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {
         process.read(*stream, file, 30);
     }
-    assert!(matches!(process.feeder.step(), Wait::Records(_)));
+    assert!(matches!(process.intake.step(), Wait::Records(_)));
     assert_eq!(process.records().len(), 60);
     assert!(process.flush());
     assert_eq!(process.records().len(), 60);
     for (stream, file) in &mut files {
         process.read(*stream, file, 20);
     }
-    process.feeder.step();
+    process.intake.step();
     let snapshot = process.store.snapshot(TimeRange::ALL);
     assert_eq!((snapshot.chunks.len(), snapshot.segments.len()), (1, 1));
     assert_each_once(&process.records(), &files, "");
@@ -48,13 +48,13 @@ fn records_are_seen_at_once_and_are_in_one_place_only() {
 }
 
 #[test]
-fn what_is_stored_is_there_after_a_start_and_the_rest_is_read_again() {
+fn restart_keeps_stored_records_and_reads_the_others_again() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 100));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 40);
     assert!(process.flush());
     process.read(1, files.get_mut(&1).unwrap(), 40);
-    process.feeder.step();
+    process.intake.step();
     drop(process);
     let disk = disk.kill();
     let mut process = start(&disk, &mut files);
@@ -66,13 +66,13 @@ fn what_is_stored_is_there_after_a_start_and_the_rest_is_read_again() {
 }
 
 #[test]
-fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
+fn stored_records_are_skipped_when_sent_again() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 100));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 40);
-    process.feeder.step();
+    process.intake.step();
     process.clock.advance(Duration::from_secs(61));
-    process.feeder.step();
+    process.intake.step();
     // The manifest is written, and the machine stops before the journal is notified.
     process.flusher.step();
     assert_eq!(names(&disk, "parquet").len(), 1);
@@ -91,7 +91,7 @@ fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
 }
 
 #[test]
-fn a_full_head_stops_taking_and_loses_nothing() {
+fn full_head_stops_the_intake_and_loses_nothing() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 20_000));
     let head_bytes = 512 * 1024;
     let config = StoreConfig { head_bytes, ..config() };
@@ -101,7 +101,7 @@ fn a_full_head_stops_taking_and_loses_nothing() {
         for (stream, file) in &mut files {
             process.read(*stream, file, 500);
         }
-        if process.feeder.step() == Wait::Room {
+        if process.intake.step() == Wait::Room {
             was_full = true;
             assert!(process.store.metrics().is_full);
             process.flusher.step();
@@ -122,7 +122,7 @@ fn a_full_head_stops_taking_and_loses_nothing() {
 }
 
 #[test]
-fn streams_that_ended_leave_the_manifest() {
+fn ended_streams_are_removed_from_the_manifest() {
     let (disk, mut files) = (FaultyDisk::new(), files(20, 5));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {
@@ -142,7 +142,7 @@ fn streams_that_ended_leave_the_manifest() {
 }
 
 #[test]
-fn a_stream_that_the_journal_has_forgotten_is_a_new_one() {
+fn stream_unknown_to_the_journal_is_new() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 30));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 30);
@@ -160,11 +160,11 @@ fn a_stream_that_the_journal_has_forgotten_is_a_new_one() {
 }
 
 #[test]
-fn a_deleted_file_has_the_head_flushed_soon() {
+fn deleted_file_causes_an_early_flush() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 30));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 20);
-    process.feeder.step();
+    process.intake.step();
     process.delete(1, files.get_mut(&1).unwrap());
     assert!(process.run());
     assert_eq!(process.store.metrics().flushes, 1, "without waiting for the interval");
@@ -175,7 +175,7 @@ fn a_deleted_file_has_the_head_flushed_soon() {
 }
 
 #[test]
-fn closing_the_journal_flushes_what_is_left() {
+fn closing_the_journal_flushes_the_head() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 40));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {
@@ -183,7 +183,7 @@ fn closing_the_journal_flushes_what_is_left() {
     }
     process.journal.close();
     assert!(process.run());
-    assert_eq!(process.feeder.step(), Wait::Ended);
+    assert_eq!(process.intake.step(), Wait::Ended);
     assert_eq!(process.journal.ledger().cursors[0].in_flight, 0);
     assert_each_once(&process.records(), &files, "");
     assert_eq!(names(&disk, "parquet").len(), 1);
@@ -191,11 +191,11 @@ fn closing_the_journal_flushes_what_is_left() {
 }
 
 #[test]
-fn measures_of_the_configuration_are_there_for_every_question() {
+fn configured_calculated_fields_apply_to_every_query() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 3));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 3);
-    process.feeder.step();
+    process.intake.step();
     let measure = |text| CalculatedField {
         path: "answer".to_owned(),
         formula: weir_expr::Formula::parse(text).unwrap(),
@@ -223,7 +223,7 @@ fn measures_of_the_configuration_are_there_for_every_question() {
 }
 
 #[test]
-fn a_report_says_what_is_stored() {
+fn report_describes_the_stored_records() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 40));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {

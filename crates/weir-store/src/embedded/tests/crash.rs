@@ -94,11 +94,11 @@ fn store_twice(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 }
 
 #[test]
-fn a_first_flush_is_cut_anywhere() {
+fn first_flush_survives_a_crash_anywhere() {
     cut_everywhere(nothing, store_twice, 6);
 }
 
 #[test]
-fn a_later_flush_is_cut_anywhere() {
+fn later_flush_survives_a_crash_anywhere() {
     cut_everywhere(store_twice, store_some, 6);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_testkit::{CallKind, Fault, FaultKind, FaultyDisk, Moment};
 
 use super::crash::{begin, cut_everywhere_and};
-use super::world::{File, Process, SECRETIVE, config, files, names, records_of};
+use super::world::{File, Process, SECRET_STREAM, config, files, names, records_of};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::keep::deletion::{request_cancellation, request_deletion};
 use crate::embedded::read::scan;
@@ -52,7 +52,7 @@ fn hide(process: &mut Process, query: &str, range: TimeRange) -> u64 {
     let request = DeletionRequest { query, range, access: Access::all() };
     let pending = request_deletion(&process.store.shared, &request).unwrap();
     for _ in 0..100 {
-        process.feeder.step();
+        process.intake.step();
         if let Ok(id) = pending.reply.try_recv() {
             return id;
         }
@@ -111,7 +111,7 @@ fn store_in_all_forms(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 }
 
 #[test]
-fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
+fn deletion_hides_earlier_records_at_once_but_not_later_ones() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -126,7 +126,7 @@ fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
         process.store.deletions(&Access::only(weir_expr::parse("a").unwrap()))[0].query.is_none()
     );
     add_some(&mut process, &mut files);
-    process.feeder.step();
+    process.intake.step();
     assert_eq!(split(&process), (3, 18));
     assert!(process.flush());
     assert_eq!(split(&process), (3, 18));
@@ -134,7 +134,7 @@ fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
 }
 
 #[test]
-fn what_is_deleted_is_in_no_byte_afterwards_whatever_form_it_was_in() {
+fn deleted_records_are_gone_from_every_file() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     store_in_all_forms(&mut process, &mut files);
@@ -173,7 +173,7 @@ fn what_is_deleted_is_in_no_byte_afterwards_whatever_form_it_was_in() {
 }
 
 #[test]
-fn a_segment_of_which_nothing_is_left_goes() {
+fn segment_without_remaining_records_is_removed() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -189,7 +189,7 @@ fn a_segment_of_which_nothing_is_left_goes() {
 }
 
 #[test]
-fn it_is_done_only_when_nobody_reads_the_old_file_any_more() {
+fn deletion_ends_only_when_no_query_reads_the_old_file() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -206,7 +206,7 @@ fn it_is_done_only_when_nobody_reads_the_old_file_any_more() {
 }
 
 #[test]
-fn only_what_may_be_seen_is_deleted_and_only_so_much_at_once() {
+fn deletion_respects_access_and_the_maximum_of_pending_ones() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -230,7 +230,7 @@ fn only_what_may_be_seen_is_deleted_and_only_so_much_at_once() {
 }
 
 #[test]
-fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
+fn cancelled_deletion_restores_what_is_not_removed_yet() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     store_in_all_forms(&mut process, &mut files);
@@ -291,7 +291,7 @@ fn work_until_asked(process: &mut Process, cancelled: &LaterReply) -> Option<u64
 }
 
 #[test]
-fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
+fn cancellation_takes_effect_during_a_rewrite() {
     let (disk, mut files) = stored();
     let disk = disk.kill();
     let mut process = begin(&disk, &mut files);
@@ -310,7 +310,7 @@ fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
 }
 
 #[test]
-fn the_cancel_of_another_deletion_does_not_stop_one_that_is_at_work() {
+fn cancellation_does_not_stop_another_deletion() {
     let (disk, mut files) = stored();
     let disk = disk.kill();
     let mut process = begin(&disk, &mut files);
@@ -326,7 +326,7 @@ fn the_cancel_of_another_deletion_does_not_stop_one_that_is_at_work() {
 }
 
 #[test]
-fn a_cancel_does_not_wait_for_a_flush_that_fails() {
+fn cancellation_does_not_wait_for_a_failing_flush() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -357,7 +357,7 @@ fn a_cancel_does_not_wait_for_a_flush_that_fails() {
 }
 
 #[test]
-fn who_does_not_wait_any_longer_takes_back_no_request_of_others() {
+fn timeout_withdraws_only_its_own_request() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -383,7 +383,7 @@ fn who_does_not_wait_any_longer_takes_back_no_request_of_others() {
 }
 
 #[test]
-fn any_call_of_the_disk_may_fail_once() {
+fn deletion_survives_any_failed_disk_call() {
     let (disk, files) = stored();
     for kind in [FaultKind::NoSpace, FaultKind::Io] {
         for nth in 1.. {
@@ -414,7 +414,7 @@ pub(super) fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, Fi
     process.run();
     if reply.try_recv().is_ok() {
         // Once a deletion has been reported as done, it must stay done.
-        files.entry(SECRETIVE).or_default().is_told_gone = true;
+        files.entry(SECRET_STREAM).or_default().is_deletion_confirmed = true;
     }
 }
 
@@ -426,7 +426,7 @@ pub(super) fn look_for_secrets(
     seed: u64,
 ) {
     let shown = format!("cut at call {nth}, seed {seed}");
-    let is_told = files[&SECRETIVE].is_told_gone;
+    let is_told = files[&SECRET_STREAM].is_deletion_confirmed;
     let mut process = begin(disk, files);
     let is_hidden = !list(&process).is_empty();
     assert!(is_hidden || !is_told, "{shown}: the deletion was forgotten");
@@ -439,7 +439,7 @@ pub(super) fn look_for_secrets(
     }
     process.run_on();
     let written: u64 = files.values().map(|file| file.written).sum();
-    let secrets = files[&SECRETIVE].written;
+    let secrets = files[&SECRET_STREAM].written;
     let want = if is_hidden { 0 } else { secrets };
     assert_eq!(split(&process), (want as usize, (written - secrets) as usize), "{shown}");
     if is_hidden {
@@ -461,7 +461,7 @@ fn stored() -> (FaultyDisk, BTreeMap<u64, File>) {
 }
 
 #[test]
-fn a_deletion_is_cut_anywhere() {
+fn deletion_survives_a_crash_anywhere() {
     let (disk, files) = stored();
     let prepared = || {
         let (disk, mut files) = (disk.kill(), files.clone());
@@ -475,7 +475,7 @@ fn a_deletion_is_cut_anywhere() {
 fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     let reply = delete(process, "password").reply;
     for _ in 0..100 {
-        process.feeder.step();
+        process.intake.step();
         if list(process).first().is_some_and(|entry| entry.rows > 0) {
             break;
         }
@@ -485,14 +485,15 @@ fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     {
         process.run();
         // Marks that the reply was sent: the remaining secrets then stay for good.
-        files.entry(SECRETIVE).or_default().is_told_gone = asked.reply.try_recv() == Ok(id);
+        files.entry(SECRET_STREAM).or_default().is_deletion_confirmed =
+            asked.reply.try_recv() == Ok(id);
     }
 }
 
 /// The deletion applies completely, or is cancelled and nothing more is removed.
 fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
     let shown = format!("cut at call {nth}, seed {seed}");
-    let is_told = files[&SECRETIVE].is_told_gone;
+    let is_told = files[&SECRET_STREAM].is_deletion_confirmed;
     let mut process = begin(disk, files);
     let is_cancelled = |process: &Process| list(process).first().map(|entry| entry.is_cancelled);
     let known = is_cancelled(&process);
@@ -509,7 +510,7 @@ fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u6
 }
 
 #[test]
-fn a_cancelled_deletion_is_cut_anywhere() {
+fn cancelled_deletion_survives_a_crash_anywhere() {
     let (disk, files) = stored();
     let prepared = || {
         let (disk, mut files) = (disk.kill(), files.clone());
@@ -526,7 +527,7 @@ fn delete_and_cancel_at_work(process: &mut Process, _: &mut BTreeMap<u64, File>)
 }
 
 #[test]
-fn a_deletion_that_is_cancelled_at_work_is_cut_anywhere() {
+fn deletion_cancelled_during_a_rewrite_survives_a_crash_anywhere() {
     let (disk, files) = stored();
     let prepared = || {
         let (disk, mut files) = (disk.kill(), files.clone());

@@ -6,7 +6,7 @@ use super::world::{Process, assert_each_once, config, files, names};
 use crate::embedded::write::threads::Wait;
 
 #[test]
-fn any_call_may_fail_once_and_nothing_is_lost() {
+fn any_failed_disk_call_loses_nothing() {
     for kind in [FaultKind::NoSpace, FaultKind::Io] {
         for nth in 1.. {
             let (disk, mut files) = (FaultyDisk::new(), files(2, 40));
@@ -16,7 +16,7 @@ fn any_call_may_fail_once_and_nothing_is_lost() {
                 for (stream, file) in &mut files {
                     process.read(*stream, file, 20);
                 }
-                process.feeder.step();
+                process.intake.step();
                 process.clock.advance(std::time::Duration::from_secs(61));
                 process.run_on();
             }
@@ -37,13 +37,13 @@ fn any_call_may_fail_once_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_full_disk_stops_taking_and_goes_on_by_itself() {
+fn full_disk_stops_the_intake_until_there_is_room() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 300));
     let head = crate::embedded::store::StoreConfig { head_bytes: 32 * 1024, ..config() };
     let mut process = Process::start(&disk, head, &mut files, false).unwrap();
     disk.inject(Fault::new(FaultKind::NoSpace).on(CallKind::Write).path("seg-").forever());
     let mut rounds = 0;
-    while process.feeder.step() != Wait::Room && rounds < 1000 {
+    while process.intake.step() != Wait::Room && rounds < 1000 {
         process.read(1, files.get_mut(&1).unwrap(), 50);
         files.get_mut(&1).unwrap().written += 50;
         process.flusher.step();

@@ -25,7 +25,7 @@ use crate::embedded::segment::Segment;
 use crate::embedded::store::{EmbeddedStore, StoreConfig};
 use crate::embedded::write::flusher::{Flusher, Step};
 use crate::embedded::write::head::Upstream;
-use crate::embedded::write::threads::{Feeder, Wait};
+use crate::embedded::write::threads::{IntakeWorker, Wait};
 use crate::query::TimeRange;
 
 pub(super) const STEP: u64 = 16;
@@ -41,7 +41,7 @@ pub(super) struct File {
     pub(super) next: u64,
     pub(super) is_deleted: bool,
     /// The deletion of its records was confirmed.
-    pub(super) is_told_gone: bool,
+    pub(super) is_deletion_confirmed: bool,
 }
 
 /// Everything that lives as long as the process.
@@ -49,7 +49,7 @@ pub(super) struct Process {
     pub(super) journal: Journal,
     pub(super) writer: Arc<Mutex<JournalWriter>>,
     pub(super) store: Arc<EmbeddedStore>,
-    pub(super) feeder: Feeder,
+    pub(super) intake: IntakeWorker,
     pub(super) flusher: Flusher,
     pub(super) clock: FakeClock,
     /// Another destination besides the store.
@@ -145,7 +145,7 @@ impl Process {
             writer: writer.clone(),
             clock: clock.clone(),
         };
-        let (feeder, flusher) = store.parts_with(store_cursor, Box::new(upstream))?;
+        let (intake, flusher) = store.parts_with(store_cursor, Box::new(upstream))?;
         for (stream, file) in &mut *files {
             let spec = spec_of(*stream, file.is_deleted);
             if file.is_deleted {
@@ -154,7 +154,7 @@ impl Process {
             file.next = journal.open_stream(&spec).position.offset / STEP;
         }
         journal.release_unclaimed();
-        Some(Self { journal, writer, store, feeder, flusher, clock, other })
+        Some(Self { journal, writer, store, intake, flusher, clock, other })
     }
 
     /// Reads up to `count` records of a file into the journal.
@@ -188,7 +188,7 @@ impl Process {
     /// Does what the threads do until there is nothing left to do. Returns false on failure.
     pub(super) fn run(&mut self) -> bool {
         for _ in 0..100_000 {
-            let wait = self.feeder.step();
+            let wait = self.intake.step();
             let step = self.flusher.step();
             if step == Step::Idle && (wait == Wait::Ended || matches!(wait, Wait::Records(_))) {
                 self.write_journal();
@@ -214,7 +214,7 @@ impl Process {
 
     /// Flushes the head to a segment.
     pub(super) fn flush(&mut self) -> bool {
-        self.feeder.step();
+        self.intake.step();
         self.clock.advance(Duration::from_secs(61));
         self.run()
     }
@@ -287,11 +287,11 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
 }
 
 /// Streams from this number on contain secrets.
-pub(super) const SECRETIVE: u64 = 3;
+pub(super) const SECRET_STREAM: u64 = 3;
 
 fn body_of(stream: u64, n: u64) -> String {
     match stream {
-        SECRETIVE.. => format!("{stream}/{n} password=hunter{n}"),
+        SECRET_STREAM.. => format!("{stream}/{n} password=hunter{n}"),
         _ => format!("{stream}/{n}"),
     }
 }

@@ -28,21 +28,21 @@ pub(crate) fn name_of(id: u64) -> String {
 
 /// Returns the name under which a damaged segment is kept for inspection. It includes the number of
 /// records that are lost with it, since the footer can no longer be read.
-pub(crate) fn aside_of(segment: &Path, rows: Option<u64>) -> PathBuf {
+pub(crate) fn set_aside_path(segment: &Path, rows: Option<u64>) -> PathBuf {
     let stem = segment.file_stem().unwrap_or_default().display().to_string();
     let rows = rows.map_or_else(String::new, |rows| format!("-{rows}"));
-    segment.with_file_name(format!("{stem}{rows}.{ASIDE}"))
+    segment.with_file_name(format!("{stem}{rows}.{SET_ASIDE_EXTENSION}"))
 }
 
 /// Returns the number of records in a segment that was set aside, if it was known.
-pub(crate) fn rows_of_aside(path: &Path) -> Option<u64> {
+pub(crate) fn set_aside_rows(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.rsplit_once('-').filter(|(name, _)| *name != "seg")?.1.parse().ok()
 }
 
 /// Returns the number of a segment or sidecar that has its final name.
 pub(crate) fn id_of(path: &Path) -> Option<u64> {
     let name = path.file_stem()?.to_str()?.strip_prefix("seg-")?;
-    let is_aside = has_extension(path, ASIDE);
+    let is_aside = has_extension(path, SET_ASIDE_EXTENSION);
     name.split_once('-').filter(|_| is_aside).map_or(name, |(id, _)| id).parse().ok()
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn has_extension(path: &Path, extension: &str) -> bool {
 }
 
 /// Extension of segments that were set aside.
-pub(crate) const ASIDE: &str = "bad";
+pub(crate) const SET_ASIDE_EXTENSION: &str = "bad";
 
 /// `DIR/20260131/23`.
 pub(crate) fn hour_dir(dir: &Path, hour: u32) -> PathBuf {
@@ -118,13 +118,13 @@ impl SegmentFiles {
 
 /// A file that is being written, under a temporary name.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct TemporaryFile {
     pub(crate) file: Arc<dyn DiskFile>,
     temporary: PathBuf,
     path: PathBuf,
 }
 
-impl Draft {
+impl TemporaryFile {
     pub(crate) fn create(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
@@ -160,8 +160,8 @@ pub(crate) fn create_segment(
 ) -> Result<(SegmentSummary, OpenSegment), SidecarError> {
     let dir = files.segment.parent().unwrap_or(Path::new(""));
     disk.create_dir_all(dir)?;
-    let segment = Draft::create(disk, &files.segment)?;
-    let sidecar = match Draft::create(disk, &files.sidecar) {
+    let segment = TemporaryFile::create(disk, &files.segment)?;
+    let sidecar = match TemporaryFile::create(disk, &files.sidecar) {
         Ok(sidecar) => sidecar,
         Err(error) => {
             segment.discard(disk);
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_stands_in_the_hour_in_which_it_was_written() {
+    fn segment_is_stored_in_the_directory_of_its_hour() {
         let hour = hour_of(1_769_900_399_000_000_000);
         let files = SegmentFiles::new(Path::new("/store"), 17, hour);
         let expected = Path::new("/store/20260131/22/seg-000000000017.parquet");

@@ -15,9 +15,9 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use super::files::{SegmentFiles, create_segment, hour_of};
-use super::head::{Sealed, Upstream};
-use super::manifest::{Change, Contents, Counters, Manifest, SegmentEntry};
-use crate::embedded::keep::catalog::{Live, Queue, Shared};
+use super::head::{SealedChunk, Upstream};
+use super::manifest::{Contents, Counters, Manifest, ManifestChange, SegmentEntry};
+use crate::embedded::keep::catalog::{LiveSegment, StoreState, WorkQueue};
 use crate::embedded::read::snapshot::OpenSegment;
 use crate::embedded::segment::Provenance;
 use crate::embedded::sidecar::{SidecarError, write_segment_with_sidecar};
@@ -42,27 +42,27 @@ pub(crate) enum Step {
 
 /// A change that must become durable, and what it makes visible.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
-    pub(crate) change: Change,
+pub(crate) struct PendingCommit {
+    pub(crate) change: ManifestChange,
     pub(crate) opened: Vec<(SegmentEntry, OpenSegment)>,
-    pub(crate) sealed: Option<Sealed>,
+    pub(crate) sealed: Option<SealedChunk>,
     /// Receives the number of the deletion once the change is durable.
     pub(crate) reply: Option<(SyncSender<u64>, u64)>,
 }
 
 /// The flusher; see the module documentation.
 pub(crate) struct Flusher {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StoreState>,
     pub(crate) manifest: Manifest,
     upstream: Option<Box<dyn Upstream>>,
-    pending: Option<Pending>,
+    pending: Option<PendingCommit>,
     /// The chunk to be written as a segment next.
-    sealed: Option<Sealed>,
+    sealed: Option<SealedChunk>,
     failures: u32,
     retry_at: Duration,
     opened_at: Duration,
     /// Segments that are no longer merged or given a sidecar, because an attempt has failed.
-    pub(crate) hopeless: HashSet<u64>,
+    pub(crate) skipped: HashSet<u64>,
     /// Segments found to be damaged: their deleted records cannot be removed.
     pub(crate) unreadable: HashSet<u64>,
 }
@@ -74,11 +74,15 @@ impl std::fmt::Debug for Flusher {
 }
 
 impl Flusher {
-    pub(crate) fn new(shared: Arc<Shared>, manifest: Manifest, pending: Option<Pending>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<StoreState>,
+        manifest: Manifest,
+        pending: Option<PendingCommit>,
+    ) -> Self {
         let (upstream, sealed) = (None, None);
         let (failures, retry_at) = (0, Duration::ZERO);
         let opened_at = shared.clock.monotonic();
-        let (hopeless, unreadable) = (HashSet::new(), HashSet::new());
+        let (skipped, unreadable) = (HashSet::new(), HashSet::new());
         Self {
             shared,
             manifest,
@@ -88,7 +92,7 @@ impl Flusher {
             failures,
             retry_at,
             opened_at,
-            hopeless,
+            skipped,
             unreadable,
         }
     }
@@ -125,7 +129,7 @@ impl Flusher {
                 let pause = RETRY_MIN.saturating_mul(1 << self.failures.min(16)).min(RETRY_MAX);
                 self.failures += 1;
                 self.retry_at = now + pause;
-                self.shared.note_error(&error);
+                self.shared.record_error(&error);
                 Step::Failed(pause)
             }
         }
@@ -138,10 +142,10 @@ impl Flusher {
         }
         match self.flush_waiting() {
             Ok(true) => Ok(true),
-            Ok(false) => Ok(self.begin_deletion()? || self.tidy()?),
+            Ok(false) => Ok(self.begin_deletion()? || self.run_maintenance()?),
             // Segments that exceed the retention may take up the space.
             Err(error) => {
-                if self.bury() || self.retire()? {
+                if self.collect_obsolete() || self.retire()? {
                     return Ok(true);
                 }
                 Err(error)
@@ -150,7 +154,7 @@ impl Flusher {
     }
 
     /// Returns whether a deletion is to be cancelled and no other change must become durable first.
-    pub(crate) fn can_cancel(&self, queue: &Queue) -> bool {
+    pub(crate) fn can_cancel(&self, queue: &WorkQueue) -> bool {
         self.pending.is_none() && !queue.cancels.is_empty()
     }
 
@@ -165,11 +169,11 @@ impl Flusher {
     }
 
     /// Removes obsolete files that no one reads any more. Returns true when there were some.
-    pub(crate) fn bury(&self) -> bool {
+    pub(crate) fn collect_obsolete(&self) -> bool {
         let is_free = |(open, _): &mut (Option<Arc<OpenSegment>>, _)| {
             open.as_ref().is_none_or(|open| Arc::strong_count(open) == 1)
         };
-        let free: Vec<_> = self.shared.catalog().graveyard.extract_if(.., is_free).collect();
+        let free: Vec<_> = self.shared.catalog().obsolete.extract_if(.., is_free).collect();
         let count = free.len();
         let is_left = |(_, files): &(_, SegmentFiles)| {
             let removed = files.remove(&*self.shared.disk);
@@ -181,7 +185,7 @@ impl Flusher {
         };
         let left: Vec<_> = free.into_iter().filter(is_left).collect();
         let is_progress = left.len() < count;
-        self.shared.catalog().graveyard.extend(left);
+        self.shared.catalog().obsolete.extend(left);
         is_progress
     }
 
@@ -191,7 +195,7 @@ impl Flusher {
     }
 
     /// Writes a chunk as a segment and commits it.
-    fn flush(&mut self, sealed: Sealed) -> Result<(), SidecarError> {
+    fn flush(&mut self, sealed: SealedChunk) -> Result<(), SidecarError> {
         if sealed.chunk.read().is_empty() {
             self.settle(sealed);
             return Ok(());
@@ -207,16 +211,16 @@ impl Flusher {
             }
         };
         let positions = sealed.positions.iter().map(|(s, p)| (*s, *p)).collect();
-        let change = Change {
+        let change = ManifestChange {
             added: vec![entry],
             positions,
             forgotten,
             counters: self.counters(sealed.sequences.1 + 1),
-            ..Change::default()
+            ..ManifestChange::default()
         };
         let opened = vec![(entry, open)];
         let sealed = Some(sealed);
-        let committed = self.commit(Pending { change, opened, sealed, reply: None });
+        let committed = self.commit(PendingCommit { change, opened, sealed, reply: None });
         let taken = self.shared.clock.monotonic().saturating_sub(begun);
         self.shared.counts.flush_us.fetch_add(taken.as_micros() as u64, Ordering::Relaxed);
         committed.map_err(Into::into)
@@ -224,7 +228,7 @@ impl Flusher {
 
     fn write_chunk(
         &mut self,
-        sealed: &Sealed,
+        sealed: &SealedChunk,
     ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
         let rows = sealed.chunk.read();
         self.check_space(sealed.raw_bytes, 0)?;
@@ -287,7 +291,7 @@ impl Flusher {
 
     /// Returns an error if writing this many bytes would leave less than the minimum free space and
     /// the space reserved for flushes.
-    pub(crate) fn check_space_to_tidy(&self, bytes: u64) -> io::Result<()> {
+    pub(crate) fn check_maintenance_space(&self, bytes: u64) -> io::Result<()> {
         self.check_space(bytes, self.shared.config.flush_bytes_reserved)
     }
 
@@ -318,7 +322,7 @@ impl Flusher {
     /// Returns the streams in the manifest that have ended and will not be sent again. This is
     /// determined before the upstream makes its state durable: a stream that it has forgotten by
     /// then is also forgotten after a crash.
-    fn forgotten(&self, sealed: &Sealed) -> Vec<weir_model::StreamId> {
+    fn forgotten(&self, sealed: &SealedChunk) -> Vec<weir_model::StreamId> {
         let Some(upstream) = &self.upstream else { return Vec::new() };
         let known = self.contents().positions.keys().copied();
         let is_over = |stream: &weir_model::StreamId| {
@@ -328,7 +332,7 @@ impl Flusher {
     }
 
     /// Makes the pending change durable, then visible.
-    pub(crate) fn commit(&mut self, pending: Pending) -> io::Result<()> {
+    pub(crate) fn commit(&mut self, pending: PendingCommit) -> io::Result<()> {
         self.pending = Some(pending);
         self.commit_pending()
     }
@@ -341,11 +345,11 @@ impl Flusher {
         for id in &pending.change.removed {
             if let Some(live) = catalog.segments.remove(id) {
                 let files = self.shared.files(&live.entry);
-                catalog.graveyard.push((live.open, files));
+                catalog.obsolete.push((live.open, files));
             }
         }
         for (entry, open) in pending.opened {
-            let live = Live { entry, open: Some(Arc::new(open)) };
+            let live = LiveSegment { entry, open: Some(Arc::new(open)) };
             catalog.segments.insert(entry.id, live);
         }
         if let Some(sealed) = &pending.sealed {
@@ -373,7 +377,7 @@ impl Flusher {
     }
 
     /// Reports that the chunk is stored, so that the intake may settle its deliveries.
-    fn settle(&self, sealed: Sealed) {
+    fn settle(&self, sealed: SealedChunk) {
         let chunk = sealed.chunk;
         self.shared.catalog().chunks.retain(|known| !Arc::ptr_eq(known, &chunk));
         // A query may still be reading it.

@@ -41,7 +41,7 @@ impl Upstream for CursorMemory {
 
 /// A chunk that takes no more records.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedChunk {
     pub(crate) chunk: Arc<HeadChunk>,
     /// Up to which position each stream's records are in this chunk or earlier ones.
     pub(crate) positions: HashMap<StreamId, Position>,
@@ -167,12 +167,12 @@ impl Head {
     }
 
     /// Takes the chunk out; further records go into `next`.
-    pub(crate) fn seal(&mut self, next: Arc<HeadChunk>) -> Sealed {
+    pub(crate) fn seal(&mut self, next: Arc<HeadChunk>) -> SealedChunk {
         let sequences = (self.first_sequence, self.next_sequence.saturating_sub(1));
         let is_full = self.is_full();
         self.first_sequence = self.next_sequence;
         self.begun = None;
-        Sealed {
+        SealedChunk {
             chunk: std::mem::replace(&mut self.chunk, next),
             positions: std::mem::take(&mut self.positions),
             sequences,

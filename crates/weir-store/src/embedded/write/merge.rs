@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::files::Draft;
-use super::flusher::{Flusher, Pending};
-use super::manifest::{Change, Counters, SegmentEntry};
+use super::files::TemporaryFile;
+use super::flusher::{Flusher, PendingCommit};
+use super::manifest::{Counters, ManifestChange, SegmentEntry};
 use crate::embedded::columns::Rows;
-use crate::embedded::keep::catalog::Live;
+use crate::embedded::keep::catalog::LiveSegment;
 use crate::embedded::read::snapshot::OpenSegment;
-use crate::embedded::segment::{Segment, SegmentError, stitch_segments, stitched_columns};
+use crate::embedded::segment::{Segment, SegmentError, concat_columns, concat_segments};
 use crate::embedded::sidecar::{
-    Sidecar, SidecarError, rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar,
+    Sidecar, SidecarError, concat_sidecars, rebuild_sidecar, write_segment_with_sidecar,
 };
 use crate::limits::{
-    MERGE_BYTES_MAX, MERGE_SEGMENTS_MAX, MERGE_SEGMENTS_MIN, ROW_GROUP_ROWS_MAX, SEGMENT_BYTES_MAX,
-    STITCH_BYTES_MIN,
+    CONCAT_BYTES_MIN, MERGE_BYTES_MAX, MERGE_SEGMENTS_MAX, MERGE_SEGMENTS_MIN, ROW_GROUP_ROWS_MAX,
+    SEGMENT_BYTES_MAX,
 };
 
 /// zstd level for segments that are encoded again.
@@ -30,21 +30,21 @@ pub(crate) const MERGE_LEVEL: i32 = 3;
 /// A few small segments are merged anyway when the first is this old.
 const MERGE_AGE: Duration = Duration::from_hours(1);
 /// For this long after a start, retention by age never removes everything: the clock may be wrong.
-const DOUBT: Duration = Duration::from_hours(1);
+const RETENTION_GRACE: Duration = Duration::from_hours(1);
 
 /// Segments to be merged into one.
-struct Plan {
+struct MergePlan {
     parts: Vec<(SegmentEntry, Arc<OpenSegment>)>,
-    is_stitch: bool,
+    is_concatenation: bool,
 }
 
 impl Flusher {
     /// Performs one piece of background work. Returns true when there was something to do.
-    pub(crate) fn tidy(&mut self) -> Result<bool, SidecarError> {
-        Ok(self.bury()
+    pub(crate) fn run_maintenance(&mut self) -> Result<bool, SidecarError> {
+        Ok(self.collect_obsolete()
             || self.retire()?
-            || self.carry_out_deletions()?
-            || self.rebuild()?
+            || self.apply_deletions()?
+            || self.rebuild_missing_sidecar()?
             || self.merge()?)
     }
 
@@ -56,12 +56,12 @@ impl Flusher {
         let now = self.shared.clock.unix_ns();
         let age_max = config.retention.map_or(i64::MAX, |age| age.as_nanos() as i64);
         let is_old = |entry: &SegmentEntry| now.saturating_sub(entry.stored_ns) > age_max;
-        let is_in_doubt = entries.iter().all(is_old) && self.uptime() < DOUBT;
+        let is_in_grace = entries.iter().all(is_old) && self.uptime() < RETENTION_GRACE;
         let mut bytes: u64 = entries.iter().map(|e| e.segment_bytes + e.sidecar_bytes).sum();
         let bytes_max = config.retention_bytes.unwrap_or(u64::MAX);
-        let mut change = Change { counters: self.counters(0), ..Change::default() };
+        let mut change = ManifestChange { counters: self.counters(0), ..ManifestChange::default() };
         for entry in &entries {
-            if bytes <= bytes_max && (is_in_doubt || !is_old(entry)) {
+            if bytes <= bytes_max && (is_in_grace || !is_old(entry)) {
                 continue;
             }
             let size = entry.segment_bytes + entry.sidecar_bytes;
@@ -76,35 +76,35 @@ impl Flusher {
             return Ok(false);
         }
         let segments = change.removed.len();
-        self.commit(Pending { change, ..Pending::default() })?;
+        self.commit(PendingCommit { change, ..PendingCommit::default() })?;
         tracing::info!(segments, "segments removed by retention");
         Ok(true)
     }
 
     /// Builds a missing sidecar, one at a time.
-    fn rebuild(&mut self) -> Result<bool, SidecarError> {
+    fn rebuild_missing_sidecar(&mut self) -> Result<bool, SidecarError> {
         let found = {
             let catalog = self.shared.catalog();
             let mut live = catalog.segments.values();
-            let lacks = |live: &&Live| {
+            let lacks = |live: &&LiveSegment| {
                 let open = live.open.as_ref();
-                open.is_some_and(|o| o.sidecar.is_none()) && !self.hopeless.contains(&live.entry.id)
+                open.is_some_and(|o| o.sidecar.is_none()) && !self.skipped.contains(&live.entry.id)
             };
             live.find(lacks).cloned()
         };
-        let Some(Live { entry, open: Some(open) }) = found else { return Ok(false) };
+        let Some(LiveSegment { entry, open: Some(open) }) = found else { return Ok(false) };
         // Try once: a sidecar that cannot be built now, or is of a later release, is left alone.
-        self.hopeless.insert(entry.id);
+        self.skipped.insert(entry.id);
         let files = self.shared.files(&entry);
         let disk = &*self.shared.disk.clone();
         let segment = files.open_segment(disk)?;
         if files.has_later_sidecar(disk, &segment) {
             return Ok(true);
         }
-        let draft = Draft::create(disk, &files.sidecar)?;
-        let built = rebuild_sidecar(&segment, draft.file.clone());
+        let temporary = TemporaryFile::create(disk, &files.sidecar)?;
+        let built = rebuild_sidecar(&segment, temporary.file.clone());
         let published = built.and_then(|sidecar| {
-            draft.publish(disk)?;
+            temporary.publish(disk)?;
             disk.sync_dir(files.sidecar.parent().unwrap_or(&self.shared.config.dir))?;
             Ok(sidecar)
         });
@@ -119,7 +119,7 @@ impl Flusher {
                 Ok(true)
             }
             Err(error) => {
-                draft.discard(disk);
+                temporary.discard(disk);
                 tracing::warn!(segment = entry.id, %error, "sidecar cannot be rebuilt");
                 Ok(true)
             }
@@ -132,7 +132,7 @@ impl Flusher {
         let begun = self.shared.clock.monotonic();
         // A merge can wait for free space, and must not delay flushes.
         let bytes = plan.parts.iter().map(|(entry, _)| entry.segment_bytes).sum();
-        if self.check_space_to_tidy(bytes).is_err() {
+        if self.check_maintenance_space(bytes).is_err() {
             return Ok(false);
         }
         let sequences = plan.parts.iter().map(|(entry, _)| entry.sequences);
@@ -141,14 +141,14 @@ impl Flusher {
         let tier = plan.parts.iter().map(|(entry, _)| tier_of(entry)).max().unwrap_or(0) + 1;
         let raw_bytes = plan.parts.iter().map(|(entry, _)| entry.raw_bytes).sum();
         let provenance = self.provenance(sequences, stored_ns, tier, raw_bytes);
-        let merged = if plan.is_stitch {
+        let merged = if plan.is_concatenation {
             let segments: Vec<&Segment> = plan.parts.iter().map(|(_, o)| &o.segment).collect();
             let sidecars: Vec<&Sidecar> =
                 plan.parts.iter().filter_map(|(_, o)| o.sidecar.as_ref()).collect();
-            let columns = stitched_columns(&segments).unwrap_or_default();
+            let columns = concat_columns(&segments).unwrap_or_default();
             self.create(&provenance, |segment, sidecar| {
-                let summary = stitch_segments(&segments, &columns, Some(&provenance), segment)?;
-                stitch_sidecars(&sidecars, &summary, sidecar)?;
+                let summary = concat_segments(&segments, &columns, Some(&provenance), segment)?;
+                concat_sidecars(&sidecars, &summary, sidecar)?;
                 Ok(summary)
             })
         } else {
@@ -162,19 +162,23 @@ impl Flusher {
         let (entry, open) = match merged {
             Err(error) if is_damage(&error) => {
                 tracing::error!(%error, "merge skipped: a segment is damaged");
-                self.hopeless.extend(plan.parts.iter().map(|(entry, _)| entry.id));
+                self.skipped.extend(plan.parts.iter().map(|(entry, _)| entry.id));
                 return Ok(true);
             }
             merged => merged?,
         };
-        let change = Change {
+        let change = ManifestChange {
             added: vec![entry],
             removed: plan.parts.iter().map(|(entry, _)| entry.id).collect(),
             counters: self.counters(0),
-            ..Change::default()
+            ..ManifestChange::default()
         };
         drop(plan);
-        self.commit(Pending { change, opened: vec![(entry, open)], ..Pending::default() })?;
+        self.commit(PendingCommit {
+            change,
+            opened: vec![(entry, open)],
+            ..PendingCommit::default()
+        })?;
         let taken = self.shared.clock.monotonic().saturating_sub(begun);
         let counts = &self.shared.counts;
         counts.merges.fetch_add(1, Ordering::Relaxed);
@@ -183,13 +187,13 @@ impl Flusher {
     }
 
     /// Returns the first neighbours that are worth merging.
-    fn plan(&self) -> Option<Plan> {
-        let mut all: Vec<Live> = self.shared.catalog().segments.values().cloned().collect();
+    fn plan(&self) -> Option<MergePlan> {
+        let mut all: Vec<LiveSegment> = self.shared.catalog().segments.values().cloned().collect();
         all.sort_unstable_by_key(|live| live.entry.sequences);
         let now = self.shared.clock.unix_ns();
-        let kind = |live: &Live| {
+        let kind = |live: &LiveSegment| {
             let has_all = live.open.as_ref().is_some_and(|open| open.sidecar.is_some());
-            (has_all && !self.hopeless.contains(&live.entry.id)).then(|| tier_of(&live.entry))
+            (has_all && !self.skipped.contains(&live.entry.id)).then(|| tier_of(&live.entry))
         };
         for run in all.chunk_by(|a, b| kind(a).is_some() && kind(a) == kind(b)) {
             let Some(tier) = run.first().and_then(&kind) else { continue };
@@ -204,11 +208,11 @@ impl Flusher {
 
 /// Returns the tier; a segment large enough to stay unchanged counts as merged once.
 fn tier_of(entry: &SegmentEntry) -> u8 {
-    if entry.tier == 0 && entry.raw_bytes >= STITCH_BYTES_MIN { 1 } else { entry.tier }
+    if entry.tier == 0 && entry.raw_bytes >= CONCAT_BYTES_MIN { 1 } else { entry.tier }
 }
 
 /// Returns small neighbours, to be encoded again.
-fn small(run: &[Live], now: i64) -> Option<Plan> {
+fn small(run: &[LiveSegment], now: i64) -> Option<MergePlan> {
     let (mut count, mut bytes, mut rows) = (0, 0, 0);
     for live in run.iter().take(MERGE_SEGMENTS_MAX) {
         let entry = &live.entry;
@@ -222,12 +226,12 @@ fn small(run: &[Live], now: i64) -> Option<Plan> {
     let age = now.saturating_sub(run.first()?.entry.stored_ns);
     let is_old = i128::from(age) > MERGE_AGE.as_nanos() as i128;
     let is_worth_it =
-        count == MERGE_SEGMENTS_MAX || bytes >= STITCH_BYTES_MIN || is_old || count < run.len();
+        count == MERGE_SEGMENTS_MAX || bytes >= CONCAT_BYTES_MIN || is_old || count < run.len();
     (count >= 2 && is_worth_it).then(|| plan_of(&run[..count], false))
 }
 
 /// Returns neighbouring large segments, to be concatenated unchanged.
-fn large(run: &[Live]) -> Option<Plan> {
+fn large(run: &[LiveSegment]) -> Option<MergePlan> {
     for from in 0..run.len().saturating_sub(MERGE_SEGMENTS_MIN - 1) {
         let rest = &run[from..];
         let mut bytes = 0;
@@ -238,7 +242,7 @@ fn large(run: &[Live]) -> Option<Plan> {
         for count in (MERGE_SEGMENTS_MIN..=fits.count()).rev() {
             let segments: Vec<&Segment> =
                 rest[..count].iter().filter_map(|l| Some(&l.open.as_ref()?.segment)).collect();
-            if stitched_columns(&segments).is_some() {
+            if concat_columns(&segments).is_some() {
                 return Some(plan_of(&rest[..count], true));
             }
         }
@@ -246,13 +250,13 @@ fn large(run: &[Live]) -> Option<Plan> {
     None
 }
 
-fn plan_of(run: &[Live], is_stitch: bool) -> Plan {
+fn plan_of(run: &[LiveSegment], is_concatenation: bool) -> MergePlan {
     let parts = run.iter().filter_map(|live| Some((live.entry, live.open.clone()?)));
-    Plan { parts: parts.collect(), is_stitch }
+    MergePlan { parts: parts.collect(), is_concatenation }
 }
 
 /// Returns all records of the parts.
-fn gather(plan: &Plan) -> Result<Rows, SegmentError> {
+fn gather(plan: &MergePlan) -> Result<Rows, SegmentError> {
     let mut rows = Rows::new();
     for (_, open) in &plan.parts {
         let mut groups = 0..open.segment.group_count();

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use crate::embedded::keep::catalog::{Queue, Shared};
+use crate::embedded::keep::catalog::{StoreState, WorkQueue};
 
 /// Requests of one kind.
 #[derive(Debug)]
@@ -97,8 +97,8 @@ impl PendingReply {
     /// list that the request is in.
     pub(crate) fn wait<T>(
         &self,
-        shared: &Shared,
-        of: fn(&mut Queue) -> &mut RequestQueue<T>,
+        shared: &StoreState,
+        of: fn(&mut WorkQueue) -> &mut RequestQueue<T>,
         timeout: Duration,
     ) -> Result<u64, NoReply> {
         self.reply.recv_timeout(timeout).map_err(|error| match error {

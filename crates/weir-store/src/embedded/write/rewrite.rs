@@ -12,11 +12,11 @@ use super::flusher::Flusher;
 use super::manifest::SegmentEntry;
 use super::merge::MERGE_LEVEL;
 use crate::embedded::columns::Rows;
-use crate::embedded::read::scan::Doomed;
+use crate::embedded::read::scan::DeletedRows;
 use crate::embedded::read::snapshot::OpenSegment;
 use crate::embedded::segment::{Fixed, Provenance, Segment, SegmentError, cut_segment};
 use crate::embedded::sidecar::{SidecarError, cut_sidecar, write_segment_with_sidecar};
-use crate::limits::STITCH_BYTES_MIN;
+use crate::limits::CONCAT_BYTES_MIN;
 
 /// Row groups that become one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ struct Piece {
 }
 
 /// The segments that one segment became.
-type Written = Vec<(SegmentEntry, OpenSegment)>;
+type WrittenSegments = Vec<(SegmentEntry, OpenSegment)>;
 
 impl Flusher {
     /// Writes the records of a segment that these deletions do not concern, as one or several
@@ -39,12 +39,12 @@ impl Flusher {
         &mut self,
         entry: &SegmentEntry,
         open: &OpenSegment,
-        doomed: &Doomed,
+        deleted: &DeletedRows,
         deletions: &[u64],
-    ) -> Result<Option<Written>, SidecarError> {
-        self.check_space_to_tidy(entry.segment_bytes)?;
+    ) -> Result<Option<WrittenSegments>, SidecarError> {
+        self.check_maintenance_space(entry.segment_bytes)?;
         let mut written = Vec::new();
-        let done = self.write_pieces((entry, open), doomed, deletions, &mut written);
+        let done = self.write_pieces((entry, open), deleted, deletions, &mut written);
         if !matches!(done, Ok(true)) {
             for (entry, _) in &written {
                 let _removed_at_the_next_start =
@@ -58,23 +58,23 @@ impl Flusher {
     fn write_pieces(
         &mut self,
         (entry, open): (&SegmentEntry, &OpenSegment),
-        doomed: &Doomed,
+        deleted: &DeletedRows,
         deletions: &[u64],
-        written: &mut Written,
+        written: &mut WrittenSegments,
     ) -> Result<bool, SidecarError> {
-        for piece in pieces(&open.segment, entry, doomed)? {
-            if !self.make_way(deletions)? {
+        for piece in pieces(&open.segment, entry, deleted)? {
+            if !self.run_urgent_work(deletions)? {
                 return Ok(false);
             }
-            written.push(self.write_piece(entry, open, &piece, doomed)?);
+            written.push(self.write_piece(entry, open, &piece, deleted)?);
         }
         // So that a cancellation that arrives during the last piece is honoured.
-        self.make_way(deletions)
+        self.run_urgent_work(deletions)
     }
 
     /// Processes pending cancellations and flushes. Returns false when one of the deletions has
     /// ended.
-    fn make_way(&mut self, deletions: &[u64]) -> Result<bool, SidecarError> {
+    fn run_urgent_work(&mut self, deletions: &[u64]) -> Result<bool, SidecarError> {
         while self.cancel_deletion()? {}
         let known = &self.contents().deletions;
         let is_pending =
@@ -91,7 +91,7 @@ impl Flusher {
         entry: &SegmentEntry,
         open: &OpenSegment,
         piece: &Piece,
-        doomed: &Doomed,
+        deleted: &DeletedRows,
     ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
         let segment = &open.segment;
         let raw_bytes = |rows: usize| {
@@ -104,9 +104,9 @@ impl Flusher {
         };
         if let (true, group) = (piece.is_changed, piece.groups.start) {
             // With the level that it was compressed with before.
-            let is_large = raw_bytes(segment.group_rows(group)) >= STITCH_BYTES_MIN;
+            let is_large = raw_bytes(segment.group_rows(group)) >= CONCAT_BYTES_MIN;
             let level = if is_large { self.shared.config.level } else { MERGE_LEVEL };
-            let rows = rest_of(segment, group, doomed)?;
+            let rows = remaining_rows(segment, group, deleted)?;
             let provenance = provenance(self, rows.len());
             return self.create(&provenance, |file, sidecar| {
                 write_segment_with_sidecar(&rows, level, Some(&provenance), file, sidecar)
@@ -127,8 +127,12 @@ impl Flusher {
 }
 
 /// Returns the records of a row group that stay.
-fn rest_of(segment: &Segment, group: usize, doomed: &Doomed) -> Result<Rows, SegmentError> {
-    let is_doomed = doomed.group(group).unwrap_or_default();
+fn remaining_rows(
+    segment: &Segment,
+    group: usize,
+    deleted: &DeletedRows,
+) -> Result<Rows, SegmentError> {
+    let is_doomed = deleted.group(group).unwrap_or_default();
     let stays = |row: usize| !is_doomed.get(row).copied().unwrap_or(false);
     let mut rows = Rows::new();
     segment.copy_group(group, stays, &mut rows)?;
@@ -140,11 +144,11 @@ fn rest_of(segment: &Segment, group: usize, doomed: &Doomed) -> Result<Rows, Seg
 fn pieces(
     segment: &Segment,
     entry: &SegmentEntry,
-    doomed: &Doomed,
+    deleted: &DeletedRows,
 ) -> Result<Vec<Piece>, SegmentError> {
     let mut pieces: Vec<Piece> = Vec::new();
     for group in 0..segment.group_count() {
-        let is_doomed = doomed.group(group);
+        let is_doomed = deleted.group(group);
         if is_doomed.is_some_and(|rows| rows.iter().all(|is_doomed| *is_doomed)) {
             continue;
         }
@@ -189,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_share_the_sequences_of_their_segment_without_a_gap() {
+    fn pieces_cover_all_sequences_of_their_segment() {
         let piece = |groups| Piece { groups, is_changed: false, sequences: (0, 0) };
         let mut pieces = [piece(0..2), piece(2..3), piece(4..6)];
         let last = [19, 29, 39, 49, 59, 69];

@@ -18,7 +18,7 @@ use weir_model::{Position, SourceId, StreamId};
 use super::flusher::{Flusher, Step};
 use super::head::{ChunkFull, Head};
 use crate::embedded::columns::Intake;
-use crate::embedded::keep::catalog::Shared;
+use crate::embedded::keep::catalog::StoreState;
 use crate::embedded::read::snapshot::HeadChunk;
 
 /// Records are taken in at the latest this long after they were read,
@@ -32,8 +32,8 @@ const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
 
 /// The intake.
 #[derive(Debug)]
-pub(crate) struct Feeder {
-    shared: Arc<Shared>,
+pub(crate) struct IntakeWorker {
+    shared: Arc<StoreState>,
     cursor: Cursor,
     head: Head,
     /// A delivery that did not fit, and the record to continue with.
@@ -59,9 +59,9 @@ pub(crate) enum Wait {
     Ended,
 }
 
-impl Feeder {
+impl IntakeWorker {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<StoreState>,
         cursor: Cursor,
         stored: HashMap<StreamId, Position>,
     ) -> Self {
@@ -106,7 +106,7 @@ impl Feeder {
         if !self.take_in(now) {
             return Wait::Room;
         }
-        self.note_caught_up(now);
+        self.check_caught_up(now);
         if self.cursor.is_closing() {
             return self.end();
         }
@@ -118,7 +118,7 @@ impl Feeder {
     fn take_in(&mut self, now: Duration) -> bool {
         loop {
             if self.head.is_full() && !self.seal() {
-                return self.note_full(true);
+                return self.record_full(true);
             }
             let (delivery, from) = match self.rest.take() {
                 Some(rest) => rest,
@@ -147,17 +147,17 @@ impl Feeder {
                 Err((ChunkFull, at)) => {
                     self.rest = Some((delivery, at));
                     if !self.seal() {
-                        return self.note_full(true);
+                        return self.record_full(true);
                     }
                 }
             }
         }
-        self.note_full(false);
+        self.record_full(false);
         true
     }
 
     /// Records whether the head is full; returns true when it is not.
-    fn note_full(&self, is_full: bool) -> bool {
+    fn record_full(&self, is_full: bool) -> bool {
         self.shared.counts.is_full.store(u64::from(is_full), Ordering::Relaxed);
         !is_full
     }
@@ -213,7 +213,7 @@ impl Feeder {
         }
     }
 
-    fn note_caught_up(&mut self, now: Duration) {
+    fn check_caught_up(&mut self, now: Duration) {
         let is_quiet = now >= self.last_taken + CAUGHT_UP_AFTER;
         if self.is_catching_up && is_quiet && self.cursor.sources_are_open() {
             self.is_catching_up = false;
@@ -272,18 +272,18 @@ impl Feeder {
 /// The running threads.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    shared: Arc<Shared>,
-    feeder: JoinHandle<()>,
+    shared: Arc<StoreState>,
+    intake: JoinHandle<()>,
     flusher: JoinHandle<()>,
 }
 
-pub(crate) fn spawn(feeder: Feeder, flusher: Flusher) -> io::Result<Threads> {
-    let shared = feeder.shared.clone();
+pub(crate) fn spawn(intake: IntakeWorker, flusher: Flusher) -> io::Result<Threads> {
+    let shared = intake.shared.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let feeder = named("store").spawn(move || runtime.block_on(feeder.run()))?;
+    let intake = named("store").spawn(move || runtime.block_on(intake.run()))?;
     let flusher = named("store-flush").spawn(move || run_flusher(flusher))?;
-    Ok(Threads { shared, feeder, flusher })
+    Ok(Threads { shared, intake, flusher })
 }
 
 fn run_flusher(mut flusher: Flusher) {
@@ -300,7 +300,7 @@ fn run_flusher(mut flusher: Flusher) {
             drop(queue);
             // Remove obsolete files, so that no record is counted twice in the files of a stopped
             // store.
-            flusher.bury();
+            flusher.collect_obsolete();
             return;
         }
         let pause = match step {
@@ -340,11 +340,11 @@ impl Threads {
 
     /// Waits for both threads. Returns false when one panicked.
     pub(crate) fn join(self) -> bool {
-        let feeder = self.feeder.join().is_ok();
+        let intake = self.intake.join().is_ok();
         // If a thread panicked, the other one must still learn that it has ended.
         self.shared.queue().has_ended = true;
         self.shared.served.notify_all();
         self.shared.work.notify_one();
-        self.flusher.join().is_ok() && feeder
+        self.flusher.join().is_ok() && intake
     }
 }

@@ -17,15 +17,15 @@ use std::sync::Arc;
 use weir_expr::{Field, Reserved};
 use weir_host::Calendar;
 
+use super::accumulator::{AccumulatorKind, AccumulatorSpec, Accumulators};
 use super::eval::Evaluator;
 use super::fields::unknown_fields;
-use super::figure::{Cells, Kind, Spec};
 use super::group::{ByRow, GroupField, NONE, PART_SHARE, parts_of};
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run, thread_count};
-use super::unit::{Place, Unit};
+use super::run::{ScanStop, Sink, run, thread_count};
+use super::unit::{RowLocation, Unit};
 use crate::embedded::columns::Texts;
 use crate::embedded::hash::{FoldState, Interner};
 use crate::embedded::read::snapshot::Snapshot;
@@ -42,14 +42,14 @@ const MINUTE_NS: i64 = 60_000_000_000;
 const GROUP_BYTES: usize = 112;
 
 /// Memory used by a group's time bucket besides its aggregates.
-const STRETCH_BYTES: usize = 48;
+const TIME_BUCKET_BYTES: usize = 48;
 
 /// Below this number, groups are not reduced further: they would never fit anyway.
 const GROUPS_MIN: usize = 32;
 
 /// Time buckets of groups.
 #[derive(Debug)]
-struct Series {
+struct TimeSeries {
     calendar: Arc<Calendar>,
     cells: HashMap<(u32, i64), u32, FoldState>,
     /// Group and start of each cell.
@@ -58,7 +58,7 @@ struct Series {
     last: (i64, i64),
 }
 
-impl Series {
+impl TimeSeries {
     fn new(calendar: &Arc<Calendar>) -> Self {
         let (cells, keys) = (HashMap::default(), Vec::new());
         Self { calendar: Arc::clone(calendar), cells, keys, last: (0, 0) }
@@ -81,13 +81,13 @@ impl Series {
 
 /// Counts of one thread.
 #[derive(Debug)]
-struct Counted {
+struct GroupAggregator {
     fields: Vec<GroupField>,
     /// Groups, keyed by the numbers of their values, four bytes each.
     groups: Interner,
-    specs: Vec<Spec>,
-    cells: Vec<Cells>,
-    series: Vec<Series>,
+    specs: Vec<AccumulatorSpec>,
+    accumulators: Vec<Accumulators>,
+    series: Vec<TimeSeries>,
     matched: u64,
     /// How many of them are in a group.
     grouped: u64,
@@ -97,20 +97,20 @@ struct Counted {
 }
 
 /// Returns what has to be kept for each requested aggregate.
-fn specs_of(request: &AggregateRequest) -> Vec<Spec> {
+fn specs_of(request: &AggregateRequest) -> Vec<AccumulatorSpec> {
     let sorts = request.group_by.iter().filter_map(|group| match &group.sort.by {
         SortBy::Aggregate(compute) => Some(compute),
         SortBy::Value => None,
     });
-    let mut specs: Vec<Spec> = Vec::new();
-    for spec in request.computes.iter().chain(sorts).map(Spec::of) {
+    let mut specs: Vec<AccumulatorSpec> = Vec::new();
+    for spec in request.computes.iter().chain(sorts).map(AccumulatorSpec::of) {
         if !specs.contains(&spec) {
             specs.push(spec);
         }
     }
-    if !request.group_by.is_empty() && !specs.contains(&Spec::ROWS) {
+    if !request.group_by.is_empty() && !specs.contains(&AccumulatorSpec::ROWS) {
         // Used to decide which groups are small.
-        specs.push(Spec::ROWS);
+        specs.push(AccumulatorSpec::ROWS);
     }
     specs
 }
@@ -125,27 +125,27 @@ fn calendars_of(request: &AggregateRequest) -> Vec<Arc<Calendar>> {
     intervals.into_iter().map(calendar).collect()
 }
 
-impl Counted {
+impl GroupAggregator {
     fn new(request: &AggregateRequest, calendars: &[Arc<Calendar>], limit_bytes: usize) -> Self {
         let fields = request.group_by.iter().map(GroupField::new).collect();
-        let series = calendars.iter().map(Series::new).collect();
-        let mut counted = Self::empty(fields, specs_of(request), series, limit_bytes);
-        if counted.fields.is_empty() {
-            counted.group(&[]);
+        let series = calendars.iter().map(TimeSeries::new).collect();
+        let mut aggregator = Self::empty(fields, specs_of(request), series, limit_bytes);
+        if aggregator.fields.is_empty() {
+            aggregator.group(&[]);
         }
-        counted
+        aggregator
     }
 
     fn empty(
         fields: Vec<GroupField>,
-        specs: Vec<Spec>,
-        series: Vec<Series>,
+        specs: Vec<AccumulatorSpec>,
+        series: Vec<TimeSeries>,
         limit_bytes: usize,
     ) -> Self {
         Self {
             fields,
             groups: Interner::default(),
-            cells: specs.iter().map(|spec| Cells::new(spec.kind)).collect(),
+            accumulators: specs.iter().map(|spec| Accumulators::new(spec.kind)).collect(),
             series,
             specs,
             matched: 0,
@@ -164,12 +164,12 @@ impl Counted {
     fn bytes(&self) -> usize {
         let of_spec = |spec| {
             let cells = self.series_of(spec).map_or(self.len(), |of| self.series[of].keys.len());
-            cells * self.cells[spec].cell_bytes()
+            cells * self.accumulators[spec].cell_bytes()
         };
-        let stretches: usize = self.series.iter().map(|series| series.keys.len()).sum();
+        let time_buckets: usize = self.series.iter().map(|series| series.keys.len()).sum();
         let accumulators: usize = (0..self.specs.len()).map(of_spec).sum();
         let texts: usize = self.fields.iter().map(GroupField::text_bytes).sum();
-        self.len() * GROUP_BYTES + texts + stretches * STRETCH_BYTES + accumulators
+        self.len() * GROUP_BYTES + texts + time_buckets * TIME_BUCKET_BYTES + accumulators
     }
 
     /// Reduces the groups until they fit. A single group may have as many time buckets as were
@@ -186,8 +186,10 @@ impl Counted {
 
     /// Keeps the larger half of the groups, and merges the others.
     fn halve(&mut self) {
-        let rows = self.specs.iter().position(|spec| *spec == Spec::ROWS);
-        let Some(Cells::Counts(counts)) = rows.map(|rows| &self.cells[rows]) else { return };
+        let rows = self.specs.iter().position(|spec| *spec == AccumulatorSpec::ROWS);
+        let Some(Accumulators::Counts(counts)) = rows.map(|rows| &self.accumulators[rows]) else {
+            return;
+        };
         let size = |group: &u32| (Reverse(counts[*group as usize]), *group);
         let mut groups: Vec<u32> = (0..self.len() as u32).collect();
         let half = groups.len() / 2;
@@ -195,7 +197,7 @@ impl Counted {
         let mut is_kept = vec![false; groups.len()];
         groups[..half].iter().for_each(|group| is_kept[*group as usize] = true);
         let fields = self.fields.iter().map(|field| GroupField::new(&field.by)).collect();
-        let series = self.series.iter().map(|series| Series::new(&series.calendar)).collect();
+        let series = self.series.iter().map(|series| TimeSeries::new(&series.calendar)).collect();
         let fewer = Self::empty(fields, self.specs.clone(), series, self.limit_bytes);
         let all = std::mem::replace(self, fewer);
         self.merge(&all, |group| is_kept[group]);
@@ -230,7 +232,7 @@ impl Counted {
                 Some(series) => self.series[series].keys.len(),
                 None => self.len(),
             };
-            self.cells[spec].resize(count);
+            self.accumulators[spec].resize(count);
         }
     }
 
@@ -314,7 +316,8 @@ impl Counted {
         rows: &RowSet,
         at: &mut Evaluator,
     ) -> Result<(), SegmentError> {
-        if let (Kind::Rows, Cells::Counts(counts)) = (self.specs[spec].kind, &mut self.cells[spec])
+        if let (AccumulatorKind::Rows, Accumulators::Counts(counts)) =
+            (self.specs[spec].kind, &mut self.accumulators[spec])
         {
             rows.iter().for_each(|row| cells.each(row, |cell| counts[cell as usize] += 1));
             return Ok(());
@@ -325,7 +328,7 @@ impl Counted {
         for columns in at.columns_of(&field)? {
             let mut present = RowSet::none(rows.len());
             for column in columns {
-                self.cells[spec].add_column(&column, unit, &left, cells);
+                self.accumulators[spec].add_column(&column, unit, &left, cells);
                 present.unite(&column.present(rows.len()));
             }
             left.subtract(&present);
@@ -336,12 +339,12 @@ impl Counted {
     /// Returns whether only records are counted, without grouping.
     fn is_total(&self) -> bool {
         let has_parts = !self.fields.is_empty() || !self.series.is_empty();
-        !has_parts && self.specs.iter().all(|spec| spec.kind == Kind::Rows)
+        !has_parts && self.specs.iter().all(|spec| spec.kind == AccumulatorKind::Rows)
     }
 
     fn count_total(&mut self, rows: u64) {
-        for cells in &mut self.cells {
-            if let Cells::Counts(counts) = cells {
+        for counts in &mut self.accumulators {
+            if let Accumulators::Counts(counts) = counts {
                 counts[0] += rows;
             }
         }
@@ -356,9 +359,9 @@ impl Counted {
             by_name.contains(&field.by.field) && is_plain
         };
         let is_of_minutes =
-            |series: &Series| series.calendar.is_of_minutes(unit.first_ns, unit.last_ns);
+            |series: &TimeSeries| series.calendar.is_of_minutes(unit.first_ns, unit.last_ns);
         self.fields.iter().all(is_known)
-            && self.specs.iter().all(|spec| spec.kind == Kind::Rows)
+            && self.specs.iter().all(|spec| spec.kind == AccumulatorKind::Rows)
             && self.series.iter().all(is_of_minutes)
     }
 
@@ -389,7 +392,7 @@ impl Counted {
                     }
                     None => group,
                 };
-                if let Cells::Counts(cells) = &mut self.cells[spec] {
+                if let Accumulators::Counts(cells) = &mut self.accumulators[spec] {
                     cells[cell as usize] += entry.rows;
                 }
             }
@@ -443,7 +446,7 @@ impl Counted {
                 None => &group_of,
             };
             for (theirs, mine) in cells.iter().enumerate().filter(|(_, mine)| **mine != NONE) {
-                self.cells[spec].merge(*mine as usize, &other.cells[spec], theirs);
+                self.accumulators[spec].merge(*mine as usize, &other.accumulators[spec], theirs);
             }
         }
     }
@@ -466,7 +469,7 @@ fn combine(numbers: &[ByRow], row: usize, key: &mut Vec<u32>, found: &mut Vec<Ve
     }
 }
 
-impl Sink for Counted {
+impl Sink for GroupAggregator {
     fn take_unit(&mut self, unit: &Unit) -> bool {
         if self.is_total() {
             self.matched += unit.rows as u64;
@@ -474,7 +477,7 @@ impl Sink for Counted {
             self.count_total(unit.rows as u64);
             return true;
         }
-        let Place::Group { segment, group } = &unit.place else { return false };
+        let RowLocation::Group { segment, group } = &unit.location else { return false };
         let sidecar = segment.sidecar.as_ref().filter(|_| self.is_in_counts(unit));
         let counts = sidecar.and_then(|sidecar| sidecar.counts(*group).ok().flatten());
         counts.is_some_and(|counts| {
@@ -483,7 +486,7 @@ impl Sink for Counted {
         })
     }
 
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
         self.matched += rows.count() as u64;
         if self.is_total() {
             self.grouped += rows.count() as u64;
@@ -501,7 +504,7 @@ impl Sink for Counted {
     }
 }
 
-impl Counted {
+impl GroupAggregator {
     fn add_rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), SegmentError> {
         let groups = self.groups_of(at, rows)?;
         self.grouped += groups.first.iter().filter(|group| **group != NONE).count() as u64;
@@ -548,29 +551,29 @@ pub fn aggregate(
     let memory_bytes = budget.memory_left_bytes();
     let limit_bytes = memory_bytes / thread_count(&units);
     let calendars = calendars_of(request);
-    let empty = |limit_bytes| Counted::new(request, &calendars, limit_bytes);
+    let empty = |limit_bytes| GroupAggregator::new(request, &calendars, limit_bytes);
     let done = run(snapshot, &units, &plan, budget, || empty(limit_bytes))?;
-    let (mut counted, mut coverage) = (empty(memory_bytes), done.coverage);
+    let (mut aggregator, mut coverage) = (empty(memory_bytes), done.coverage);
     for sink in done.sinks {
-        if counted.len() < sink.len() {
+        if aggregator.len() < sink.len() {
             // Add the smaller one to the larger one.
-            let smaller = std::mem::replace(&mut counted, sink);
-            counted.limit_bytes = memory_bytes;
-            counted.merge(&smaller, |_| true);
+            let smaller = std::mem::replace(&mut aggregator, sink);
+            aggregator.limit_bytes = memory_bytes;
+            aggregator.merge(&smaller, |_| true);
         } else {
-            counted.merge(&sink, |_| true);
+            aggregator.merge(&sink, |_| true);
         }
-        if counted.fit().is_err() {
+        if aggregator.fit().is_err() {
             coverage.partial_reasons.push(PartialReason::Memory);
         }
     }
     let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
     let named = of_computes.chain(request.group_by.iter().map(|group| &group.field));
-    let (matched, grouped) = (counted.matched, counted.grouped);
+    let (matched, grouped) = (aggregator.matched, aggregator.grouped);
     coverage.unknown_fields =
         unknown_fields(snapshot, &request.filter, named, matched > 0, budget)?;
-    let is_approximate = counted.is_approximate;
-    let buckets = Report::new(&counted, request).buckets();
+    let is_approximate = aggregator.is_approximate;
+    let buckets = ResultBuilder::new(&aggregator, request).buckets();
     Ok(Aggregate { buckets, matched, grouped, is_approximate, coverage })
 }
 
@@ -600,8 +603,8 @@ fn check(request: &AggregateRequest) -> Result<(), QueryError> {
 }
 
 /// Arranges the counts in the requested order.
-struct Report<'a> {
-    counted: &'a Counted,
+struct ResultBuilder<'a> {
+    aggregator: &'a GroupAggregator,
     request: &'a AggregateRequest,
     /// Numbers of the values of each group.
     keys: Vec<Vec<u32>>,
@@ -609,18 +612,18 @@ struct Report<'a> {
     steps: Vec<Vec<Vec<(i64, u32)>>>,
 }
 
-impl<'a> Report<'a> {
-    fn new(counted: &'a Counted, request: &'a AggregateRequest) -> Self {
+impl<'a> ResultBuilder<'a> {
+    fn new(aggregator: &'a GroupAggregator, request: &'a AggregateRequest) -> Self {
         let keys: Vec<Vec<u32>> =
-            counted.groups.texts().iter().map(|key| numbers_of(key).collect()).collect();
-        let steps = counted.series.iter().map(|series| {
+            aggregator.groups.texts().iter().map(|key| numbers_of(key).collect()).collect();
+        let steps = aggregator.series.iter().map(|series| {
             let mut of_group = vec![Vec::new(); keys.len()];
             for (cell, (group, begin)) in series.keys.iter().enumerate() {
                 of_group[*group as usize].push((*begin, cell as u32));
             }
             of_group
         });
-        Self { counted, request, steps: steps.collect(), keys }
+        Self { aggregator, request, steps: steps.collect(), keys }
     }
 
     fn buckets(&self) -> Vec<Bucket> {
@@ -637,7 +640,7 @@ impl<'a> Report<'a> {
         by: &mut Vec<GroupKey>,
         buckets: &mut Vec<Bucket>,
     ) {
-        let Some(field) = self.counted.fields.get(level) else {
+        let Some(field) = self.aggregator.fields.get(level) else {
             let value = |compute| self.value(compute, groups);
             let computes = self.request.computes.iter().map(value).collect();
             return buckets.push(Bucket { by: by.clone(), computes });
@@ -684,13 +687,13 @@ impl<'a> Report<'a> {
 
     /// Returns an aggregate over several groups.
     fn value(&self, compute: &Compute, groups: &[u32]) -> ComputeValue {
-        let spec = Spec::of(compute);
-        let Some(number) = self.counted.specs.iter().position(|known| *known == spec) else {
+        let spec = AccumulatorSpec::of(compute);
+        let Some(number) = self.aggregator.specs.iter().position(|known| *known == spec) else {
             return ComputeValue::None;
         };
-        let cells = &self.counted.cells[number];
-        let Some(series) = self.counted.series_of(number) else {
-            return cells.value(compute.aggregation, groups);
+        let accumulators = &self.aggregator.accumulators[number];
+        let Some(series) = self.aggregator.series_of(number) else {
+            return accumulators.value(compute.aggregation, groups);
         };
         let mut steps: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
         for group in groups {
@@ -698,8 +701,9 @@ impl<'a> Report<'a> {
                 steps.entry(*begin).or_default().push(*cell);
             }
         }
-        let of_step =
-            |(begin, of_step): (i64, Vec<u32>)| (begin, cells.value(compute.aggregation, &of_step));
+        let of_step = |(begin, of_step): (i64, Vec<u32>)| {
+            (begin, accumulators.value(compute.aggregation, &of_step))
+        };
         ComputeValue::Series(steps.into_iter().map(of_step).collect())
     }
 }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_texts_are_no_templates_of_their_own() {
+    fn names_in_messages_make_no_own_templates() {
         let names = ["ann", "bob", "eve", "joe", "kim", "lee"];
         let logins: Vec<String> =
             names.iter().map(|name| format!("user={name} logged in from *")).collect();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn several_words_may_differ_but_not_most() {
+    fn templates_merge_unless_most_words_differ() {
         let both: Vec<String> =
             (b'a'..=b'g').map(|c| format!("copy {0}{0} to {0}x on the host", c as char)).collect();
         let texts: Vec<&str> = both.iter().map(String::as_str).collect();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn more_structures_than_are_compared_stay_as_they_are() {
+    fn templates_beyond_the_comparison_limit_stay_unmerged() {
         let texts: Vec<String> = (0..LEADERS_MAX + 50)
             .map(|n| {
                 let word = |shift: usize| char::from(b'a' + (n >> shift & 15) as u8);

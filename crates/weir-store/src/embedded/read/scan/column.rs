@@ -249,13 +249,13 @@ pub(super) fn entry(dictionary: &Dictionary, code: usize) -> Value<'_> {
 
 /// Collects values of any type.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct PickCollector {
     rows: Vec<u16>,
     picks: Vec<u32>,
     distinct: Vec<AttributeValue>,
 }
 
-impl Gathered {
+impl PickCollector {
     /// Adds a value of a row that is not before the last one; nulls are skipped.
     pub(super) fn push(&mut self, row: usize, value: Scalar<'_>) {
         if value == Scalar::Null {

@@ -20,9 +20,9 @@ use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::prune::ALL;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run};
-use super::search::{Spot, records_of};
-use super::unit::{Place, Unit};
+use super::run::{ScanStop, Sink, run};
+use super::search::{RowRef, records_of};
+use super::unit::{RowLocation, Unit};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Dictionary, Fixed, Role};
@@ -41,28 +41,28 @@ type Rank = (u32, u64);
 
 /// A row of the stream.
 #[derive(Debug, Clone)]
-struct Found {
-    spot: Spot,
+struct StreamRow {
+    row_ref: RowRef,
     sequence: u64,
 }
 
 /// The sequences that are still needed. All threads narrow them.
 #[derive(Debug)]
-struct Wanted {
+struct SequenceBounds {
     first: AtomicU64,
     last: AtomicU64,
 }
 
 /// The rows of one stream that are nearest to a position.
-struct Near<'a> {
+struct NeighbourRows<'a> {
     id: RecordId,
     before: usize,
     after: usize,
-    wanted: &'a Wanted,
-    found: BTreeMap<Rank, Found>,
+    wanted: &'a SequenceBounds,
+    found: BTreeMap<Rank, StreamRow>,
 }
 
-impl Near<'_> {
+impl NeighbourRows<'_> {
     fn rank(&self) -> Rank {
         (self.id.position.epoch, self.id.position.offset)
     }
@@ -102,13 +102,13 @@ impl Near<'_> {
 
     /// Returns whether the unit may have rows of the stream, judging by what is in memory.
     fn may_have_stream(&self, unit: &Unit) -> bool {
-        let Place::Group { segment, group } = &unit.place else { return true };
+        let RowLocation::Group { segment, group } = &unit.location else { return true };
         let known = segment.segment.group_range(Fixed::Stream, *group);
         known.is_none_or(|(least, most)| (least..=most).contains(&self.id.stream.0.cast_signed()))
     }
 }
 
-impl Sink for Near<'_> {
+impl Sink for NeighbourRows<'_> {
     fn wants(&self, unit: &Unit) -> bool {
         let is_of_use = unit.sequences().is_none_or(|(first, last)| {
             first <= self.wanted.last.load(Ordering::Relaxed)
@@ -117,8 +117,8 @@ impl Sink for Near<'_> {
         is_of_use && self.may_have_stream(unit)
     }
 
-    fn pages(&mut self, at: &mut Evaluator) -> Result<u64, Halt> {
-        let Place::Group { segment, .. } = &at.reader.unit.place else { return Ok(ALL) };
+    fn pages(&mut self, at: &mut Evaluator) -> Result<u64, ScanStop> {
+        let RowLocation::Group { segment, .. } = &at.reader.unit.location else { return Ok(ALL) };
         let Some(column) = segment.segment.column(&Role::Fixed(Fixed::Stream)) else {
             return Ok(ALL);
         };
@@ -128,7 +128,7 @@ impl Sink for Near<'_> {
         })
     }
 
-    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
+    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, ScanStop> {
         let streams = at.reader.column(&Source::Fixed(Fixed::Stream))?;
         let wanted = self.id.stream.0.cast_signed();
         let mut of_stream = RowSet::none(rows.len());
@@ -142,7 +142,7 @@ impl Sink for Near<'_> {
         Ok(rows)
     }
 
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
         let [times, offsets, sequences] = [Fixed::Time, Fixed::Offset, Fixed::Sequence]
             .map(|fixed| at.reader.column(&Source::Fixed(fixed)));
         let epochs = at.reader.column(&Source::Fixed(Fixed::Epoch))?;
@@ -154,9 +154,9 @@ impl Sink for Near<'_> {
             let weir_expr::Value::Int(epoch) = epochs.view().value(row) else { continue };
             let offset = offsets[row].cast_unsigned();
             let rank = (times[row], offset);
-            let spot = Spot { rank, unit, row: at.reader.first_row() + row };
+            let row_ref = RowRef { rank, unit, row: at.reader.first_row() + row };
             let sequence = sequences[row].cast_unsigned();
-            self.found.insert((epoch as u32, offset), Found { spot, sequence });
+            self.found.insert((epoch as u32, offset), StreamRow { row_ref, sequence });
         }
         self.trim();
         Ok(())
@@ -194,14 +194,14 @@ pub fn context(
     let mut units = Unit::of(snapshot, TimeRange::ALL);
     units.sort_by_key(|unit| distance_ns(unit, id.time_ns));
     let (before, after) = (request.before, request.after);
-    let wanted = Wanted { first: AtomicU64::new(0), last: AtomicU64::new(u64::MAX) };
-    let make = || Near { id, before, after, wanted: &wanted, found: BTreeMap::new() };
+    let wanted = SequenceBounds { first: AtomicU64::new(0), last: AtomicU64::new(u64::MAX) };
+    let make = || NeighbourRows { id, before, after, wanted: &wanted, found: BTreeMap::new() };
     let (mut near, mut coverage) = (make(), Coverage::default());
     for round in rounds(&units, id.time_ns) {
         let first = round.start;
         let done = run(snapshot, &units[round], &plan, budget, make)?;
         for (rank, mut found) in done.sinks.into_iter().flat_map(|sink| sink.found) {
-            found.spot.unit += first;
+            found.row_ref.unit += first;
             near.found.insert(rank, found);
         }
         near.trim();
@@ -211,8 +211,8 @@ pub fn context(
             return reason.map_or(Ok(None), |reason| Err(QueryError::Inconclusive(reason)));
         }
     }
-    let spots: Vec<Spot> = near.found.into_values().map(|found| found.spot).collect();
-    let mut records = records_of(&units, &spots, &mut coverage)?;
+    let row_refs: Vec<RowRef> = near.found.into_values().map(|found| found.row_ref).collect();
+    let mut records = records_of(&units, &row_refs, &mut coverage)?;
     let is_it = |record: &StoredRecord| record.position == id.position;
     let Some(at) = records.iter().position(is_it) else { return Ok(None) };
     let after = records.split_off(at + 1);

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use weir_codec::Scalar;
 use weir_expr::{Field, Fields, Numeric, Test, Unit, Value, Visitor};
 
-use super::column::{Column, Data, Gathered, View, entry, float};
+use super::column::{Column, Data, PickCollector, View, entry, float};
 use super::number::IntRange;
 use super::page::{PageReader, Source, whole_numbers};
-use super::plan::{Deleted, Node, Plan, TermId};
+use super::plan::{DeletedFilter, Node, Plan, TermId};
 use super::row_set::RowSet;
-use super::run::Halt;
+use super::run::ScanStop;
 use super::sources::{Alternatives, is_below};
-use super::unit::Place;
+use super::unit::RowLocation;
 use super::words::WordRows;
 use crate::embedded::columns::value_of;
 use crate::embedded::segment::{CodeSet, Fixed, PageTexts, Role, SegmentError};
@@ -44,14 +44,14 @@ pub(super) struct Evaluator {
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// Tracks texts that are searched one by one.
-struct Reading<'a> {
+struct BudgetMeter<'a> {
     budget: &'a Budget,
     /// Bytes since the last check.
     bytes: usize,
     stopped: Option<Stop>,
 }
 
-impl Reading<'_> {
+impl BudgetMeter<'_> {
     /// Returns whether to search this text too.
     fn goes_on(&mut self, text: &[u8]) -> bool {
         self.bytes += text.len();
@@ -94,7 +94,8 @@ impl Evaluator {
     /// Returns whether every row of the unit is known to match without looking at any.
     pub(super) fn takes_all(&self, unit: &super::unit::Unit) -> bool {
         let range = self.plan.range;
-        let is_deleted = |deleted: &Deleted| deleted.range.overlaps(unit.first_ns, unit.last_ns);
+        let is_deleted =
+            |deleted: &DeletedFilter| deleted.range.overlaps(unit.first_ns, unit.last_ns);
         self.plan.node.is_all()
             && range.contains(unit.first_ns)
             && range.contains(unit.last_ns)
@@ -115,7 +116,7 @@ impl Evaluator {
     }
 
     /// Returns the candidates that match the query.
-    pub(super) fn matching(&mut self, candidates: &RowSet) -> Result<RowSet, Halt> {
+    pub(super) fn matching(&mut self, candidates: &RowSet) -> Result<RowSet, ScanStop> {
         self.reader.scanned.rows += candidates.count() as u64;
         let node = Arc::clone(&self.plan.node);
         let mut found = self.node(&node, candidates)?;
@@ -126,12 +127,12 @@ impl Evaluator {
             let deleted = self.plan.deleted[number].clone();
             self.subtract_deleted(&deleted, &mut found)?;
         }
-        self.stopped.take().map_or(Ok(found), |stop| Err(Halt::Stop(stop)))
+        self.stopped.take().map_or(Ok(found), |stop| Err(ScanStop::Stop(stop)))
     }
 
     fn subtract_deleted(
         &mut self,
-        deleted: &Deleted,
+        deleted: &DeletedFilter,
         found: &mut RowSet,
     ) -> Result<(), SegmentError> {
         let range = deleted.range;
@@ -290,7 +291,9 @@ impl Evaluator {
             Source::Attribute(path) => Role::Attribute(path.clone()),
             _ => return Ok(false),
         };
-        let Place::Group { segment, .. } = &self.reader.unit.place else { return Ok(false) };
+        let RowLocation::Group { segment, .. } = &self.reader.unit.location else {
+            return Ok(false);
+        };
         let Some(number) = segment.segment.column(&role) else { return Ok(true) };
         if let Role::Attribute(path) = role
             && segment.segment.column(&Role::Kind(path)).is_some()
@@ -312,7 +315,7 @@ impl Evaluator {
         if let Some(known) = self.reader.verdicts.get(&key) {
             return Rc::clone(known);
         }
-        let mut reading = Reading { budget: &self.budget, bytes: 0, stopped: self.stopped };
+        let mut reading = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
         let matcher = &mut self.plan.terms[id];
         let of_code = |code| {
             let value = entry(dictionary, code);
@@ -383,7 +386,7 @@ impl Evaluator {
 
     fn one_by_one(&mut self, id: TermId, column: &Column, candidates: &RowSet) -> RowSet {
         let view = column.view();
-        let mut reading = Reading { budget: &self.budget, bytes: 0, stopped: self.stopped };
+        let mut reading = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
         let matcher = &mut self.plan.terms[id];
         let found = column.rows_where(candidates.len(), |n| {
             if !candidates.contains(column.row(n)) {
@@ -415,7 +418,7 @@ impl Evaluator {
             return self.messages_of_codes(id, &column, rows);
         };
         let mut found = if is_sparse(candidates) {
-            let mut reading = Reading { budget: &self.budget, bytes: 0, stopped: self.stopped };
+            let mut reading = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
             let matcher = &self.plan.terms[id];
             let found = column.rows_where(rows, |n| {
                 let text = texts.get(n);
@@ -459,7 +462,7 @@ impl Evaluator {
     fn objects(&mut self, path: &str) -> Result<RowSet, SegmentError> {
         let rows = self.reader.rows();
         let mut found = RowSet::none(rows);
-        if let Place::Head(chunk) = &self.reader.unit.place {
+        if let RowLocation::Head(chunk) = &self.reader.unit.location {
             let first = self.reader.first_row();
             let span = first as u32..(first + rows) as u32;
             let chunk = chunk.read();
@@ -481,8 +484,8 @@ impl Evaluator {
                 }
             })?;
         }
-        for taken in PageReader::taken_below(path) {
-            found.unite(&self.reader.column(&Source::Taken(taken.to_owned()))?.present(rows));
+        for promoted in PageReader::promoted_below(path) {
+            found.unite(&self.reader.column(&Source::Promoted(promoted.to_owned()))?.present(rows));
         }
         Ok(found)
     }
@@ -546,7 +549,7 @@ impl Evaluator {
         if let Some(ints) = ints.collect::<Option<Vec<i64>>>() {
             return Ok(Column::new(Some(found), Data::Ints(ints), None));
         }
-        let mut gathered = Gathered::default();
+        let mut gathered = PickCollector::default();
         for (row, value) in found.iter().zip(values) {
             let value = match value {
                 Numeric::Int(whole) => Scalar::Int(whole),

@@ -9,13 +9,13 @@ use std::cmp::Reverse;
 
 use weir_expr::{Field, Reserved};
 
+use super::accumulator::{AccumulatorKind, Accumulators};
 use super::eval::Evaluator;
 use super::fields::{fields, unknown_fields};
-use super::figure::{Cells, Kind};
 use super::group::{ByRow, GroupField, PART_SHARE, parts_of};
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run, thread_count};
+use super::run::{ScanStop, Sink, run, thread_count};
 use super::unit::Unit;
 use crate::embedded::columns::AttributeValue;
 use crate::embedded::read::snapshot::Snapshot;
@@ -30,7 +30,7 @@ use crate::query::{
 const REPEATS_MIN: u64 = 4;
 
 /// Counts of one thread.
-struct Counted {
+struct ValueCounter {
     fields: Vec<FieldCounts>,
     matched: u64,
     /// Memory limit for the texts of all values.
@@ -46,7 +46,7 @@ struct FieldCounts {
     records: u64,
     certainty: Certainty,
     /// All numbers in one cell, when values are numbers.
-    numbers: Option<Cells>,
+    numbers: Option<Accumulators>,
 }
 
 /// How complete the values of a field are.
@@ -61,10 +61,10 @@ enum Certainty {
 }
 
 impl FieldCounts {
-    fn new(wanted: &Wanted) -> Self {
+    fn new(wanted: &CountedField) -> Self {
         let values = GroupField::new(&GroupBy::top(wanted.field.clone(), usize::MAX));
         let numbers = (wanted.value_type == ValueType::Number).then(|| {
-            let mut numbers = Cells::new(Kind::Numbers);
+            let mut numbers = Accumulators::new(AccumulatorKind::Numbers);
             numbers.resize(1);
             numbers
         });
@@ -184,7 +184,7 @@ impl FieldCounts {
     }
 }
 
-impl Counted {
+impl ValueCounter {
     /// Drops values of the fields that use the most memory until all texts fit.
     fn fit(&mut self) {
         let bytes = |field: &FieldCounts| field.values.text_bytes();
@@ -196,8 +196,8 @@ impl Counted {
     }
 }
 
-impl Sink for Counted {
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+impl Sink for ValueCounter {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
         self.matched += rows.count() as u64;
         at.read_rest_of(self.fields.iter().map(|field| &field.values.by.field))?;
         for number in 0..self.fields.len() {
@@ -232,7 +232,7 @@ pub fn facets(
     let limit_bytes = budget.memory_left_bytes() / (thread_count(&units) + 1);
     let make = || {
         let fields = wanted.iter().map(FieldCounts::new).collect();
-        Counted { fields, matched: 0, limit_bytes }
+        ValueCounter { fields, matched: 0, limit_bytes }
     };
     let done = run(snapshot, &units, &plan, budget, make)?;
     let (mut counted, mut coverage) = (make(), done.coverage);
@@ -246,7 +246,7 @@ pub fn facets(
     let named = request.fields.iter();
     coverage.unknown_fields = unknown_fields(snapshot, &request.filter, named, has_found, budget)?;
     let found = wanted.into_iter().zip(&counted.fields).filter(|(_, counts)| counts.records > 0);
-    let mut found: Vec<(Wanted, &FieldCounts)> = found.collect();
+    let mut found: Vec<(CountedField, &FieldCounts)> = found.collect();
     found.sort_by_key(|(_, counts)| Reverse(counts.records));
     let left_out = found.len().saturating_sub(request.limit) as u64;
     found.truncate(request.limit);
@@ -262,7 +262,7 @@ pub fn facets(
 }
 
 /// A field whose values are counted.
-struct Wanted {
+struct CountedField {
     field: Field,
     name: String,
     value_type: ValueType,
@@ -273,7 +273,7 @@ fn wanted(
     snapshot: &Snapshot,
     request: &FacetsRequest,
     budget: &Budget,
-) -> Result<Vec<Wanted>, QueryError> {
+) -> Result<Vec<CountedField>, QueryError> {
     let Filter { range, access, calculated_fields, .. } = &request.filter;
     let computed = calculated_fields.iter().map(|calculated| (&calculated.path, ValueType::Number));
     let computed = computed.map(|(path, value_type)| (Field::Attribute(path.clone()), value_type));
@@ -290,7 +290,7 @@ fn wanted(
     known.truncate(FACET_FIELDS_MAX);
     let wanted = known.into_iter().map(|(field, value_type)| {
         let name = field.to_string();
-        Wanted { field, name, value_type }
+        CountedField { field, name, value_type }
     });
     Ok(wanted.collect())
 }

@@ -15,10 +15,10 @@ use super::eval::Evaluator;
 use super::page::Source;
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run};
-use super::sources::{is_below, taken_paths};
+use super::run::{ScanStop, Sink, run};
+use super::sources::{is_below, promoted_paths};
 use super::tags::{may_have_tag, tag_keys};
-use super::unit::{Place, Unit};
+use super::unit::{RowLocation, Unit};
 use crate::embedded::columns::AttributeValue;
 use crate::embedded::hash::FoldState;
 use crate::embedded::read::snapshot::{OpenSegment, Snapshot};
@@ -31,10 +31,10 @@ use crate::query::{
 
 /// Attributes found by one thread.
 #[derive(Default)]
-struct Seen<'a> {
+struct AttributeCollector<'a> {
     /// Only these and the paths below them; `None` = all.
     wanted: Option<&'a [String]>,
-    attributes: HashMap<String, SeenAttribute, FoldState>,
+    attributes: HashMap<String, CollectedAttribute, FoldState>,
     /// How many of them have no column anywhere. The number kept of these is limited.
     rare: usize,
     /// The number of the current unit.
@@ -46,7 +46,7 @@ struct Seen<'a> {
 
 /// An attribute that was found.
 #[derive(Debug, Clone, Copy)]
-struct SeenAttribute {
+struct CollectedAttribute {
     value_type: ValueType,
     /// Number of units that have it.
     units: u64,
@@ -58,7 +58,7 @@ struct SeenAttribute {
     has_column: bool,
 }
 
-impl Seen<'_> {
+impl AttributeCollector<'_> {
     fn is_wanted(&self, path: &str) -> bool {
         self.wanted.is_none_or(|wanted| wanted.iter().any(|wanted| is_or_is_below(path, wanted)))
     }
@@ -85,7 +85,7 @@ impl Seen<'_> {
     fn add(&mut self, path: &str, value_type: ValueType, records: u64, has_column: bool) {
         if self.is_wanted(path) && !self.is_in_unit(path) {
             let (units, unit) = (1, self.unit);
-            self.note(path, SeenAttribute { value_type, units, unit, records, has_column });
+            self.note(path, CollectedAttribute { value_type, units, unit, records, has_column });
         }
     }
 
@@ -95,7 +95,7 @@ impl Seen<'_> {
     }
 
     /// Records an attribute. If its values have two types, its type is text.
-    fn note(&mut self, path: &str, seen: SeenAttribute) {
+    fn note(&mut self, path: &str, seen: CollectedAttribute) {
         if let Some(known) = self.attributes.get_mut(path) {
             self.rare -= usize::from(seen.has_column && !known.has_column);
             if known.value_type != seen.value_type {
@@ -126,10 +126,10 @@ impl Seen<'_> {
     }
 }
 
-impl Sink for Seen<'_> {
+impl Sink for AttributeCollector<'_> {
     fn wants(&self, unit: &Unit) -> bool {
         let Some(wanted) = self.wanted else { return true };
-        let Place::Group { segment, .. } = &unit.place else { return !self.has_all() };
+        let RowLocation::Group { segment, .. } = &unit.location else { return !self.has_all() };
         let may_have = |path: &String| has_column(segment, path) || may_be_in_rest(segment, path);
         wanted.iter().any(|path| !self.has(path) && may_have(path))
     }
@@ -140,7 +140,7 @@ impl Sink for Seen<'_> {
     }
 
     fn take_unit(&mut self, unit: &Unit) -> bool {
-        let Place::Group { segment, group } = &unit.place else { return false };
+        let RowLocation::Group { segment, group } = &unit.location else { return false };
         let Some(rest) = rest_paths(segment) else { return false };
         self.count_unit();
         for (number, column) in segment.segment.columns().iter().enumerate() {
@@ -163,11 +163,11 @@ impl Sink for Seen<'_> {
         true
     }
 
-    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, Halt> {
+    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, ScanStop> {
         Ok(if self.has_all() { RowSet::none(rows.len()) } else { rows })
     }
 
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
         self.count_unit();
         for path in at.reader.attribute_paths() {
             if !self.is_wanted(&path) || self.is_in_unit(&path) {
@@ -237,10 +237,10 @@ fn seen<'a>(
     filter: &Filter,
     wanted: Option<&'a [String]>,
     budget: &Budget,
-) -> Result<(Seen<'a>, Coverage), QueryError> {
+) -> Result<(AttributeCollector<'a>, Coverage), QueryError> {
     let plan = Plan::new(filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
-    let make = || Seen { wanted, ..Seen::default() };
+    let make = || AttributeCollector { wanted, ..AttributeCollector::default() };
     let done = run(snapshot, &units, &plan, budget, make)?;
     let mut seen = make();
     done.sinks.into_iter().for_each(|sink| seen.merge(sink));
@@ -324,7 +324,7 @@ fn unknown_attributes(
 ) -> Result<Vec<String>, QueryError> {
     let is_own = |path: &str| {
         filter.calculated_fields.iter().any(|calculated| calculated.path == path)
-            || taken_paths().any(|taken| taken == path)
+            || promoted_paths().any(|promoted| promoted == path)
     };
     let mut named: Vec<String> = named.into_iter().filter(|path| !is_own(path)).collect();
     if filter.access.restriction().is_none() {

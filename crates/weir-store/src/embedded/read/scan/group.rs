@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use weir_expr::{Field, Unit, Value};
 
+use super::accumulator::AggregateNumber;
 use super::column::{Column, View, entry};
 use super::eval::Evaluator;
-use super::figure::FigureNumber;
 use super::row_set::RowSet;
 use crate::embedded::hash::{FoldState, Interner};
 use crate::embedded::segment::SegmentError;
@@ -231,7 +231,7 @@ impl GroupField {
 
 /// Returns the start of the histogram step that contains a number.
 fn step_of(value: Value<'_>, unit: Option<Unit>, histogram: GroupHistogram) -> Option<f64> {
-    let number = FigureNumber::of(value, unit)?.float();
+    let number = AggregateNumber::of(value, unit)?.float();
     let is_within = histogram.min <= number && number <= histogram.max;
     let step = ((number - histogram.min) / histogram.interval).floor();
     is_within.then_some(histogram.min + step * histogram.interval)

@@ -8,15 +8,15 @@
 //! Invariant: the answer is that of [`crate::query::naive`] on the same records, whatever is pruned
 //! and wherever the records are stored.
 
+mod accumulator;
 mod aggregate;
 mod clusters;
 mod column;
 mod context;
-mod doomed;
+mod deleted_rows;
 mod eval;
 mod facets;
 mod fields;
-mod figure;
 mod group;
 mod number;
 mod page;
@@ -34,7 +34,7 @@ mod words;
 
 pub use aggregate::aggregate;
 pub use context::context;
-pub(in crate::embedded) use doomed::{Doomed, doomed};
+pub(in crate::embedded) use deleted_rows::{DeletedRows, find_deleted_rows};
 pub use facets::facets;
 pub use fields::fields;
 pub use patterns::patterns;

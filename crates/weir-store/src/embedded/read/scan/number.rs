@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_range_has_the_numbers_that_pass(
+        fn range_contains_exactly_the_matching_numbers(
             value in prop_oneof![-10_i64..10, any::<i64>(), Just(i64::MAX), Just(i64::MIN)],
         ) {
             for query in QUERIES {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use weir_codec::Attributes;
 use weir_expr::Reserved;
 
-use super::column::{Column, Data, Gathered};
+use super::column::{Column, Data, PickCollector};
 use super::plan::TermId;
 use super::sources::is_below;
-use super::unit::{Place, Unit};
+use super::unit::{RowLocation, Unit};
 use crate::embedded::columns::{
     AttributeValue, CodeColumn, Form, MESSAGE_PATHS, PathColumn, Rows, SparseTexts, TIME_PATHS,
     Texts,
@@ -38,7 +38,7 @@ pub(super) enum Source {
     /// Values of all attributes that have no column.
     AllRest,
     /// Values of an attribute that is kept in a column of the record's own.
-    Taken(String),
+    Promoted(String),
     /// Values of a path of the resource.
     Resource(String),
     /// All values of the resource.
@@ -167,7 +167,7 @@ impl PageReader {
             Source::Attribute(path) => self.attribute(path)?,
             Source::Rest(path) => self.rest(Some(path))?,
             Source::AllRest => self.rest(None)?,
-            Source::Taken(path) => self.taken(path)?,
+            Source::Promoted(path) => self.promoted(path)?,
             Source::Resource(_) | Source::AllResource => {
                 self.derived_from(Fixed::Resource, source)?
             }
@@ -179,12 +179,13 @@ impl PageReader {
     }
 
     fn fixed(&mut self, fixed: Fixed) -> Result<Column, SegmentError> {
-        match &self.unit.place {
-            Place::Group { segment, .. } => match segment.segment.column(&Role::Fixed(fixed)) {
+        match &self.unit.location {
+            RowLocation::Group { segment, .. } => match segment.segment.column(&Role::Fixed(fixed))
+            {
                 Some(column) => self.read(column),
                 None => Ok(Column::empty()),
             },
-            Place::Head(chunk) => {
+            RowLocation::Head(chunk) => {
                 let chunk = Arc::clone(chunk);
                 let span = self.first_row()..self.first_row() + self.rows();
                 let texts = &mut self.head_texts;
@@ -194,9 +195,9 @@ impl PageReader {
     }
 
     fn attribute(&mut self, path: &str) -> Result<Column, SegmentError> {
-        let segment = match &self.unit.place {
-            Place::Group { segment, .. } => Arc::clone(segment),
-            Place::Head(chunk) => {
+        let segment = match &self.unit.location {
+            RowLocation::Group { segment, .. } => Arc::clone(segment),
+            RowLocation::Head(chunk) => {
                 let span = self.first_row()..self.first_row() + self.rows();
                 let rows = chunk.read();
                 let column = rows.paths().iter().find(|column| column.path() == path);
@@ -218,7 +219,9 @@ impl PageReader {
 
     /// Reads a column of a segment.
     fn read(&mut self, column: usize) -> Result<Column, SegmentError> {
-        let Place::Group { segment, group } = &self.unit.place else { return Ok(Column::empty()) };
+        let RowLocation::Group { segment, group } = &self.unit.location else {
+            return Ok(Column::empty());
+        };
         let (segment, group) = (Arc::clone(segment), *group);
         let dictionary = self.dictionary(column)?;
         let mut buffer = match self.free.pop() {
@@ -249,7 +252,7 @@ impl PageReader {
         if let Some(dictionary) = self.dictionaries.get(&column) {
             return Ok(dictionary.clone());
         }
-        let Place::Group { segment, group } = &self.unit.place else { return Ok(None) };
+        let RowLocation::Group { segment, group } = &self.unit.location else { return Ok(None) };
         let mut buffer = match self.free.pop() {
             Some(buffer) => buffer,
             None => PageBuffer::new()?,
@@ -262,7 +265,7 @@ impl PageReader {
 
     /// Returns the paths that the segment has in `_rest`; `None` when they are not known.
     pub(super) fn rest_paths(&mut self) -> Option<Rc<RestPaths>> {
-        let Place::Group { segment, .. } = &self.unit.place else { return None };
+        let RowLocation::Group { segment, .. } = &self.unit.location else { return None };
         if self.rest_paths.is_none() {
             let paths = segment.sidecar.as_ref().and_then(|sidecar| sidecar.rest_paths().ok());
             self.rest_paths = paths.map(Rc::new);
@@ -272,9 +275,9 @@ impl PageReader {
 
     /// Returns whether `_rest` may have values of the path, or of paths below it.
     pub(super) fn may_be_in_rest(&mut self, path: &str) -> bool {
-        match &self.unit.place {
-            Place::Head(chunk) => !chunk.read().spilled().is_empty(),
-            Place::Group { segment, .. } => {
+        match &self.unit.location {
+            RowLocation::Head(chunk) => !chunk.read().spilled().is_empty(),
+            RowLocation::Group { segment, .. } => {
                 if segment.segment.column(&Role::Rest).is_none() {
                     return false;
                 }
@@ -287,7 +290,7 @@ impl PageReader {
 
     /// Returns the values of attributes that have no column: of one path, or of all.
     fn rest(&mut self, path: Option<&str>) -> Result<Column, SegmentError> {
-        let mut gathered = Gathered::default();
+        let mut gathered = PickCollector::default();
         self.for_each_rest(|row, found, value| {
             if path.is_none_or(|path| path.as_bytes() == found) {
                 gathered.push(row, value);
@@ -299,8 +302,8 @@ impl PageReader {
     /// Reads the values that these attributes, which may contain duplicates, have without a column
     /// on this page.
     pub(super) fn read_rest_of(&mut self, paths: &[String]) -> Result<(), SegmentError> {
-        let of_path = |path: &'_ String| (path.clone(), Gathered::default());
-        let mut gathered: HashMap<String, Gathered> = paths.iter().map(of_path).collect();
+        let of_path = |path: &'_ String| (path.clone(), PickCollector::default());
+        let mut gathered: HashMap<String, PickCollector> = paths.iter().map(of_path).collect();
         self.for_each_rest(|row, path, value| {
             let known = std::str::from_utf8(path).ok().and_then(|path| gathered.get_mut(path));
             if let Some(values) = known {
@@ -318,8 +321,8 @@ impl PageReader {
         &mut self,
         mut each: impl FnMut(usize, &[u8], weir_codec::Scalar<'_>),
     ) -> Result<(), SegmentError> {
-        let segment = match &self.unit.place {
-            Place::Head(chunk) => {
+        let segment = match &self.unit.location {
+            RowLocation::Head(chunk) => {
                 let first = self.first_row();
                 let span = first as u32..(first + self.rows()) as u32;
                 let rows = chunk.read();
@@ -328,7 +331,7 @@ impl PageReader {
                 }
                 return Ok(());
             }
-            Place::Group { segment, .. } => Arc::clone(segment),
+            RowLocation::Group { segment, .. } => Arc::clone(segment),
         };
         let Some(column) = segment.segment.column(&Role::Rest) else { return Ok(()) };
         let rest = self.read(column)?;
@@ -347,25 +350,25 @@ impl PageReader {
 
     /// Returns the values of an attribute in those rows in which it is kept in a column of the
     /// record's own.
-    fn taken(&mut self, path: &str) -> Result<Column, SegmentError> {
-        type TakenPath = fn(Form) -> Option<&'static str>;
-        let texts: [(Fixed, &[&str], TakenPath); 3] = [
+    fn promoted(&mut self, path: &str) -> Result<Column, SegmentError> {
+        type PromotedPath = fn(Form) -> Option<&'static str>;
+        let texts: [(Fixed, &[&str], PromotedPath); 3] = [
             (Fixed::Message, &MESSAGE_PATHS, Form::message_path),
             (Fixed::TraceId, Reserved::TraceId.record_paths(), Form::trace_path),
             (Fixed::SpanId, Reserved::SpanId.record_paths(), Form::span_path),
         ];
         // Messages, which are long, are read only for their own paths.
         let text = texts.into_iter().find(|(_, paths, _)| paths.contains(&path));
-        let mut gathered = Gathered::default();
+        let mut gathered = PickCollector::default();
         let forms = self.column(&Source::Fixed(Fixed::Form))?;
-        if let Some((fixed, _, taken)) = text {
+        if let Some((fixed, _, promoted)) = text {
             let column = self.column(&Source::Fixed(fixed))?;
             // The index of the next value.
             let mut next = 0;
             for row in 0..self.rows() {
                 let is_there = next < column.view().len() && column.row(next) == row;
                 if is_there
-                    && form_of(&forms, row).and_then(taken) == Some(path)
+                    && form_of(&forms, row).and_then(promoted) == Some(path)
                     && let weir_expr::Value::Text(text) = column.view().value(next)
                 {
                     gathered.push(row, weir_codec::Scalar::Text(text));
@@ -377,7 +380,7 @@ impl PageReader {
             let mut buffer = Vec::new();
             for row in 0..self.rows() {
                 let style = form_of(&forms, row).and_then(Form::time_path);
-                if let Some((_, style)) = style.filter(|(taken, _)| *taken == path)
+                if let Some((_, style)) = style.filter(|(promoted, _)| *promoted == path)
                     && let weir_expr::Value::Int(time_ns) = times.view().value(row)
                 {
                     gathered.push(row, style.value(time_ns, &mut buffer));
@@ -389,7 +392,7 @@ impl PageReader {
 
     fn io_stream(&mut self) -> Result<Column, SegmentError> {
         let forms = self.column(&Source::Fixed(Fixed::Form))?;
-        let mut gathered = Gathered::default();
+        let mut gathered = PickCollector::default();
         for row in 0..self.rows() {
             let form = form_of(&forms, row);
             if let Some(name) = form.and_then(|form| form.flags().iostream()) {
@@ -485,7 +488,7 @@ fn mixed(texts: &Column, kinds: &Column) -> Result<Column, SegmentError> {
     if text_view.len() != kind_view.len() {
         return Err(damaged);
     }
-    let mut gathered = Gathered::default();
+    let mut gathered = PickCollector::default();
     for number in 0..text_view.len() {
         let (weir_expr::Value::Text(text), weir_expr::Value::Int(kind)) =
             (text_view.value(number), kind_view.value(number))
@@ -585,7 +588,7 @@ fn path_column(column: &PathColumn, span: std::ops::Range<usize>) -> Column {
             Data::Texts(texts)
         }
         _ => {
-            let mut gathered = Gathered::default();
+            let mut gathered = PickCollector::default();
             for (row, value) in rows.iter().zip(values()) {
                 gathered.push(usize::from(*row), value);
             }

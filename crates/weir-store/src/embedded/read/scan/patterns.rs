@@ -18,8 +18,8 @@ use super::fields::unknown_fields;
 use super::page::Source;
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run, thread_count};
-use super::search::{Spot, records_of};
+use super::run::{ScanStop, Sink, run, thread_count};
+use super::search::{RowRef, records_of};
 use super::unit::Unit;
 use crate::embedded::hash::{FoldState, hash_bytes};
 use crate::embedded::read::snapshot::Snapshot;
@@ -45,15 +45,15 @@ const NAMES: [&[u8]; 19] = [
 ];
 
 /// What is known about a template.
-struct Known {
+struct TemplateStats {
     template: Vec<u8>,
     count: u64,
-    examples: Vec<Spot>,
+    examples: Vec<RowRef>,
 }
 
 /// The templates seen by one thread.
-struct Seen {
-    templates: HashMap<u64, Known, FoldState>,
+struct TemplateCollector {
+    templates: HashMap<u64, TemplateStats, FoldState>,
     matched: u64,
     /// Memory limit for templates, and how much of it they use.
     limit_bytes: usize,
@@ -62,7 +62,7 @@ struct Seen {
     buffer: Vec<u8>,
 }
 
-impl Seen {
+impl TemplateCollector {
     fn new(limit_bytes: usize) -> Self {
         Self {
             templates: HashMap::default(),
@@ -83,22 +83,23 @@ impl Seen {
             let (_, first_kept, _) = counts.select_nth_unstable(half);
             let first_kept = *first_kept;
             self.templates.retain(|hash, known| (known.count, *hash) >= first_kept);
-            self.bytes = self.templates.values().map(Known::bytes).sum();
+            self.bytes = self.templates.values().map(TemplateStats::bytes).sum();
             self.is_approximate = true;
         }
     }
 
-    fn add(&mut self, message: &[u8], spot: Spot) {
+    fn add(&mut self, message: &[u8], row_ref: RowRef) {
         self.buffer.clear();
         template_of(message, &mut self.buffer);
         let hash = hash_bytes(&self.buffer);
         if let Some(known) = self.templates.get_mut(&hash) {
             known.count += 1;
             if known.examples.len() < EXAMPLES {
-                known.examples.push(spot);
+                known.examples.push(row_ref);
             }
         } else {
-            let known = Known { template: self.buffer.clone(), count: 1, examples: vec![spot] };
+            let known =
+                TemplateStats { template: self.buffer.clone(), count: 1, examples: vec![row_ref] };
             self.bytes += known.bytes();
             self.templates.insert(hash, known);
         }
@@ -119,7 +120,7 @@ impl Seen {
     }
 }
 
-impl Known {
+impl TemplateStats {
     fn bytes(&self) -> usize {
         self.template.len() + KNOWN_BYTES
     }
@@ -131,8 +132,8 @@ impl Known {
     }
 }
 
-impl Sink for Seen {
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+impl Sink for TemplateCollector {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
         self.matched += rows.count() as u64;
         // A page may exceed the memory limit.
         self.fit();
@@ -144,13 +145,13 @@ impl Sink for Seen {
             for n in 0..texts.len() {
                 let row = messages.row(n);
                 if rows.contains(row) {
-                    self.add(texts.get(n), Spot { rank: (0, 0), unit, row: first + row });
+                    self.add(texts.get(n), RowRef { rank: (0, 0), unit, row: first + row });
                 }
             }
             left.subtract(&messages.present(rows.len()));
         }
         for row in left.iter() {
-            self.add(b"", Spot { rank: (0, 0), unit, row: first + row });
+            self.add(b"", RowRef { rank: (0, 0), unit, row: first + row });
         }
         Ok(())
     }
@@ -197,13 +198,14 @@ fn push_star(template: &mut Vec<u8>) {
 }
 
 /// Merges templates that belong together, the most frequent first.
-fn clustered(mut templates: Vec<Known>) -> Vec<Known> {
-    let order =
-        |a: &Known, b: &Known| b.count.cmp(&a.count).then_with(|| a.template.cmp(&b.template));
+fn clustered(mut templates: Vec<TemplateStats>) -> Vec<TemplateStats> {
+    let order = |a: &TemplateStats, b: &TemplateStats| {
+        b.count.cmp(&a.count).then_with(|| a.template.cmp(&b.template))
+    };
     templates.sort_by(order);
     let texts: Vec<&[u8]> = templates.iter().map(|known| &known.template[..]).collect();
     let clusters = clusters(&texts);
-    let mut templates: Vec<Option<Known>> = templates.into_iter().map(Some).collect();
+    let mut templates: Vec<Option<TemplateStats>> = templates.into_iter().map(Some).collect();
     let together = clusters.into_iter().filter_map(|cluster| {
         let mut members = cluster.members.iter().filter_map(|number| templates[*number].take());
         let mut known = members.next()?;
@@ -212,14 +214,14 @@ fn clustered(mut templates: Vec<Known>) -> Vec<Known> {
         Some(known)
     });
     // A template may have become equal to one that had a number in place of the word.
-    let mut same: HashMap<Vec<u8>, Known> = HashMap::new();
+    let mut same: HashMap<Vec<u8>, TemplateStats> = HashMap::new();
     for known in together {
         match same.get_mut(&known.template) {
             Some(first) => first.merge(known),
             None => drop(same.insert(known.template.clone(), known)),
         }
     }
-    let mut found: Vec<Known> = same.into_values().collect();
+    let mut found: Vec<TemplateStats> = same.into_values().collect();
     found.sort_by(order);
     found
 }
@@ -237,8 +239,8 @@ pub fn patterns(
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
     let limit_bytes = memory_bytes / thread_count(&units);
-    let done = run(snapshot, &units, &plan, budget, || Seen::new(limit_bytes))?;
-    let mut seen = Seen::new(memory_bytes);
+    let done = run(snapshot, &units, &plan, budget, || TemplateCollector::new(limit_bytes))?;
+    let mut seen = TemplateCollector::new(memory_bytes);
     done.sinks.into_iter().for_each(|sink| seen.merge(sink));
     let mut found = clustered(seen.templates.into_values().collect());
     found.truncate(request.limit);
@@ -251,7 +253,7 @@ pub fn patterns(
             examples: records_of(&units, &known.examples, &mut coverage)?,
         });
     }
-    let Seen { matched, is_approximate, .. } = seen;
+    let TemplateCollector { matched, is_approximate, .. } = seen;
     coverage.unknown_fields = unknown_fields(snapshot, &request.filter, [], matched > 0, budget)?;
     Ok(Patterns { patterns, matched, is_approximate, coverage })
 }
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_one_statement_have_one_template() {
+    fn messages_of_one_log_statement_share_a_template() {
         for (message, want) in [
             ("request 42 took 1.5 ms", "request * took * ms"),
             ("request 7 took 20 ms", "request * took * ms"),

@@ -38,7 +38,7 @@ impl Node {
 
 /// Deleted records: the rows that match, with a sequence below the number and a time in the range.
 #[derive(Debug, Clone)]
-pub(super) struct Deleted {
+pub(super) struct DeletedFilter {
     pub(super) node: Arc<Node>,
     pub(super) range: TimeRange,
     pub(super) before_sequence: u64,
@@ -54,7 +54,7 @@ pub(super) struct Plan {
     pub(super) first_plain_term: TermId,
     pub(super) range: TimeRange,
     pub(super) calculated_fields: Arc<[CalculatedField]>,
-    pub(super) deleted: Vec<Deleted>,
+    pub(super) deleted: Vec<DeletedFilter>,
 }
 
 impl Plan {
@@ -65,7 +65,7 @@ impl Plan {
         deletions: &[Deletion],
         budget: &Budget,
     ) -> Result<Self, QueryError> {
-        let mut terms = Terms::new(filter, deletions, budget);
+        let mut terms = TermCompiler::new(filter, deletions, budget);
         let query = filter.query.clone().in_units(&filter.calculated_fields).normalised();
         let query = terms.node_of(&query)?;
         let first_plain_term = terms.all.len();
@@ -73,9 +73,9 @@ impl Plan {
             Some(only) => Node::And(vec![query, terms.node_of(&only.normalised())?]),
             None => query,
         };
-        let is_of_range = |deletion: &&Deletion| deletion.range.meets(filter.range);
+        let is_of_range = |deletion: &&Deletion| deletion.range.intersects(filter.range);
         let deleted = deletions.iter().filter(is_of_range).map(|deletion| {
-            Ok(Deleted {
+            Ok(DeletedFilter {
                 node: Arc::new(terms.node_of(&deletion.query.normalised())?),
                 range: deletion.range,
                 before_sequence: deletion.before_sequence,
@@ -141,7 +141,7 @@ fn cost_of(term: &Term) -> u32 {
 }
 
 /// Compiles terms within the limits of the query.
-struct Terms<'a> {
+struct TermCompiler<'a> {
     budget: &'a Budget,
     /// What each regular expression may cache in each thread.
     cache_bytes: usize,
@@ -150,7 +150,7 @@ struct Terms<'a> {
     all: Vec<TermMatcher>,
 }
 
-impl<'a> Terms<'a> {
+impl<'a> TermCompiler<'a> {
     fn new(filter: &Filter, deletions: &[Deletion], budget: &'a Budget) -> Self {
         let of_query = std::iter::once(&filter.query).chain(filter.access.restriction());
         let all = of_query.chain(deletions.iter().map(|deletion| &deletion.query));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_come_out_of_the_memory_of_the_query() {
+    fn regexps_count_against_the_memory_of_the_query() {
         let all = budget(None, 32 * MIB);
         let error = compiled("(x.{300})", 2000, &all).unwrap_err();
         let QueryError::Expression(CompileError::TooLarge { bytes, max, .. }) = error else {
@@ -236,12 +236,12 @@ mod tests {
         assert!(bytes > max && bytes < max + 4 * MIB, "{bytes}");
         let all = budget(None, 32 * MIB);
         compiled("ab", 100, &all).unwrap();
-        let taken = 32 * MIB - all.memory_left_bytes();
-        assert!((MIB..16 * MIB).contains(&taken), "{taken}");
+        let promoted = 32 * MIB - all.memory_left_bytes();
+        assert!((MIB..16 * MIB).contains(&promoted), "{promoted}");
     }
 
     #[test]
-    fn compiling_ends_with_the_time_of_the_query() {
+    fn compilation_stops_at_the_deadline() {
         let ended = compiled("ab", 10, &budget(Some(Duration::ZERO), 32 * MIB));
         assert!(matches!(ended, Err(QueryError::TooSlow)), "{ended:?}");
     }

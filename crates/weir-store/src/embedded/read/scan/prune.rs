@@ -10,7 +10,7 @@ use super::eval::Evaluator;
 use super::number::IntRange;
 use super::page::Source;
 use super::plan::{Node, TermId};
-use super::unit::Place;
+use super::unit::RowLocation;
 use crate::embedded::columns::EXACT_INT_MAX;
 use crate::embedded::segment::{ChunkInfo, Fixed, MinMax, Role, ValueKind};
 use crate::embedded::sidecar::value_term;
@@ -31,7 +31,7 @@ impl Evaluator {
         // The head may have more pages than there are bits: the last bit stands for the remaining
         // ones.
         let in_range = of_range.fold(0, |mask, (page, _)| mask | 1 << page.min(63));
-        if in_range == 0 || matches!(self.reader.unit.place, Place::Head(_)) {
+        if in_range == 0 || matches!(self.reader.unit.location, RowLocation::Head(_)) {
             return in_range;
         }
         let node = std::sync::Arc::clone(&self.plan.node);
@@ -74,13 +74,13 @@ impl Evaluator {
     fn has_below(&mut self, path: &str) -> bool {
         let below = |known: &str| super::sources::is_below(known, path);
         self.reader.attribute_paths().iter().any(|known| below(known))
-            || super::page::PageReader::taken_below(path).next().is_some()
+            || super::page::PageReader::promoted_below(path).next().is_some()
             || self.reader.may_be_in_rest(path)
     }
 
     /// Returns the pages that may contain the term.
     pub(super) fn filter_pages(&self, term: u64) -> u64 {
-        let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
+        let RowLocation::Group { segment, group } = &self.reader.unit.location else { return ALL };
         let Some(sidecar) = &segment.sidecar else { return ALL };
         sidecar.pages(*group, term).unwrap_or(ALL)
     }
@@ -100,7 +100,7 @@ impl Evaluator {
     }
 
     fn column_pages(&mut self, role: &Role, term: &Term) -> u64 {
-        let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
+        let RowLocation::Group { segment, group } = &self.reader.unit.location else { return ALL };
         let Some(number) = segment.segment.column(role) else { return 0 };
         let (column, chunk) =
             (&segment.segment.columns()[number], segment.segment.chunk(*group, number));

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_the_rows_that_were_put_in() {
+    fn row_set_contains_the_added_rows() {
         for len in [0, 1, 63, 64, 65, 1000, PAGE_ROWS] {
             let all = RowSet::all(len);
             assert_eq!(all.count(), len);

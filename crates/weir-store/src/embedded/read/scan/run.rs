@@ -20,18 +20,18 @@ use crate::query::{Budget, Coverage, PartialReason, QueryError, Scanned, Stop};
 
 /// Reasons for which work ends early.
 #[derive(Debug)]
-pub(super) enum Halt {
+pub(super) enum ScanStop {
     Stop(Stop),
     Segment(SegmentError),
 }
 
-impl From<SegmentError> for Halt {
+impl From<SegmentError> for ScanStop {
     fn from(error: SegmentError) -> Self {
         Self::Segment(error)
     }
 }
 
-impl From<Stop> for Halt {
+impl From<Stop> for ScanStop {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
     }
@@ -46,7 +46,7 @@ pub(super) trait Sink: Send {
 
     /// Returns the pages of the current unit that can contribute anything, one bit each, judging by
     /// what is cheap to read.
-    fn pages(&mut self, _at: &mut Evaluator) -> Result<u64, Halt> {
+    fn pages(&mut self, _at: &mut Evaluator) -> Result<u64, ScanStop> {
         Ok(ALL)
     }
 
@@ -62,7 +62,7 @@ pub(super) trait Sink: Send {
     }
 
     /// Returns those rows of a page, all within the range, that can still contribute anything.
-    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, Halt> {
+    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, ScanStop> {
         Ok(rows)
     }
 
@@ -70,12 +70,12 @@ pub(super) trait Sink: Send {
     fn begin_unit(&mut self) {}
 
     /// Takes the matching rows of a page; at least one.
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt>;
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop>;
 }
 
 /// The combined result of all threads.
 #[derive(Debug)]
-pub(super) struct Done<S> {
+pub(super) struct RunResult<S> {
     pub(super) sinks: Vec<S>,
     pub(super) coverage: Coverage,
 }
@@ -87,7 +87,7 @@ pub(super) fn run<S: Sink>(
     plan: &Plan,
     budget: &Budget,
     make: impl Fn() -> S + Sync,
-) -> Result<Done<S>, QueryError> {
+) -> Result<RunResult<S>, QueryError> {
     let next = AtomicUsize::new(0);
     let work = || work(units, &next, plan, budget, make());
     let threads = thread_count(units);
@@ -125,7 +125,7 @@ pub(super) fn run<S: Sink>(
         let segments = damaged.into_iter().collect();
         coverage.partial_reasons.push(PartialReason::Damaged { segments });
     }
-    Ok(Done { sinks, coverage })
+    Ok(RunResult { sinks, coverage })
 }
 
 /// Returns the number of threads, and therefore sinks, for the given units.
@@ -135,7 +135,7 @@ pub(super) fn thread_count(units: &[Unit]) -> usize {
 }
 
 /// The result of one thread.
-struct Worked<S> {
+struct WorkerResult<S> {
     sink: S,
     scanned: Scanned,
     damaged: Vec<String>,
@@ -148,30 +148,31 @@ fn work<S: Sink>(
     plan: &Plan,
     budget: &Budget,
     sink: S,
-) -> Result<Worked<S>, QueryError> {
-    let mut worked = Worked { sink, scanned: Scanned::default(), damaged: Vec::new(), stop: None };
-    let Some(first) = units.first() else { return Ok(worked) };
+) -> Result<WorkerResult<S>, QueryError> {
+    let mut result =
+        WorkerResult { sink, scanned: Scanned::default(), damaged: Vec::new(), stop: None };
+    let Some(first) = units.first() else { return Ok(result) };
     let mut at = Evaluator::new(plan.clone(), PageReader::new(first.clone()), budget.clone());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let Some(unit) = units.get(number) else { break };
-        if !worked.sink.wants(unit) {
+        if !result.sink.wants(unit) {
             continue;
         }
         at.begin_unit(number, unit.clone());
-        match work_on(unit, &mut at, budget, &mut worked.sink) {
+        match work_on(unit, &mut at, budget, &mut result.sink) {
             Ok(()) => {}
-            Err(Halt::Stop(Stop::Cancelled)) => return Err(QueryError::Cancelled),
-            Err(Halt::Stop(stop)) => {
-                worked.stop = Some(stop);
+            Err(ScanStop::Stop(Stop::Cancelled)) => return Err(QueryError::Cancelled),
+            Err(ScanStop::Stop(stop)) => {
+                result.stop = Some(stop);
                 break;
             }
-            Err(Halt::Segment(error)) if error.is_damage() => worked.damaged.push(unit.name()),
-            Err(Halt::Segment(error)) => return Err(QueryError::Read(error)),
+            Err(ScanStop::Segment(error)) if error.is_damage() => result.damaged.push(unit.name()),
+            Err(ScanStop::Segment(error)) => return Err(QueryError::Read(error)),
         }
     }
-    worked.scanned = at.reader.scanned;
-    Ok(worked)
+    result.scanned = at.reader.scanned;
+    Ok(result)
 }
 
 fn work_on<S: Sink>(
@@ -179,7 +180,7 @@ fn work_on<S: Sink>(
     at: &mut Evaluator,
     budget: &Budget,
     sink: &mut S,
-) -> Result<(), Halt> {
+) -> Result<(), ScanStop> {
     budget.check()?;
     sink.begin_unit();
     if at.takes_all(unit) && sink.take_unit(unit) {

@@ -12,8 +12,8 @@ use super::fields::unknown_fields;
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run};
-use super::unit::{Place, Unit};
+use super::run::{ScanStop, Sink, run};
+use super::unit::{RowLocation, Unit};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Fixed, PageBuffer};
@@ -26,28 +26,28 @@ type Rank = (i64, u64);
 
 /// The location of a record.
 #[derive(Debug, Clone)]
-pub(super) struct Spot {
+pub(super) struct RowRef {
     pub(super) rank: Rank,
     pub(super) unit: usize,
     /// Index among the rows of the unit.
     pub(super) row: usize,
 }
 
-impl PartialEq for Spot {
+impl PartialEq for RowRef {
     fn eq(&self, other: &Self) -> bool {
         self.rank == other.rank
     }
 }
 
-impl Eq for Spot {}
+impl Eq for RowRef {}
 
-impl PartialOrd for Spot {
+impl PartialOrd for RowRef {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Spot {
+impl Ord for RowRef {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.rank.cmp(&other.rank)
     }
@@ -55,11 +55,11 @@ impl Ord for Spot {
 
 /// Transforms keys so that the smallest comes first.
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct SortOrder {
     order: Order,
 }
 
-impl Turn {
+impl SortOrder {
     fn time(self, time_ns: i64) -> i64 {
         match self.order {
             Order::OldestFirst => time_ns,
@@ -89,18 +89,18 @@ impl Turn {
 }
 
 /// The best rows found by one thread.
-struct Best<'a> {
-    turn: Turn,
+struct TopRows<'a> {
+    sort: SortOrder,
     /// One more than is returned, which shows whether there is a next page.
     limit: usize,
     after: Option<Rank>,
     unit: usize,
-    found: BinaryHeap<Spot>,
+    found: BinaryHeap<RowRef>,
     /// The worst time that can still be part of the page, shared by all threads.
     bound: &'a AtomicI64,
 }
 
-impl Best<'_> {
+impl TopRows<'_> {
     fn is_of_use(&self, best_time: i64) -> bool {
         let is_behind = self.after.is_none_or(|after| best_time >= after.0);
         best_time <= self.bound.load(Ordering::Relaxed) && is_behind
@@ -116,7 +116,7 @@ impl Best<'_> {
                 _ => return,
             }
         }
-        self.found.push(Spot { rank, unit: self.unit, row });
+        self.found.push(RowRef { rank, unit: self.unit, row });
         if self.found.len() >= self.limit
             && let Some(worst) = self.found.peek()
         {
@@ -125,23 +125,23 @@ impl Best<'_> {
     }
 }
 
-impl Sink for Best<'_> {
+impl Sink for TopRows<'_> {
     fn wants(&self, unit: &Unit) -> bool {
-        let worst = self.turn.time(unit.first_ns).max(self.turn.time(unit.last_ns));
+        let worst = self.sort.time(unit.first_ns).max(self.sort.time(unit.last_ns));
         let is_behind = self.after.is_none_or(|after| worst >= after.0);
-        let best = self.turn.best(unit.times());
+        let best = self.sort.best(unit.times());
         best <= self.bound.load(Ordering::Relaxed) && is_behind
     }
 
     fn page_order(&self, unit: &Unit) -> Vec<usize> {
         let mut pages: Vec<usize> = (0..unit.page_count()).collect();
-        pages.sort_by_key(|page| self.turn.best(unit.page_times[*page]));
+        pages.sort_by_key(|page| self.sort.best(unit.page_times[*page]));
         pages
     }
 
-    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
+    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, ScanStop> {
         let bound = self.bound.load(Ordering::Relaxed);
-        if self.turn.best(at.reader.page_times()) > bound {
+        if self.sort.best(at.reader.page_times()) > bound {
             return Ok(RowSet::none(rows.len()));
         }
         if self.after.is_none() && bound == i64::MAX {
@@ -150,20 +150,20 @@ impl Sink for Best<'_> {
         let times = at.reader.column(&Source::Fixed(Fixed::Time))?;
         let times = whole_numbers(&times)?;
         rows.intersect(&RowSet::of(rows.len(), |row| {
-            let time = self.turn.time(times[row]);
+            let time = self.sort.time(times[row]);
             time <= bound && self.after.is_none_or(|after| time >= after.0)
         }));
         Ok(rows)
     }
 
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
         let times = at.reader.column(&Source::Fixed(Fixed::Time))?;
         let sequences = at.reader.column(&Source::Fixed(Fixed::Sequence))?;
         let (times, sequences) = (whole_numbers(&times)?, whole_numbers(&sequences)?);
         self.unit = at.reader.unit_number;
         for row in rows.iter() {
-            if self.is_of_use(self.turn.time(times[row])) {
-                let rank = self.turn.rank(times[row], sequences[row].cast_unsigned());
+            if self.is_of_use(self.sort.time(times[row])) {
+                let rank = self.sort.rank(times[row], sequences[row].cast_unsigned());
                 self.push(rank, at.reader.first_row() + row);
             }
         }
@@ -181,20 +181,20 @@ pub fn search(
     budget: &Budget,
 ) -> Result<SearchPage, QueryError> {
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
-    let turn = Turn { order: request.order };
+    let sort = SortOrder { order: request.order };
     let mut units = Unit::of(snapshot, plan.range);
-    units.sort_by_key(|unit| turn.best(unit.times()));
+    units.sort_by_key(|unit| sort.best(unit.times()));
     let bound = AtomicI64::new(i64::MAX);
-    let make = || Best {
-        turn,
+    let make = || TopRows {
+        sort,
         limit: request.limit.saturating_add(1),
-        after: request.after.map(|key| turn.rank(key.time_ns, key.sequence)),
+        after: request.after.map(|key| sort.rank(key.time_ns, key.sequence)),
         unit: 0,
         found: BinaryHeap::new(),
         bound: &bound,
     };
     let done = run(snapshot, &units, &plan, budget, make)?;
-    let mut found: Vec<Spot> = done.sinks.into_iter().flat_map(|best| best.found).collect();
+    let mut found: Vec<RowRef> = done.sinks.into_iter().flat_map(|best| best.found).collect();
     found.sort();
     let fitting = fitting(&units, &found, budget.memory_left_bytes());
     let has_more = found.len() > request.limit.min(fitting);
@@ -207,7 +207,7 @@ pub fn search(
         .iter()
         .any(|reason| matches!(reason, PartialReason::Deadline | PartialReason::Memory));
     if has_more || (is_cut && !found.is_empty()) {
-        page.next = found.last().map(|last| turn.key(last.rank));
+        page.next = found.last().map(|last| sort.key(last.rank));
     }
     let has_found = !page.records.is_empty();
     page.coverage.unknown_fields =
@@ -216,11 +216,11 @@ pub fn search(
 }
 
 /// Returns approximately how many of the records fit into memory; a page has at least one.
-fn fitting(units: &[Unit], found: &[Spot], memory_bytes: usize) -> usize {
+fn fitting(units: &[Unit], found: &[RowRef], memory_bytes: usize) -> usize {
     let mut row_bytes = vec![None; units.len()];
     let mut left = memory_bytes;
-    let fits = |spot: &&Spot| {
-        let bytes = *row_bytes[spot.unit].get_or_insert_with(|| units[spot.unit].row_bytes());
+    let fits = |row_ref: &&RowRef| {
+        let bytes = *row_bytes[row_ref.unit].get_or_insert_with(|| units[row_ref.unit].row_bytes());
         left.checked_sub(bytes).map(|rest| left = rest).is_some()
     };
     found.iter().take_while(fits).count().max(1)
@@ -230,19 +230,21 @@ fn fitting(units: &[Unit], found: &[Spot], memory_bytes: usize) -> usize {
 /// are left out, and the segment is named.
 pub(super) fn records_of(
     units: &[Unit],
-    spots: &[Spot],
+    rows: &[RowRef],
     coverage: &mut Coverage,
 ) -> Result<Vec<StoredRecord>, QueryError> {
-    let mut by_place: Vec<(usize, &Spot)> = spots.iter().enumerate().collect();
-    by_place.sort_by_key(|(_, spot)| (spot.unit, spot.row));
-    let mut records: Vec<(usize, StoredRecord)> = Vec::with_capacity(spots.len());
+    let mut by_location: Vec<(usize, &RowRef)> = rows.iter().enumerate().collect();
+    by_location.sort_by_key(|(_, row_ref)| (row_ref.unit, row_ref.row));
+    let mut records: Vec<(usize, StoredRecord)> = Vec::with_capacity(rows.len());
     let mut buffer = PageBuffer::new()?;
-    for of_unit in by_place.chunk_by(|a, b| a.1.unit == b.1.unit) {
-        let rows: Vec<usize> = of_unit.iter().map(|(_, spot)| spot.row).collect();
+    for of_unit in by_location.chunk_by(|a, b| a.1.unit == b.1.unit) {
+        let rows: Vec<usize> = of_unit.iter().map(|(_, row_ref)| row_ref.row).collect();
         let unit = &units[of_unit[0].1.unit];
-        let found = match &unit.place {
-            Place::Group { segment, group } => segment.segment.records(*group, &rows, &mut buffer),
-            Place::Head(chunk) => {
+        let found = match &unit.location {
+            RowLocation::Group { segment, group } => {
+                segment.segment.records(*group, &rows, &mut buffer)
+            }
+            RowLocation::Head(chunk) => {
                 let chunk = chunk.read();
                 Ok(chunk.records(&rows))
             }

@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn percentiles_are_off_by_at_most_one_percent(
+        fn percentiles_have_one_percent_error_at_most(
             numbers in prop::collection::vec(
                 prop_oneof![-1e6_f64..1e6, -3.0_f64..3.0, Just(0.0), 1e-9_f64..1e12], 1..300,
             ),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn few_numbers_are_told_exactly_however_they_came_together() {
+    fn percentiles_of_few_numbers_are_exact_after_any_merge() {
         let sketch_of = |numbers: std::ops::Range<u32>| {
             let mut sketch = Sketch::default();
             numbers.for_each(|number| sketch.add(f64::from(number) + 1001.0));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn few_numbers_take_no_more_memory_than_is_counted() {
+    fn memory_of_few_numbers_is_counted() {
         let mut sketch = Sketch::default();
         (0..NUMBERS_MAX).for_each(|number| sketch.add(number as f64));
         let Sketch::Few(numbers) = &sketch else { panic!("not kept as numbers") };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn distinct_values_are_counted_to_within_three_percent() {
+    fn distinct_count_has_three_percent_error_at_most() {
         assert_eq!(Sketch::default().percentile(50.0), None);
         for count in [0_u64, 1, 4096, 4097, 10_000, 50_000, 300_000] {
             let (mut distinct, mut other) = (Distinct::default(), Distinct::default());

@@ -4,7 +4,7 @@
 use weir_expr::{Field, Reserved, tag_path};
 
 use super::page::{PageReader, Source};
-use super::unit::Place;
+use super::unit::RowLocation;
 use crate::embedded::columns::{MESSAGE_PATHS, TIME_PATHS};
 use crate::embedded::segment::{Fixed, Role};
 use crate::query::CalculatedField;
@@ -14,7 +14,7 @@ use crate::query::CalculatedField;
 pub(super) type Alternatives = Vec<Vec<Source>>;
 
 /// Returns the attributes that may be kept in a column of the record's own.
-pub(super) fn taken_paths() -> impl Iterator<Item = &'static str> {
+pub(super) fn promoted_paths() -> impl Iterator<Item = &'static str> {
     let keys = [Reserved::TraceId, Reserved::SpanId];
     let ids = keys.into_iter().flat_map(|key| key.record_paths().iter().copied());
     MESSAGE_PATHS.into_iter().chain(TIME_PATHS).chain(ids)
@@ -50,8 +50,8 @@ impl PageReader {
         if self.may_be_in_rest(path) {
             sources.push(Source::Rest(path.to_owned()));
         }
-        if taken_paths().any(|taken| taken == path) {
-            sources.push(Source::Taken(path.to_owned()));
+        if promoted_paths().any(|promoted| promoted == path) {
+            sources.push(Source::Promoted(path.to_owned()));
         }
         sources
     }
@@ -83,17 +83,17 @@ impl PageReader {
             Source::IoStream,
         ];
         sources.extend(self.attribute_paths().into_iter().map(Source::Attribute));
-        sources.extend(taken_paths().map(|path| Source::Taken(path.to_owned())));
+        sources.extend(promoted_paths().map(|path| Source::Promoted(path.to_owned())));
         sources
     }
 
     /// Returns the attributes that have a column in the current unit.
     pub(super) fn attribute_paths(&self) -> Vec<String> {
-        match &self.unit.place {
-            Place::Head(chunk) => {
+        match &self.unit.location {
+            RowLocation::Head(chunk) => {
                 chunk.read().paths().iter().map(|column| column.path().to_owned()).collect()
             }
-            Place::Group { segment, .. } => {
+            RowLocation::Group { segment, .. } => {
                 let roles = segment.segment.columns().iter().map(|column| &column.role);
                 let path = |role: &Role| match role {
                     Role::Attribute(path) => Some(path.clone()),
@@ -105,8 +105,8 @@ impl PageReader {
     }
 
     /// Returns the attributes below the path that may be kept in a column of the record's own.
-    pub(super) fn taken_below(path: &str) -> impl Iterator<Item = &'static str> {
-        taken_paths().filter(move |taken| is_below(taken, path))
+    pub(super) fn promoted_below(path: &str) -> impl Iterator<Item = &'static str> {
+        promoted_paths().filter(move |promoted| is_below(promoted, path))
     }
 }
 
@@ -120,8 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attribute_is_kept_in_one_column_of_the_records_own() {
-        let mut paths: Vec<&str> = taken_paths().collect();
+    fn attribute_is_promoted_to_at_most_one_column() {
+        let mut paths: Vec<&str> = promoted_paths().collect();
         let count = paths.len();
         paths.sort_unstable();
         paths.dedup();

@@ -15,7 +15,7 @@ use super::eval::Evaluator;
 use super::page::Source;
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run};
+use super::run::{ScanStop, Sink, run};
 use super::unit::Unit;
 use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::Fixed;
@@ -26,7 +26,7 @@ const COLUMNS: [Fixed; 2] = [Fixed::Resource, Fixed::Tags];
 
 /// The keys found by one thread.
 #[derive(Default)]
-struct Keys {
+struct TagKeyCollector {
     /// With the number of units that have them.
     found: BTreeMap<String, u64>,
     of_unit: BTreeSet<String>,
@@ -34,7 +34,7 @@ struct Keys {
     read: [Vec<bool>; COLUMNS.len()],
 }
 
-impl Keys {
+impl TagKeyCollector {
     fn add(&mut self, column: Fixed, text: &[u8]) {
         let mut add = |key: String| {
             if self.of_unit.insert(key.clone()) {
@@ -54,13 +54,13 @@ impl Keys {
     }
 }
 
-impl Sink for Keys {
+impl Sink for TagKeyCollector {
     fn begin_unit(&mut self) {
         self.of_unit.clear();
         self.read = Default::default();
     }
 
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
         for (number, fixed) in COLUMNS.into_iter().enumerate() {
             let column = at.reader.column(&Source::Fixed(fixed))?;
             let view = column.view();
@@ -91,7 +91,7 @@ pub(super) fn tag_keys(
 ) -> Result<(BTreeMap<String, u64>, Coverage), QueryError> {
     let plan = Plan::new(filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
-    let done = run(snapshot, &units, &plan, budget, Keys::default)?;
+    let done = run(snapshot, &units, &plan, budget, TagKeyCollector::default)?;
     let mut keys: BTreeMap<String, u64> = BTreeMap::new();
     for (key, parts) in done.sinks.into_iter().flat_map(|sink| sink.found) {
         *keys.entry(key).or_default() += parts;
@@ -100,18 +100,18 @@ pub(super) fn tag_keys(
 }
 
 /// Determines whether there is any row.
-struct Any<'a>(&'a AtomicBool);
+struct AnyRow<'a>(&'a AtomicBool);
 
-impl Sink for Any<'_> {
+impl Sink for AnyRow<'_> {
     fn wants(&self, _unit: &Unit) -> bool {
         !self.0.load(Ordering::Relaxed)
     }
 
-    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, Halt> {
+    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, ScanStop> {
         Ok(if self.0.load(Ordering::Relaxed) { RowSet::none(rows.len()) } else { rows })
     }
 
-    fn rows(&mut self, _at: &mut Evaluator, _rows: &RowSet) -> Result<(), Halt> {
+    fn rows(&mut self, _at: &mut Evaluator, _rows: &RowSet) -> Result<(), ScanStop> {
         self.0.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -129,6 +129,6 @@ pub(super) fn may_have_tag(
     let plan = Plan::new(&filter, &snapshot.deletions, budget)?;
     let is_there = AtomicBool::new(false);
     let units = Unit::of(snapshot, plan.range);
-    let done = run(snapshot, &units, &plan, budget, || Any(&is_there))?;
+    let done = run(snapshot, &units, &plan, budget, || AnyRow(&is_there))?;
     Ok(is_there.load(Ordering::Relaxed) || done.coverage.is_partial())
 }

@@ -10,7 +10,7 @@ use crate::query::TimeRange;
 
 /// The location of the rows.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum RowLocation {
     Group { segment: Arc<OpenSegment>, group: usize },
     Head(Arc<HeadChunk>),
 }
@@ -18,7 +18,7 @@ pub(super) enum Place {
 /// A unit of work.
 #[derive(Debug, Clone)]
 pub(super) struct Unit {
-    pub(super) place: Place,
+    pub(super) location: RowLocation,
     pub(super) rows: usize,
     /// Earliest and latest time of its rows, nanoseconds since 1970.
     pub(super) first_ns: i64,
@@ -49,7 +49,7 @@ impl Unit {
         let read = chunk.read();
         let times = read.time_ns.get(..rows)?;
         let page_times = times.chunks(PAGE_ROWS).filter_map(of_page).collect();
-        Self::new(Place::Head(Arc::clone(chunk)), rows, page_times)
+        Self::new(RowLocation::Head(Arc::clone(chunk)), rows, page_times)
     }
 
     fn of_group(segment: &Arc<OpenSegment>, group: usize) -> Option<Self> {
@@ -62,15 +62,15 @@ impl Unit {
             Some(ranges) => ranges.iter().map(of_page).collect(),
             None => (0..segment.segment.page_count(group)).map(|_| (i64::MIN, i64::MAX)).collect(),
         };
-        let place = Place::Group { segment: Arc::clone(segment), group };
-        Self::new(place, segment.segment.group_rows(group), page_times)
+        let location = RowLocation::Group { segment: Arc::clone(segment), group };
+        Self::new(location, segment.segment.group_rows(group), page_times)
     }
 
     /// Creates a unit; `None` when there are no rows.
-    fn new(place: Place, rows: usize, page_times: Arc<[(i64, i64)]>) -> Option<Self> {
+    fn new(location: RowLocation, rows: usize, page_times: Arc<[(i64, i64)]>) -> Option<Self> {
         let first_ns = page_times.iter().map(|(first, _)| *first).min()?;
         let last_ns = page_times.iter().map(|(_, last)| *last).max()?;
-        Some(Self { place, rows, first_ns, last_ns, page_times })
+        Some(Self { location, rows, first_ns, last_ns, page_times })
     }
 
     /// Returns the earliest and latest time of its rows.
@@ -80,13 +80,13 @@ impl Unit {
 
     /// Returns the first and last sequence of its rows; `None` when they are not known.
     pub(super) fn sequences(&self) -> Option<(u64, u64)> {
-        match &self.place {
-            Place::Group { segment, group } => {
+        match &self.location {
+            RowLocation::Group { segment, group } => {
                 let (first, last) = segment.segment.group_range(Fixed::Sequence, *group)?;
                 Some((first.cast_unsigned(), last.cast_unsigned()))
             }
             // Rows of the head are added in that order.
-            Place::Head(chunk) => {
+            RowLocation::Head(chunk) => {
                 let read = chunk.read();
                 let sequences = read.sequence.get(..self.rows)?;
                 Some((*sequences.first()?, *sequences.last()?))
@@ -106,23 +106,23 @@ impl Unit {
 
     /// Returns the approximate size of one of its rows as a record, in bytes.
     pub(super) fn row_bytes(&self) -> usize {
-        let bytes = match &self.place {
-            Place::Group { segment, group } => {
+        let bytes = match &self.location {
+            RowLocation::Group { segment, group } => {
                 let segment = &segment.segment;
                 let chunks = 0..segment.columns().len();
                 let chunks = chunks.filter_map(|column| segment.chunk(*group, column));
                 chunks.map(ChunkInfo::plain_bytes).sum::<u64>() as usize
             }
-            Place::Head(chunk) => chunk.read().memory_bytes(),
+            RowLocation::Head(chunk) => chunk.read().memory_bytes(),
         };
         size_of::<StoredRecord>() + bytes / self.rows.max(1)
     }
 
     /// Returns the name of its segment, for messages.
     pub(super) fn name(&self) -> String {
-        match &self.place {
-            Place::Group { segment, .. } => segment.name.clone(),
-            Place::Head(_) => "the head".to_owned(),
+        match &self.location {
+            RowLocation::Group { segment, .. } => segment.name.clone(),
+            RowLocation::Head(_) => "the head".to_owned(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::eval::Evaluator;
 use super::plan::TermId;
 use super::prune::ALL;
 use super::row_set::RowSet;
-use super::unit::Place;
+use super::unit::RowLocation;
 use crate::embedded::sidecar::{Sidecar, word_term};
 use crate::limits::PAGE_ROWS;
 
@@ -69,7 +69,7 @@ impl Evaluator {
             // The filters cover them as whole words.
             return ALL;
         }
-        let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
+        let RowLocation::Group { segment, group } = &self.reader.unit.location else { return ALL };
         let Some(lists) = self.plan.terms[id].required_texts() else { return ALL };
         let Some(sidecar) = &segment.sidecar else { return ALL };
         let Ok(Some(grams)) = sidecar.grams(*group) else { return ALL };
@@ -91,7 +91,7 @@ impl Evaluator {
 
     fn find_word_rows(&self, id: TermId) -> Option<WordRows> {
         let Test::Words(phrase) = &self.plan.term(id).test else { return None };
-        let Place::Group { segment, group } = &self.reader.unit.place else { return None };
+        let RowLocation::Group { segment, group } = &self.reader.unit.location else { return None };
         let rows = segment.segment.group_rows(*group);
         WordRows::of(segment.sidecar.as_ref()?, *group, rows, phrase)
     }

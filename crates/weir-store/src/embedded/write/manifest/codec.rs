@@ -5,7 +5,7 @@
 use weir_host::record_file;
 use weir_model::{Position, StreamId};
 
-use super::{Change, Counters, DeletionEntry, Retired, SegmentEntry};
+use super::{Counters, DeletionEntry, ManifestChange, Retired, SegmentEntry};
 use crate::query::TimeRange;
 
 /// Number of numeric fields of a deletion, before its query.
@@ -26,7 +26,7 @@ pub(super) enum RecordKind {
 /// Kinds of entries in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum EntryKind {
     Counters = 1,
     Added = 2,
     Removed = 3,
@@ -38,15 +38,15 @@ enum Kind {
 }
 
 /// Encodes a record with its header.
-pub(super) fn encode(kind: RecordKind, change: &Change, salt: &[u8]) -> Vec<u8> {
+pub(super) fn encode(kind: RecordKind, change: &ManifestChange, salt: &[u8]) -> Vec<u8> {
     record_file::record(salt, |out| {
         out.push(kind as u8);
         put_entries(change, out);
     })
 }
 
-fn put_entries(change: &Change, out: &mut Vec<u8>) {
-    let mut put = |kind: Kind, entry: &dyn Fn(&mut Vec<u8>)| {
+fn put_entries(change: &ManifestChange, out: &mut Vec<u8>) {
+    let mut put = |kind: EntryKind, entry: &dyn Fn(&mut Vec<u8>)| {
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
         out.push(kind as u8);
@@ -54,19 +54,19 @@ fn put_entries(change: &Change, out: &mut Vec<u8>) {
         let len = (out.len() - at - 4) as u32;
         out[at..at + 4].copy_from_slice(&len.to_le_bytes());
     };
-    put(Kind::Counters, &|out| put_counters(&change.counters, out));
+    put(EntryKind::Counters, &|out| put_counters(&change.counters, out));
     for entry in &change.added {
-        put(Kind::Added, &|out| put_segment(entry, out));
+        put(EntryKind::Added, &|out| put_segment(entry, out));
     }
     for id in &change.removed {
-        put(Kind::Removed, &|out| put_u64s(&[*id], out));
+        put(EntryKind::Removed, &|out| put_u64s(&[*id], out));
     }
     for (stream, position) in &change.positions {
         let fields = [stream.0, u64::from(position.epoch), position.offset];
-        put(Kind::Position, &|out| put_u64s(&fields, out));
+        put(EntryKind::Position, &|out| put_u64s(&fields, out));
     }
     for stream in &change.forgotten {
-        put(Kind::Forgotten, &|out| put_u64s(&[stream.0], out));
+        put(EntryKind::Forgotten, &|out| put_u64s(&[stream.0], out));
     }
     for (id, deletion) in &change.deletions {
         let range = deletion.range;
@@ -79,17 +79,17 @@ fn put_entries(change: &Change, out: &mut Vec<u8>) {
             deletion.done_ns.unwrap_or(NOT_DONE).cast_unsigned(),
             deletion.removed,
         ];
-        put(Kind::Deletion, &|out| {
+        put(EntryKind::Deletion, &|out| {
             put_u64s(&fields, out);
             out.extend_from_slice(deletion.query.as_bytes());
         });
     }
     // After the deletion, so that a release that does not know this entry sees it as ended.
     for (id, _) in change.deletions.iter().filter(|(_, deletion)| deletion.is_cancelled) {
-        put(Kind::DeletionCancelled, &|out| put_u64s(&[*id], out));
+        put(EntryKind::DeletionCancelled, &|out| put_u64s(&[*id], out));
     }
     for id in &change.deletions_forgotten {
-        put(Kind::DeletionForgotten, &|out| put_u64s(&[*id], out));
+        put(EntryKind::DeletionForgotten, &|out| put_u64s(&[*id], out));
     }
 }
 
@@ -132,7 +132,7 @@ fn put_segment(entry: &SegmentEntry, out: &mut Vec<u8>) {
 }
 
 /// Decodes a record's payload; `None` when this release does not understand it.
-pub(super) fn decode(payload: &[u8]) -> Option<(RecordKind, Change)> {
+pub(super) fn decode(payload: &[u8]) -> Option<(RecordKind, ManifestChange)> {
     let (kind, entries) = payload.split_first()?;
     let kind = match *kind {
         1 => RecordKind::Snapshot,
@@ -142,8 +142,8 @@ pub(super) fn decode(payload: &[u8]) -> Option<(RecordKind, Change)> {
     Some((kind, decode_entries(entries)?))
 }
 
-fn decode_entries(mut rest: &[u8]) -> Option<Change> {
-    let mut change = Change::default();
+fn decode_entries(mut rest: &[u8]) -> Option<ManifestChange> {
+    let mut change = ManifestChange::default();
     while !rest.is_empty() {
         let (len, after) = rest.split_first_chunk()?;
         let (entry, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;
@@ -155,11 +155,11 @@ fn decode_entries(mut rest: &[u8]) -> Option<Change> {
 }
 
 /// Adds an entry. Unknown kinds are skipped: they are from a later release of the same version.
-fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
+fn decode_entry(kind: u8, fields: &[u8], change: &mut ManifestChange) -> Option<()> {
     let (numbers, _) = fields.as_chunks::<8>();
     let number = |at: usize| numbers.get(at).map(|bytes| u64::from_le_bytes(*bytes));
     match kind {
-        k if k == Kind::Counters as u8 => {
+        k if k == EntryKind::Counters as u8 => {
             change.counters = Counters {
                 next_segment: number(0)?,
                 next_sequence: number(1)?,
@@ -168,7 +168,7 @@ fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
                 deleted: number(6).unwrap_or(0),
             };
         }
-        k if k == Kind::Added as u8 => change.added.push(SegmentEntry {
+        k if k == EntryKind::Added as u8 => change.added.push(SegmentEntry {
             id: number(0)?,
             stored_ns: number(1)?.cast_signed(),
             hour: number(2)?.try_into().ok()?,
@@ -180,19 +180,19 @@ fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
             times_ns: (number(8)?.cast_signed(), number(9)?.cast_signed()),
             sequences: (number(10)?, number(11)?),
         }),
-        k if k == Kind::Removed as u8 => change.removed.push(number(0)?),
-        k if k == Kind::Position as u8 => {
+        k if k == EntryKind::Removed as u8 => change.removed.push(number(0)?),
+        k if k == EntryKind::Position as u8 => {
             let position = Position::new(number(1)?.try_into().ok()?, number(2)?);
             change.positions.push((StreamId(number(0)?), position));
         }
-        k if k == Kind::Forgotten as u8 => change.forgotten.push(StreamId(number(0)?)),
-        k if k == Kind::Deletion as u8 => change.deletions.push(decode_deletion(fields)?),
-        k if k == Kind::DeletionCancelled as u8 => {
+        k if k == EntryKind::Forgotten as u8 => change.forgotten.push(StreamId(number(0)?)),
+        k if k == EntryKind::Deletion as u8 => change.deletions.push(decode_deletion(fields)?),
+        k if k == EntryKind::DeletionCancelled as u8 => {
             let id = number(0)?;
             let known = change.deletions.iter_mut().rfind(|(known, _)| *known == id);
             known?.1.is_cancelled = true;
         }
-        k if k == Kind::DeletionForgotten as u8 => change.deletions_forgotten.push(number(0)?),
+        k if k == EntryKind::DeletionForgotten as u8 => change.deletions_forgotten.push(number(0)?),
         _ => {}
     }
     Some(())

@@ -12,7 +12,7 @@ use weir_host::record_file::{self, HEADER_LEN};
 use weir_host::{Disk, DiskFile, OpenMode};
 
 use super::codec::{self, RecordKind};
-use super::{Change, Contents};
+use super::{Contents, ManifestChange};
 use crate::limits::MANIFEST_BYTES_MIN;
 
 const FILE_MAGIC: [u8; 4] = *b"WMAN";
@@ -179,7 +179,7 @@ impl Manifest {
 
     /// Makes a change durable and applies it. After an error it may or may not be durable: the same
     /// change must be retried before any other.
-    pub(crate) fn commit(&mut self, disk: &dyn Disk, change: &Change) -> io::Result<()> {
+    pub(crate) fn commit(&mut self, disk: &dyn Disk, change: &ManifestChange) -> io::Result<()> {
         let mut next = self.contents.clone();
         next.apply(change);
         let is_grown = self.len > self.bytes_min && self.len > self.snapshot_len * 4;
@@ -199,7 +199,7 @@ impl Manifest {
     }
 
     /// Appends a record. The file is used again only if that succeeds.
-    fn append(&mut self, file: Box<dyn DiskFile>, change: &Change) -> io::Result<()> {
+    fn append(&mut self, file: Box<dyn DiskFile>, change: &ManifestChange) -> io::Result<()> {
         let record = codec::encode(RecordKind::Change, change, &self.salt);
         file.write_all_at(&mut [IoSlice::new(&record)], self.len)?;
         file.sync_data()?;

@@ -78,7 +78,7 @@ impl DeletionEntry {
     }
 
     /// Returns whether the segment may have records that it concerns.
-    pub(crate) fn may_concern(&self, segment: &SegmentEntry) -> bool {
+    pub(crate) fn may_affect(&self, segment: &SegmentEntry) -> bool {
         let is_early = segment.sequences.0 < self.before_sequence;
         self.done_ns.is_none()
             && is_early
@@ -123,7 +123,7 @@ pub(crate) struct Contents {
 
 /// The changes made by one record.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Change {
+pub(crate) struct ManifestChange {
     pub(crate) added: Vec<SegmentEntry>,
     pub(crate) removed: Vec<u64>,
     pub(crate) positions: Vec<(StreamId, Position)>,
@@ -135,7 +135,7 @@ pub(crate) struct Change {
     pub(crate) counters: Counters,
 }
 
-impl Change {
+impl ManifestChange {
     /// Returns whether it records that something is gone, which nothing on disk may contradict
     /// afterwards, or that a deletion was cancelled.
     pub(crate) fn ends_deletion(&self) -> bool {
@@ -146,7 +146,7 @@ impl Change {
 impl Contents {
     /// Applies a change. All of its values are absolute, so applying it twice has no further
     /// effect.
-    pub(crate) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &ManifestChange) {
         self.segments.extend(change.added.iter().map(|entry| (entry.id, *entry)));
         for id in &change.removed {
             self.segments.remove(id);
@@ -170,8 +170,8 @@ impl Contents {
     }
 
     /// Returns the full state as a change to an empty manifest.
-    fn as_change(&self) -> Change {
-        Change {
+    fn as_change(&self) -> ManifestChange {
+        ManifestChange {
             added: self.segments.values().copied().collect(),
             removed: Vec::new(),
             positions: self.positions.iter().map(|(s, p)| (*s, *p)).collect(),

@@ -7,17 +7,17 @@ use weir_testkit::{Fault, FaultKind, FaultyDisk};
 
 use super::crash::{begin, cut_everywhere_and};
 use super::deletion::{delete_secrets, list, look_for_secrets, split};
-use super::world::{DIR, File, Process, SECRETIVE, files};
+use super::world::{DIR, File, Process, SECRET_STREAM, files};
 use crate::query::TimeRange;
 
 type World = (FaultyDisk, BTreeMap<u64, File>, Process);
 
 /// Creates a store with few records whose manifest is rewritten as soon as most of it is history.
 fn stored_a_little() -> World {
-    let (disk, mut files) = (FaultyDisk::new(), files(SECRETIVE, 0));
+    let (disk, mut files) = (FaultyDisk::new(), files(SECRET_STREAM, 0));
     let mut process = begin(&disk, &mut files);
     process.flusher.manifest.set_bytes_min(0);
-    add_to(&mut process, &mut files, SECRETIVE);
+    add_to(&mut process, &mut files, SECRET_STREAM);
     assert!(process.flush());
     process.write_journal();
     (disk, files, process)
@@ -46,7 +46,7 @@ fn write_much(process: &mut Process, files: &mut BTreeMap<u64, File>) -> bool {
     let before = generations(process).0;
     let mut is_well = true;
     for _ in 0..10 {
-        add_to(process, files, SECRETIVE - 1);
+        add_to(process, files, SECRET_STREAM - 1);
         is_well &= process.flush();
     }
     let is_pending = list(process).iter().any(|entry| entry.done_ns.is_none());
@@ -57,7 +57,7 @@ fn write_much(process: &mut Process, files: &mut BTreeMap<u64, File>) -> bool {
 }
 
 #[test]
-fn a_long_manifest_is_written_anew_and_says_the_same() {
+fn long_manifest_is_rewritten_with_the_same_contents() {
     let (disk, mut files, mut process) = stored_a_little();
     assert!(write_much(&mut process, &mut files));
     drop(process);
@@ -69,12 +69,12 @@ fn write_until_the_machine_stops(process: &mut Process, files: &mut BTreeMap<u64
 }
 
 #[test]
-fn writing_the_manifest_anew_is_cut_anywhere() {
+fn manifest_rewrite_survives_a_crash_anywhere() {
     cut_everywhere_and(stored_a_little, write_until_the_machine_stops, 4, look_for_secrets);
 }
 
 #[test]
-fn any_call_that_is_about_the_manifest_may_fail_once() {
+fn any_failed_manifest_call_loses_nothing() {
     for kind in [FaultKind::NoSpace, FaultKind::Io] {
         for nth in 1.. {
             let (disk, mut files, mut process) = stored_a_little();

@@ -9,9 +9,9 @@ use support::{Input, bytes_of, file, open, read_all, rows_of};
 use weir_codec::Scalar;
 use weir_host::DiskFile;
 use weir_store::embedded::columns::{NewRow, Rows, StoredRecord};
-use weir_store::embedded::segment::{Segment, SegmentSummary, stitch_segments, stitched_columns};
+use weir_store::embedded::segment::{Segment, SegmentSummary, concat_columns, concat_segments};
 use weir_store::embedded::sidecar::{
-    Sidecar, rebuild_sidecar, stitch_sidecars, word_term, write_segment_with_sidecar,
+    Sidecar, concat_sidecars, rebuild_sidecar, word_term, write_segment_with_sidecar,
 };
 
 fn write(rows: &Rows) -> (Segment, Sidecar) {
@@ -22,15 +22,15 @@ fn write(rows: &Rows) -> (Segment, Sidecar) {
     (segment, sidecar)
 }
 
-fn stitch(
+fn concat(
     parts: &[(Segment, Sidecar)],
 ) -> Option<(Segment, Sidecar, SegmentSummary, Arc<dyn DiskFile>)> {
     let segments: Vec<&Segment> = parts.iter().map(|(segment, _)| segment).collect();
     let sidecars: Vec<&Sidecar> = parts.iter().map(|(_, sidecar)| sidecar).collect();
-    let columns = stitched_columns(&segments)?;
+    let columns = concat_columns(&segments)?;
     let (segment_file, sidecar_file) = (file(b""), file(b""));
-    let summary = stitch_segments(&segments, &columns, None, &*segment_file).unwrap();
-    stitch_sidecars(&sidecars, &summary, &*sidecar_file).unwrap();
+    let summary = concat_segments(&segments, &columns, None, &*segment_file).unwrap();
+    concat_sidecars(&sidecars, &summary, &*sidecar_file).unwrap();
     let segment = open(&segment_file);
     let sidecar = Sidecar::open(Arc::clone(&sidecar_file), &segment).unwrap();
     Some((segment, sidecar, summary, sidecar_file))
@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn nothing_is_lost_or_changed(
+    fn concatenation_loses_and_changes_nothing(
         parts in proptest::collection::vec(proptest::collection::vec(record(), 0..20), 1..4),
     ) {
         let mut wanted: Vec<StoredRecord> = Vec::new();
@@ -87,7 +87,7 @@ proptest! {
             wanted.extend(read_all(&pair.0));
             written.push(pair);
         }
-        let Some((segment, sidecar, summary, sidecar_file)) = stitch(&written) else {
+        let Some((segment, sidecar, summary, sidecar_file)) = concat(&written) else {
             return Err(TestCaseError::fail("expected stitchable columns"));
         };
         prop_assert_eq!(read_all(&segment), wanted);
@@ -114,8 +114,8 @@ fn with_value(value: Scalar<'_>) -> (Segment, Sidecar) {
 }
 
 #[test]
-fn columns_of_different_types_or_units_cannot_be_in_one_file() {
-    let fit = |a: Scalar<'_>, b: Scalar<'_>| stitch(&[with_value(a), with_value(b)]).is_some();
+fn columns_of_different_types_or_units_are_not_concatenated() {
+    let fit = |a: Scalar<'_>, b: Scalar<'_>| concat(&[with_value(a), with_value(b)]).is_some();
     assert!(fit(Scalar::Int(1), Scalar::Int(2)));
     assert!(!fit(Scalar::Int(1), Scalar::Text(b"two")));
     assert!(!fit(Scalar::Text(b"1s"), Scalar::Text(b"1MiB")));
@@ -123,20 +123,20 @@ fn columns_of_different_types_or_units_cannot_be_in_one_file() {
 }
 
 #[test]
-fn a_damaged_page_is_not_carried_on() {
+fn damaged_page_is_not_copied() {
     let (segment_file, sidecar) = (file(b""), file(b""));
     let rows = rows_of(&[Input { row: NewRow::default(), attributes: Vec::new() }]);
     write_segment_with_sidecar(&rows, 1, None, &*segment_file, &*sidecar).unwrap();
     let mut bytes = bytes_of(&*segment_file);
     bytes[40] ^= 1;
     let segment = open(&file(&bytes));
-    let columns = stitched_columns(&[&segment]).unwrap();
-    let error = stitch_segments(&[&segment], &columns, None, &*file(b"")).unwrap_err();
+    let columns = concat_columns(&[&segment]).unwrap();
+    let error = concat_segments(&[&segment], &columns, None, &*file(b"")).unwrap_err();
     assert!(error.is_damage(), "{error}");
 }
 
 #[test]
-fn records_that_were_read_back_can_be_written_again() {
+fn read_records_can_be_written_again() {
     let inputs: Vec<Input<'_>> = (0..50)
         .map(|number| Input {
             row: NewRow { sequence: number, message: Some(b"a\xff"), ..NewRow::default() },

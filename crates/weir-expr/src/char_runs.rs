@@ -16,12 +16,12 @@ const LEN_MAX: usize = 32;
 
 /// The stretches of one regexp.
 #[derive(Debug, Clone)]
-pub(crate) struct Stretches {
+pub(crate) struct CharRuns {
     is_of_kind: Box<[bool; 256]>,
     len: usize,
 }
 
-impl Stretches {
+impl CharRuns {
     /// Returns `None` if too many texts would have one.
     pub(crate) fn of(hir: &Hir) -> Option<Self> {
         let run = classes::required_up_to(hir, LEN_MAX)?;
@@ -57,13 +57,13 @@ impl Stretches {
 mod tests {
     use super::*;
 
-    fn stretches(pattern: &str) -> Option<Stretches> {
-        Stretches::of(&regex_syntax::parse(pattern).unwrap())
+    fn char_runs(pattern: &str) -> Option<CharRuns> {
+        CharRuns::of(&regex_syntax::parse(pattern).unwrap())
     }
 
     #[test]
-    fn the_first_stretch_is_found_wherever_it_is() {
-        let nine = stretches("[0-9]{9}").unwrap();
+    fn first_run_is_found_anywhere() {
+        let nine = char_runs("[0-9]{9}").unwrap();
         for before in 0..40 {
             let text = format!("{}12345678 a 1234567890 b", "x".repeat(before));
             let place = before + 11;
@@ -75,16 +75,16 @@ mod tests {
     }
 
     #[test]
-    fn only_patterns_that_tell_enough_have_stretches() {
+    fn only_selective_patterns_have_runs() {
         for pattern in ["[a-z]{8}", ".*", "[0-9]", "[0-9]{4} [a-z]{4}", "[0-9]{9}|x", "a?b?c?d?"] {
-            assert!(stretches(pattern).is_none(), "{pattern}");
+            assert!(char_runs(pattern).is_none(), "{pattern}");
         }
-        assert!(stretches(r"\b[0-9a-f]{16}\b").is_some());
+        assert!(char_runs(r"\b[0-9a-f]{16}\b").is_some());
     }
 
     #[test]
-    fn characters_of_several_bytes_may_be_of_any_class() {
-        let digits = stretches(r"\d{8}").unwrap();
+    fn multibyte_characters_may_be_in_any_class() {
+        let digits = char_runs(r"\d{8}").unwrap();
         let arabic = "x ٠١٢٣٤٥٦٧ y";
         assert!(digits.find(arabic.as_bytes(), 0).is_some());
     }

@@ -1,6 +1,6 @@
 //! Regexps that are searched for together, because no literal tells where they could match.
 //!
-//! Those with a selective run of character classes are searched by [`Classes`] and then
+//! Those with a selective run of character classes are searched by [`ClassRuns`] and then
 //! individually where it was found. The others, and all of them in non-ASCII messages, form one
 //! lazily built automaton.
 //!
@@ -13,7 +13,7 @@ use regex_automata::{Anchored, Input, MatchKind, PatternSet};
 use regex_syntax::hir::Hir;
 
 use super::AtomId;
-use super::classes::{self, Classes};
+use super::classes::{self, ClassRuns};
 use super::plan::Atom;
 use crate::ast::Test;
 
@@ -22,10 +22,10 @@ const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The regexps of a set that are searched for together.
 #[derive(Debug)]
-pub(super) struct Together {
+pub(super) struct RegexGroup {
     /// All of them.
     pub(super) atoms: Vec<AtomId>,
-    classes: Classes,
+    classes: ClassRuns,
     /// Those found by `classes`, in its numbering.
     with_run: Automaton,
     without_run: Automaton,
@@ -33,7 +33,7 @@ pub(super) struct Together {
 
 /// The buffers and caches of one thread.
 #[derive(Debug)]
-pub(super) struct TogetherScratch {
+pub(super) struct RegexGroupScratch {
     with_run: AutomatonScratch,
     without_run: AutomatonScratch,
     found: Vec<u32>,
@@ -41,14 +41,14 @@ pub(super) struct TogetherScratch {
 
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum GroupMatch {
     /// The regexp matches.
     Match(AtomId),
     /// It may match: it must be searched for individually.
     Possible(AtomId),
 }
 
-impl Together {
+impl RegexGroup {
     pub(super) fn new(ids: &[AtomId], atoms: &[Atom]) -> Self {
         let mut runs = Vec::new();
         let (mut with_run, mut without_run) = (Vec::new(), Vec::new());
@@ -64,14 +64,14 @@ impl Together {
         }
         Self {
             atoms: ids.to_vec(),
-            classes: Classes::new(runs),
+            classes: ClassRuns::new(runs),
             with_run: Automaton::new(with_run, atoms),
             without_run: Automaton::new(without_run, atoms),
         }
     }
 
-    pub(super) fn scratch(&self) -> TogetherScratch {
-        TogetherScratch {
+    pub(super) fn scratch(&self) -> RegexGroupScratch {
+        RegexGroupScratch {
             with_run: self.with_run.scratch(),
             without_run: self.without_run.scratch(),
             found: Vec::new(),
@@ -83,8 +83,8 @@ impl Together {
     pub(super) fn run(
         &self,
         text: &[u8],
-        scratch: &mut TogetherScratch,
-        found: &mut dyn FnMut(Found),
+        scratch: &mut RegexGroupScratch,
+        found: &mut dyn FnMut(GroupMatch),
     ) -> bool {
         let mut knows = self.without_run.run(text, &mut scratch.without_run, found);
         if !text.is_ascii() {
@@ -96,7 +96,7 @@ impl Together {
         scratch.found.sort_unstable();
         scratch.found.dedup();
         for index in &scratch.found {
-            found(Found::Possible(self.with_run.atoms[*index as usize]));
+            found(GroupMatch::Possible(self.with_run.atoms[*index as usize]));
         }
         knows
     }
@@ -137,7 +137,7 @@ impl Automaton {
         &self,
         text: &[u8],
         scratch: &mut AutomatonScratch,
-        found: &mut dyn FnMut(Found),
+        found: &mut dyn FnMut(GroupMatch),
     ) -> bool {
         if self.atoms.is_empty() {
             return true;
@@ -148,13 +148,13 @@ impl Automaton {
             scratch.found.clear();
             if dfa.try_which_overlapping_matches(cache, &input, &mut scratch.found).is_ok() {
                 for pattern in scratch.found.iter() {
-                    found(Found::Match(self.atoms[pattern.as_usize()]));
+                    found(GroupMatch::Match(self.atoms[pattern.as_usize()]));
                 }
                 return true;
             }
         }
         for atom in &self.atoms {
-            found(Found::Possible(*atom));
+            found(GroupMatch::Possible(*atom));
         }
         false
     }

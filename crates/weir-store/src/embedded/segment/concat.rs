@@ -26,7 +26,7 @@ use crate::limits::{COLUMNS_MAX, ROW_GROUPS_MAX};
 /// Returns the columns of a file that holds all these segments; `None` when they cannot be
 /// concatenated: a path has values of different types or units, or there would be too many columns
 /// or row groups. They can still be merged row by row.
-pub fn stitched_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
+pub fn concat_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
     let mut kinds: BTreeMap<String, ValueKind> = BTreeMap::new();
     let mut units: BTreeMap<&str, Option<Dimension>> = BTreeMap::new();
     let mut paths: BTreeSet<&str> = BTreeSet::new();
@@ -68,7 +68,7 @@ pub fn stitched_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
 /// Writes the row groups of all segments, in this order, into an empty file. The columns are those
 /// of [`stitched_columns`]. The sidecar is built from theirs
 /// ([`crate::embedded::sidecar::stitch_sidecars`]).
-pub fn stitch_segments(
+pub fn concat_segments(
     segments: &[&Segment],
     columns: &[Column],
     provenance: Option<&Provenance>,
@@ -76,7 +76,7 @@ pub fn stitch_segments(
 ) -> Result<SegmentSummary, SegmentError> {
     let parts: Vec<Part<'_>> =
         segments.iter().map(|segment| (*segment, 0..segment.group_count())).collect();
-    stitch(&parts, columns, provenance, file)
+    concat(&parts, columns, provenance, file)
 }
 
 /// Writes some row groups of a segment unchanged into an empty file, without the columns in which
@@ -97,15 +97,15 @@ pub fn cut_segment(
             nulls != Some(segment.group_rows(group) as u64)
         })
     };
-    let mut columns = stitched_columns(&[segment]).unwrap_or_default();
+    let mut columns = concat_columns(&[segment]).unwrap_or_default();
     columns.retain(|column| matches!(column.role, Role::Fixed(_)) || has_values(column));
-    stitch(&[(segment, groups)], &columns, provenance, file)
+    concat(&[(segment, groups)], &columns, provenance, file)
 }
 
 /// A range of row groups of a segment.
 type Part<'a> = (&'a Segment, Range<usize>);
 
-fn stitch(
+fn concat(
     parts: &[Part<'_>],
     columns: &[Column],
     provenance: Option<&Provenance>,

@@ -8,20 +8,20 @@ use super::eval::Evaluator;
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run};
-use super::unit::{Place, Unit};
+use super::run::{ScanStop, Sink, run};
+use super::unit::{RowLocation, Unit};
 use crate::embedded::read::snapshot::{Deletion, Snapshot};
 use crate::embedded::segment::Fixed;
 use crate::query::{Access, Budget, Filter, PartialReason, QueryError};
 
 /// Rows that are to be deleted.
 #[derive(Debug, Default)]
-pub(in crate::embedded) struct Doomed {
+pub(in crate::embedded) struct DeletedRows {
     /// For each row group with such rows: whether a row is one of them.
     groups: BTreeMap<usize, Vec<bool>>,
 }
 
-impl Doomed {
+impl DeletedRows {
     pub(in crate::embedded) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
@@ -39,13 +39,13 @@ impl Doomed {
 }
 
 /// Collects rows by row group.
-struct Gathered {
+struct RowCollector {
     before_sequence: u64,
     rows: Vec<(usize, usize)>,
 }
 
-impl Sink for Gathered {
-    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
+impl Sink for RowCollector {
+    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, ScanStop> {
         let sequences = at.reader.column(&Source::Fixed(Fixed::Sequence))?;
         let sequences = whole_numbers(&sequences)?;
         let is_early = |row: usize| sequences[row].cast_unsigned() < self.before_sequence;
@@ -53,8 +53,8 @@ impl Sink for Gathered {
         Ok(rows)
     }
 
-    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
-        let Place::Group { group, .. } = at.reader.unit.place else { return Ok(()) };
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), ScanStop> {
+        let RowLocation::Group { group, .. } = at.reader.unit.location else { return Ok(()) };
         let first = at.reader.first_row();
         self.rows.extend(rows.iter().map(|row| (group, first + row)));
         Ok(())
@@ -63,12 +63,12 @@ impl Sink for Gathered {
 
 /// Finds the rows of a segment that the deletions concern, and how many each deletion adds to the
 /// previous ones. Returns `None` when the segment is damaged.
-pub(in crate::embedded) fn doomed(
+pub(in crate::embedded) fn find_deleted_rows(
     snapshot: &Snapshot,
     deletions: &[&Deletion],
     budget: &Budget,
-) -> Result<Option<(Doomed, Vec<u64>)>, QueryError> {
-    let mut doomed = Doomed::default();
+) -> Result<Option<(DeletedRows, Vec<u64>)>, QueryError> {
+    let mut deleted = DeletedRows::default();
     let mut counts = Vec::with_capacity(deletions.len());
     for deletion in deletions {
         let query = deletion.query.clone();
@@ -76,7 +76,7 @@ pub(in crate::embedded) fn doomed(
         let plan = Plan::new(&filter, &[], budget)?;
         let units = Unit::of(snapshot, plan.range);
         let before_sequence = deletion.before_sequence;
-        let make = || Gathered { before_sequence, rows: Vec::new() };
+        let make = || RowCollector { before_sequence, rows: Vec::new() };
         let done = run(snapshot, &units, &plan, budget, make)?;
         if done.coverage.partial_reasons.iter().any(|s| matches!(s, PartialReason::Damaged { .. }))
         {
@@ -85,9 +85,9 @@ pub(in crate::embedded) fn doomed(
         let mut count = 0;
         for (group, row) in done.sinks.into_iter().flat_map(|sink| sink.rows) {
             let rows = snapshot.segments.first().map_or(0, |open| open.segment.group_rows(group));
-            count += u64::from(doomed.add(group, rows, row));
+            count += u64::from(deleted.add(group, rows, row));
         }
         counts.push(count);
     }
-    Ok(Some((doomed, counts)))
+    Ok(Some((deleted, counts)))
 }

@@ -12,7 +12,7 @@ use weir_expr::{Field, Numeric, Unit, Value};
 
 /// What is accumulated for an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AccumulatorKind {
     /// Number of records.
     Rows,
     /// Number of values.
@@ -24,38 +24,39 @@ pub(super) enum Kind {
 
 /// An accumulator, used by one or more of the requested aggregates.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Spec {
-    pub(super) kind: Kind,
+pub(super) struct AccumulatorSpec {
+    pub(super) kind: AccumulatorKind,
     pub(super) field: Option<Field>,
     pub(super) interval_ns: Option<i64>,
 }
 
-impl Spec {
+impl AccumulatorSpec {
     /// Counts records.
-    pub(super) const ROWS: Self = Self { kind: Kind::Rows, field: None, interval_ns: None };
+    pub(super) const ROWS: Self =
+        Self { kind: AccumulatorKind::Rows, field: None, interval_ns: None };
 
     pub(super) fn of(compute: &Compute) -> Self {
         let of_field = match compute.aggregation {
-            Aggregation::Count => Kind::Values,
-            Aggregation::Cardinality => Kind::Distinct,
-            Aggregation::Percentile(_) => Kind::Sketch,
+            Aggregation::Count => AccumulatorKind::Values,
+            Aggregation::Cardinality => AccumulatorKind::Distinct,
+            Aggregation::Percentile(_) => AccumulatorKind::Sketch,
             Aggregation::Sum | Aggregation::Average | Aggregation::Min | Aggregation::Max => {
-                Kind::Numbers
+                AccumulatorKind::Numbers
             }
         };
-        let kind = if compute.field.is_some() { of_field } else { Kind::Rows };
+        let kind = if compute.field.is_some() { of_field } else { AccumulatorKind::Rows };
         Self { kind, field: compute.field.clone(), interval_ns: compute.interval_ns }
     }
 }
 
 /// A number to add.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum FigureNumber {
+pub(super) enum AggregateNumber {
     Whole(i64),
     Float(f64),
 }
 
-impl FigureNumber {
+impl AggregateNumber {
     /// Returns the value as a number in the unit of its field, if it is one or can be parsed as
     /// one.
     pub(super) fn of(value: Value<'_>, unit: Option<Unit>) -> Option<Self> {
@@ -76,7 +77,7 @@ impl FigureNumber {
 
 /// Numbers of a group.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers {
+pub(super) struct NumberStats {
     count: u64,
     /// Sum of the integers: exact, and faster than floats, where each addition waits for the
     /// previous one.
@@ -89,20 +90,20 @@ pub(super) struct Numbers {
     most: f64,
 }
 
-impl Default for Numbers {
+impl Default for NumberStats {
     fn default() -> Self {
         let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
         Self { count: 0, whole: 0, sum: 0.0, lost: 0.0, least, most }
     }
 }
 
-impl Numbers {
+impl NumberStats {
     #[inline]
-    pub(super) fn add(&mut self, number: FigureNumber) {
+    pub(super) fn add(&mut self, number: AggregateNumber) {
         self.count += 1;
         match number {
-            FigureNumber::Whole(whole) => self.whole += i128::from(whole),
-            FigureNumber::Float(float) => self.add_to_sum(float),
+            AggregateNumber::Whole(whole) => self.whole += i128::from(whole),
+            AggregateNumber::Float(float) => self.add_to_sum(float),
         }
         let float = number.float();
         self.least = self.least.min(float);
@@ -138,20 +139,20 @@ impl Numbers {
 
 /// An accumulator of many cells: a cell is a group, or a time bucket of a group.
 #[derive(Debug, Clone)]
-pub(super) enum Cells {
+pub(super) enum Accumulators {
     Counts(Vec<u64>),
-    Numbers(Vec<Numbers>),
+    Numbers(Vec<NumberStats>),
     Distinct(Vec<Distinct>),
     Sketches(Vec<Sketch>),
 }
 
-impl Cells {
-    pub(super) fn new(kind: Kind) -> Self {
+impl Accumulators {
+    pub(super) fn new(kind: AccumulatorKind) -> Self {
         match kind {
-            Kind::Rows | Kind::Values => Self::Counts(Vec::new()),
-            Kind::Numbers => Self::Numbers(Vec::new()),
-            Kind::Distinct => Self::Distinct(Vec::new()),
-            Kind::Sketch => Self::Sketches(Vec::new()),
+            AccumulatorKind::Rows | AccumulatorKind::Values => Self::Counts(Vec::new()),
+            AccumulatorKind::Numbers => Self::Numbers(Vec::new()),
+            AccumulatorKind::Distinct => Self::Distinct(Vec::new()),
+            AccumulatorKind::Sketch => Self::Sketches(Vec::new()),
         }
     }
 
@@ -159,7 +160,7 @@ impl Cells {
     pub(super) fn cell_bytes(&self) -> usize {
         match self {
             Self::Counts(_) => size_of::<u64>(),
-            Self::Numbers(_) => size_of::<Numbers>(),
+            Self::Numbers(_) => size_of::<NumberStats>(),
             Self::Distinct(_) => size_of::<Distinct>(),
             Self::Sketches(_) => size_of::<Sketch>() + SKETCH_BYTES,
         }
@@ -169,7 +170,7 @@ impl Cells {
     pub(super) fn resize(&mut self, count: usize) {
         match self {
             Self::Counts(cells) => cells.resize(count, 0),
-            Self::Numbers(cells) => cells.resize(count, Numbers::default()),
+            Self::Numbers(cells) => cells.resize(count, NumberStats::default()),
             Self::Distinct(cells) => cells.resize_with(count, Distinct::default),
             Self::Sketches(cells) => cells.resize_with(count, Sketch::default),
         }
@@ -230,7 +231,7 @@ impl Cells {
         match self {
             Self::Counts(counts) => ComputeValue::Count(cells.map(|cell| counts[cell]).sum()),
             Self::Numbers(numbers) => {
-                let mut all = Numbers::default();
+                let mut all = NumberStats::default();
                 cells.for_each(|cell| all.merge(&numbers[cell]));
                 if all.count == 0 {
                     return ComputeValue::None;
@@ -269,24 +270,24 @@ fn add_numbers(
     unit: Option<Unit>,
     rows: &RowSet,
     cells: &ByRow,
-    add: impl FnMut(usize, FigureNumber),
+    add: impl FnMut(usize, AggregateNumber),
 ) {
     let view = column.view();
     let len = view.len();
     match view {
         View::Ints(values) => {
-            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Whole(values[n])), add);
+            each_cell(column, rows, cells, len, |n| Some(AggregateNumber::Whole(values[n])), add);
         }
         View::Doubles(values) => {
-            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Float(values[n])), add);
+            each_cell(column, rows, cells, len, |n| Some(AggregateNumber::Float(values[n])), add);
         }
         View::Codes(codes, dictionary) => {
-            let number = |code| FigureNumber::of(entry(dictionary, code), unit);
+            let number = |code| AggregateNumber::of(entry(dictionary, code), unit);
             let numbers: Vec<_> = (0..dictionary.len()).map(number).collect();
             each_cell(column, rows, cells, len, |n| numbers[codes[n] as usize], add);
         }
         View::Bools(_) | View::Texts(_) | View::Picks(..) => {
-            each_cell(column, rows, cells, len, |n| FigureNumber::of(view.value(n), unit), add);
+            each_cell(column, rows, cells, len, |n| AggregateNumber::of(view.value(n), unit), add);
         }
     }
 }

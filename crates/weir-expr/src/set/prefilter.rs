@@ -17,7 +17,7 @@ use super::scan::{Frequencies, Scanner};
 
 /// The literals without which an atom cannot be true.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct Prefilter {
     pub(super) atom: AtomId,
     pub(super) literals: Vec<u32>,
     /// Every matching message contains all of them, so searching for any one is sufficient.
@@ -59,31 +59,32 @@ impl Scanners {
         is_one: bool,
         scanner: impl Fn(&[u32], &Frequencies) -> Scanner,
     ) -> Self {
-        let chosen = |wanted: &dyn Fn(&Gate) -> bool| {
+        let chosen = |wanted: &dyn Fn(&Prefilter) -> bool| {
             scanner(&chosen(plan, wanted, frequencies), frequencies)
         };
         if is_one {
             return Self { always: chosen(&|_| true), on_demand: Scanner::default(), is_one };
         }
-        let always = chosen(&|gate| !gate.is_on_demand);
-        Self { always, on_demand: chosen(&|gate| gate.is_on_demand), is_one }
+        let always = chosen(&|prefilter| !prefilter.is_on_demand);
+        Self { always, on_demand: chosen(&|prefilter| prefilter.is_on_demand), is_one }
     }
 }
 
 /// Returns the chosen literals in ascending order, without duplicates.
-fn chosen(plan: &Plan, wanted: &dyn Fn(&Gate) -> bool, frequencies: &Frequencies) -> Vec<u32> {
+fn chosen(plan: &Plan, wanted: &dyn Fn(&Prefilter) -> bool, frequencies: &Frequencies) -> Vec<u32> {
     // Longer literals let the scanner examine fewer positions, up to a limit.
     let merit = |literal: &Literal| {
         let seen = frequencies.at_most(literal.bytes());
         (seen, Reverse(literal.len().min(LONG)), Reverse(literal.bits()))
     };
     let mut chosen = Vec::new();
-    for gate in plan.gates.iter().filter(|gate| wanted(gate)) {
-        if gate.is_any_enough {
-            chosen
-                .extend(gate.literals.iter().min_by_key(|id| merit(&plan.literals[**id as usize])));
+    for prefilter in plan.prefilters.iter().filter(|prefilter| wanted(prefilter)) {
+        if prefilter.is_any_enough {
+            chosen.extend(
+                prefilter.literals.iter().min_by_key(|id| merit(&plan.literals[**id as usize])),
+            );
         } else {
-            chosen.extend(&gate.literals);
+            chosen.extend(&prefilter.literals);
         }
     }
     chosen.sort_unstable();
@@ -106,7 +107,7 @@ mod tests {
         let frequencies = Frequencies::of(&plan.literals, seen.as_bytes());
         [false, true].map(|is_on_demand| {
             let text = |id: &u32| plan.literals[*id as usize].bytes().to_vec();
-            let is_wanted = |gate: &Gate| gate.is_on_demand == is_on_demand;
+            let is_wanted = |prefilter: &Prefilter| prefilter.is_on_demand == is_on_demand;
             chosen(&plan, &is_wanted, &frequencies)
                 .iter()
                 .map(text)
@@ -116,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_phrase_the_word_is_looked_for_that_messages_contain_least() {
+    fn rarest_word_of_a_phrase_is_searched_for() {
         let whens = ["\"customer lookup missed\""];
         assert_eq!(looked_for(&whens, "")[0], ["customer"]);
         assert_eq!(looked_for(&whens, "a customer missed it")[0], ["lookup"]);
     }
 
     #[test]
-    fn what_only_restricts_a_rule_is_looked_for_on_demand() {
+    fn restricting_literals_are_searched_for_on_demand() {
         let whens = ["\"lookup missed\" -order", "service:web cache"];
         let [always, on_demand] = looked_for(&whens, "lookup");
         assert_eq!(

@@ -28,7 +28,7 @@ fn flush_often(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 }
 
 #[test]
-fn small_segments_become_one_and_nothing_else_changes() {
+fn small_segments_are_merged_without_changing_records() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
     flush_often(&mut process, &mut files);
@@ -50,7 +50,7 @@ fn small_segments_become_one_and_nothing_else_changes() {
 }
 
 #[test]
-fn few_old_segments_are_merged_too_and_merged_ones_are_put_together() {
+fn few_old_segments_are_merged_and_merged_ones_concatenated() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
     let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
     for _ in 0..8 {
@@ -69,12 +69,12 @@ fn few_old_segments_are_merged_too_and_merged_ones_are_put_together() {
 }
 
 #[test]
-fn a_merge_is_cut_anywhere() {
+fn merge_survives_a_crash_anywhere() {
     cut_everywhere(flush_often, flush_some, 4);
 }
 
 #[test]
-fn what_is_too_old_or_too_much_goes_the_oldest_first() {
+fn retention_removes_the_oldest_segments_first() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
     let day = Duration::from_hours(24);
     let config = StoreConfig { retention: Some(day * 7), ..config() };
@@ -136,7 +136,7 @@ fn look_for_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth
 }
 
 #[test]
-fn retention_is_cut_anywhere() {
+fn retention_survives_a_crash_anywhere() {
     let (disk, mut stored) = (FaultyDisk::new(), files(3, 0));
     let mut process = begin(&disk, &mut stored);
     (0..5).for_each(|_| flush_some(&mut process, &mut stored));
@@ -153,7 +153,7 @@ fn retention_is_cut_anywhere() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_at_the_start_removes_nothing() {
+fn wrong_clock_at_the_start_removes_nothing() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
     let config = StoreConfig { retention: Some(Duration::from_hours(24)), ..config() };
     let mut process = Process::start(&disk, config.clone(), &mut files, false).unwrap();
@@ -171,7 +171,7 @@ fn a_clock_that_is_wrong_at_the_start_removes_nothing() {
 }
 
 #[test]
-fn a_sidecar_that_is_missing_or_damaged_is_built_anew() {
+fn missing_or_damaged_sidecar_is_rebuilt() {
     for is_missing in [true, false] {
         let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
         let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
@@ -195,7 +195,7 @@ fn a_sidecar_that_is_missing_or_damaged_is_built_anew() {
 }
 
 #[test]
-fn a_damaged_segment_is_set_aside_and_the_rest_is_there() {
+fn damaged_segment_is_set_aside_and_the_others_are_searched() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
     let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
     flush_some(&mut process, &mut files);
@@ -220,7 +220,7 @@ fn a_damaged_segment_is_set_aside_and_the_rest_is_there() {
 }
 
 #[test]
-fn a_segment_that_is_gone_is_named_with_its_records_and_the_rest_is_there() {
+fn missing_segment_is_reported_and_the_others_are_searched() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
     let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
     flush_some(&mut process, &mut files);
@@ -245,7 +245,7 @@ fn a_segment_that_is_gone_is_named_with_its_records_and_the_rest_is_there() {
 }
 
 #[test]
-fn any_damage_of_the_manifest_loses_no_record_and_doubles_none() {
+fn damaged_manifest_loses_and_duplicates_no_record() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
     let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
     for _ in 0..3 {
