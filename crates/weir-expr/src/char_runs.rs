@@ -1,20 +1,20 @@
-//! Finds where a regexp without a literal could match: stretches of characters that all belong to
+//! Finds where a regexp without a literal could match: sequences of characters that all belong to
 //! the classes of one of its runs, such as `/[0-9]{9}/`.
 //!
-//! The last byte of a possible stretch is examined first: if it belongs to none of the classes, the
-//! next stretch starts after it at the earliest, so most bytes are never examined.
+//! The last byte of a possible run is examined first: if it belongs to none of the classes, the
+//! next run starts after it at the earliest, so most bytes are never examined.
 //!
-//! Invariant: each match contains a stretch. Non-ASCII bytes are treated as members of every class,
+//! Invariant: each match contains a run. Non-ASCII bytes are treated as members of every class,
 //! because a class can match multi-byte characters.
 
 use regex_syntax::hir::Hir;
 
 use crate::set::classes::{self, Set};
 
-/// Maximum length of a stretch: about that of a hexadecimal hash.
+/// Maximum length of a run: about that of a hexadecimal hash.
 const LEN_MAX: usize = 32;
 
-/// The stretches of one regexp.
+/// The runs of one regexp.
 #[derive(Debug, Clone)]
 pub(crate) struct CharRuns {
     is_of_kind: Box<[bool; 256]>,
@@ -33,7 +33,7 @@ impl CharRuns {
         Some(Self { is_of_kind: Box::new(std::array::from_fn(is_of_kind)), len: run.len() })
     }
 
-    /// Returns the first `len` bytes of the first stretch that starts at `from` or later.
+    /// Returns the first `len` bytes of the first run that starts at `from` or later.
     pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
         let is_of_kind = |byte: &u8| self.is_of_kind[usize::from(*byte)];
         let mut end = from + self.len;

@@ -43,13 +43,13 @@ enum SearchStrategy {
 enum RegexpStrategy {
     /// As one text: a match does not depend on the surrounding text.
     AsOne,
-    /// At every stretch of characters that it requires. It has no literal worth searching for.
+    /// At every run of characters that it requires. It has no literal worth searching for.
     CharRuns(CharRuns),
     /// Each one separately.
     Each,
 }
 
-/// Minimum length of a literal to search for instead of a stretch.
+/// Minimum length of a literal to search for instead of a run.
 const LITERAL_BYTES_MIN: usize = 3;
 
 impl RegexpStrategy {
@@ -299,8 +299,8 @@ fn texts_with_regexp(
     }
 }
 
-/// Searches for a regular expression that matches only where there is a stretch: each text with a
-/// stretch is tested once.
+/// Searches for a regular expression that matches only where there is a run: each text with a
+/// run is tested once.
 fn texts_with_char_run(
     bytes: &[u8],
     ends: &[u32],
@@ -380,13 +380,13 @@ mod tests {
     #[test]
     fn regexp_search_uses_a_rare_literal() {
         let way = |text: &str| match matcher(text).1.search {
-            SearchStrategy::Regexp { way: RegexpStrategy::CharRuns(_), .. } => "stretches",
+            SearchStrategy::Regexp { way: RegexpStrategy::CharRuns(_), .. } => "runs",
             SearchStrategy::Regexp { way: RegexpStrategy::AsOne, .. } => "as one",
             _ => "each",
         };
         // The ten digits, and two letters, are literals too.
         for text in ["/[0-9]{9}/", "/\\b[0-9a-f]{16}\\b/", "/10[0-9]{6}/", "/#[0-9]{7}/"] {
-            assert_eq!(way(text), "stretches", "{text}");
+            assert_eq!(way(text), "runs", "{text}");
         }
         for text in ["/user[0-9]{9}/", "/zqx[0-9]+/", "/[0-9]+/"] {
             assert_eq!(way(text), "as one", "{text}");

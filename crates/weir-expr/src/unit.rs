@@ -82,7 +82,7 @@ impl Unit {
         let Some(number) = calculated_fields.iter().position(|named| named.path == *path) else {
             return Ok(Self::of_name(path));
         };
-        if let Some(unit) = Self::said_by(path) {
+        if let Some(unit) = Self::from_path(path) {
             return Ok(Some(unit));
         }
         if computing.contains(&number) {
@@ -97,11 +97,11 @@ impl Unit {
     }
 
     fn of_name(path: &str) -> Option<Self> {
-        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::said_by(path) }
+        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::from_path(path) }
     }
 
     /// Returns the unit that the end of an attribute's name indicates.
-    pub fn said_by(path: &str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         Some(match last_word(path) {
             "ns" | "nanos" => Self::Nanosecond,
             "us" | "micros" => Self::Microsecond,

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_host::Clock;
-use weir_store::query::{Budget, Stop};
+use weir_store::query::{Budget, StopReason};
 
 use super::figures::{Figures, Kind, Outcome};
 use super::limits::{QueryLimits, STOP_MAX};
@@ -278,7 +278,7 @@ impl Inner {
         let answer = catch_unwind(AssertUnwindSafe(|| work(budget)));
         self.figures.service.observe(self.clock.monotonic().saturating_sub(begun));
         let outcome = match &answer {
-            _ if budget.check() == Err(Stop::Cancelled) => Outcome::Cancelled,
+            _ if budget.check() == Err(StopReason::Cancelled) => Outcome::Cancelled,
             Ok((_, Ending::Complete)) => Outcome::Complete,
             Ok((_, Ending::Partial)) => Outcome::Partial,
             Ok((_, Ending::Failed)) | Err(_) => Outcome::Failed,

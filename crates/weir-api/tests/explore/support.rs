@@ -17,7 +17,7 @@ use weir_store::query::{
     Compute, ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, DeletionRequest,
     Facet, Facets, FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore,
     PartialReason, Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
-    SearchRequest, Stop, StoreMetrics, StoreReport, TimeRange, ValueType, naive,
+    SearchRequest, StopReason, StoreMetrics, StoreReport, TimeRange, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -70,7 +70,7 @@ impl MemoryStore {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut closed = self.gate.is_closed.lock().unwrap();
         while *closed {
-            if !self.is_deaf && budget.check() == Err(Stop::Cancelled) {
+            if !self.is_deaf && budget.check() == Err(StopReason::Cancelled) {
                 self.cancelled.fetch_add(1, Ordering::SeqCst);
                 return Err(QueryError::Cancelled);
             }

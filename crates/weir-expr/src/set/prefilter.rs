@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::set::{Limits, Rule};
 
-    fn looked_for(whens: &[&str], seen: &str) -> [Vec<String>; 2] {
+    fn searched_literals(whens: &[&str], seen: &str) -> [Vec<String>; 2] {
         let rule = |when: &&str| Rule { name: String::new(), when: crate::parse(when).unwrap() };
         let rules: Vec<Rule> = whens.iter().map(rule).collect();
         let plan = Plan::compile(&rules, Limits::default()).unwrap();
@@ -119,21 +119,21 @@ mod tests {
     #[test]
     fn rarest_word_of_a_phrase_is_searched_for() {
         let whens = ["\"customer lookup missed\""];
-        assert_eq!(looked_for(&whens, "")[0], ["customer"]);
-        assert_eq!(looked_for(&whens, "a customer missed it")[0], ["lookup"]);
+        assert_eq!(searched_literals(&whens, "")[0], ["customer"]);
+        assert_eq!(searched_literals(&whens, "a customer missed it")[0], ["lookup"]);
     }
 
     #[test]
     fn restricting_literals_are_searched_for_on_demand() {
         let whens = ["\"lookup missed\" -order", "service:web cache"];
-        let [always, on_demand] = looked_for(&whens, "lookup");
+        let [always, on_demand] = searched_literals(&whens, "lookup");
         assert_eq!(
             (always, on_demand),
             (vec!["missed".into()], vec!["order".into(), "cache".into()])
         );
         // A rule without triggers always demands it.
-        assert_eq!(looked_for(&["NOT order"], "")[0], ["order"]);
+        assert_eq!(searched_literals(&["NOT order"], "")[0], ["order"]);
         // A literal that triggers another rule is searched for anyway.
-        assert_eq!(looked_for(&["service:web order", "order"], "")[1], [""; 0]);
+        assert_eq!(searched_literals(&["service:web order", "order"], "")[1], [""; 0]);
     }
 }

@@ -138,12 +138,12 @@ impl RegexGroupTuning {
     pub(super) fn see(&mut self, plan: &Plan) {
         self.messages += 1;
         if self.messages == self.interval {
-            self.look(plan);
+            self.retune(plan);
         }
     }
 
     #[cold]
-    fn look(&mut self, plan: &Plan) {
+    fn retune(&mut self, plan: &Plan) {
         let is_run_anyway = plan.regex_group_rules > 0;
         let worth = if is_run_anyway { self.messages / 2 } else { self.messages * MISSES_WORTH };
         let has_moved = self.regex_group.atoms.len() > plan.regex_group.atoms.len();

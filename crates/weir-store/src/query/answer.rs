@@ -7,7 +7,7 @@ use crate::embedded::columns::{AttributeValue, StoredRecord};
 
 /// What was read for a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scanned {
+pub struct ScanStats {
     /// Number of parts that were searched: row groups of segments, and chunks of what is not in a
     /// segment yet. Parts whose times are outside the range are not included.
     pub parts: u64,
@@ -21,7 +21,7 @@ pub struct Scanned {
     pub bytes: u64,
 }
 
-impl Scanned {
+impl ScanStats {
     /// Adds what another part of the work has read.
     pub fn add(&mut self, other: Self) {
         self.parts += other.parts;
@@ -52,7 +52,7 @@ pub enum PartialReason {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Coverage {
     /// What was read.
-    pub scanned: Scanned,
+    pub scanned: ScanStats,
     /// Why the result is partial; empty = it is complete.
     pub partial_reasons: Vec<PartialReason>,
     /// Fields that were named and that no record has: probably misspelt.

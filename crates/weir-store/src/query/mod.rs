@@ -15,9 +15,9 @@ mod store;
 
 pub use answer::{
     Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, FieldList, GroupKey,
-    PartialReason, Pattern, Patterns, RecordContext, Scanned, SearchPage, ValueType,
+    PartialReason, Pattern, Patterns, RecordContext, ScanStats, SearchPage, ValueType,
 };
-pub use budget::{Budget, Stop};
+pub use budget::{Budget, StopReason};
 pub use error::{CancelError, DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{

@@ -70,9 +70,9 @@ fn budget() -> Budget {
 
 fn filter(query: &str, range: TimeRange) -> Filter {
     let calculated_fields =
-        [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, measure)| CalculatedField {
+        [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, formula)| CalculatedField {
             path: path.to_owned(),
-            formula: Formula::parse(measure).unwrap(),
+            formula: Formula::parse(formula).unwrap(),
         });
     Filter {
         query: parse(query).unwrap(),

@@ -172,7 +172,7 @@ fn copied(
     let chunk = metadata.row_group(group).column(column);
     let (start, len) = info.span();
     let bytes = segment.read_bytes(start, len)?;
-    for (offset, len) in info.page_places() {
+    for (offset, len) in info.page_spans() {
         let from = offset.checked_sub(start).map(|from| from as usize);
         let page = from.and_then(|from| bytes.get(from..from + len as usize));
         check_page(page.ok_or(SegmentError::Damaged("invalid page offset"))?)?;

@@ -57,10 +57,10 @@ impl Segment {
         let is_own = |(_, role): &(usize, &Role)| !matches!(role, Role::Number(_));
         let roles = self.columns().iter().map(|column| &column.role).enumerate().filter(is_own);
         let roles: Vec<(usize, &Role)> = roles.collect();
-        let place_of = |wanted: &Role| roles.iter().position(|(_, role)| *role == wanted);
+        let index_of = |wanted: &Role| roles.iter().position(|(_, role)| *role == wanted);
         let source = |(column, role): &(usize, &Role)| {
             let kinds = match role {
-                Role::Attribute(path) => place_of(&Role::Kind(path.clone())),
+                Role::Attribute(path) => index_of(&Role::Kind(path.clone())),
                 _ => None,
             };
             let dictionary = self.dictionary(group, *column, buffer)?;

@@ -185,10 +185,10 @@ struct PageWords<'a> {
 
 impl PageWords<'_> {
     #[inline]
-    fn note(&mut self, word: Word<'_>, row: u32) {
+    fn add(&mut self, word: Word<'_>, row: u32) {
         // By its bytes: two words may have the same term, but different trigrams.
         let number = self.recent.number(word).unwrap_or_else(|| self.take(word));
-        self.frequent.note(number, row);
+        self.frequent.add(number, row);
     }
 
     /// Adds a word that was not seen recently. Kept out of the loop over all words, which is short
@@ -216,7 +216,7 @@ impl Builder {
             self.recent.clear();
             let mut page =
                 PageWords { recent: &mut self.recent, frequent: &mut frequent, terms, grams };
-            let mut each = |word: Word<'_>, row| page.note(word, row);
+            let mut each = |word: Word<'_>, row| page.add(word, row);
             let has_text = |row: &usize| chunk.present.as_ref().is_none_or(|rows| rows[*row]);
             for (row, text) in span.rows.filter(has_text).zip(&texts[span.values]) {
                 self.finder.add(text, row as u32, &mut each);

@@ -86,7 +86,7 @@ impl GroupEntry {
     }
 
     /// Returns the positions of its data.
-    pub(super) fn stretches(&mut self) -> [&mut ByteRange; 5] {
+    pub(super) fn byte_ranges(&mut self) -> [&mut ByteRange; 5] {
         [
             &mut self.fuse_at,
             &mut self.bloom_at,
@@ -114,7 +114,7 @@ impl GroupEntry {
             frequent_at: ByteRange::decode(bytes, 88),
         };
         let is_whole = entry
-            .stretches()
+            .byte_ranges()
             .iter()
             .all(|at| at.offset.checked_add(at.len).is_some_and(|end| end <= data_len))
             && entry.pages as usize <= ROW_GROUP_PAGES_MAX
@@ -349,7 +349,7 @@ impl Sidecar {
         let mut buffer = Vec::new();
         for group in groups {
             let mut copy = *self.group(group)?;
-            for at in copy.stretches() {
+            for at in copy.byte_ranges() {
                 *at = target.put(self.read(*at, &mut buffer)?);
             }
             target.groups.push(copy);

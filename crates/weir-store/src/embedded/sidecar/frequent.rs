@@ -62,7 +62,7 @@ struct WordCount {
 impl FrequentWords {
     /// Chooses words from the messages of `rows` rows.
     pub(super) fn choose(messages: &[&[u8]], rows: usize) -> Self {
-        let mut chosen = seen(messages);
+        let mut chosen = count_words(messages);
         chosen.truncate(WORDS_MAX);
         let numbers = (0..).zip(&chosen).map(|(number, seen)| (seen.text.clone(), number));
         let kept = |text| FrequentWord { text, rows: vec![0; rows.div_ceil(64)] };
@@ -75,14 +75,14 @@ impl FrequentWords {
         }
     }
 
-    /// Returns the number of a word, for use with [`Self::note`].
+    /// Returns the number of a word, for use with [`Self::add`].
     pub(super) fn number(&self, word: Word<'_>) -> u8 {
         self.numbers.get(word.bytes(&mut [0; 16])).copied().unwrap_or(NOT_KEPT)
     }
 
     /// Records that a row has the word with that number; rows must come in order.
     #[inline]
-    pub(super) fn note(&mut self, number: u8, row: u32) {
+    pub(super) fn add(&mut self, number: u8, row: u32) {
         let at = row as usize / 64;
         if at != self.block_at {
             self.end_block();
@@ -146,7 +146,7 @@ fn samples<'a>(messages: &[&'a [u8]]) -> Vec<&'a [u8]> {
 }
 
 /// Returns the words that many of the sampled messages contain, the most frequent first.
-fn seen(messages: &[&[u8]]) -> Vec<WordCount> {
+fn count_words(messages: &[&[u8]]) -> Vec<WordCount> {
     let mut seen: HashMap<u64, WordCount, FoldState> = HashMap::default();
     let mut each = |word: Word<'_>, message: u32| {
         let of_word = seen.entry(word.term()).or_insert_with(|| {
@@ -223,8 +223,10 @@ mod tests {
         let bytes: usize = chosen.iter().map(|text| text.len()).sum();
         assert!((SAMPLE_BYTES / 2..=2 * SAMPLE_BYTES).contains(&bytes), "{bytes}");
         assert!(chosen.len() > 10 && chosen.contains(&messages[0]));
-        let words: Vec<String> =
-            seen(&messages).iter().map(|seen| String::from_utf8_lossy(&seen.text).into()).collect();
+        let words: Vec<String> = count_words(&messages)
+            .iter()
+            .map(|seen| String::from_utf8_lossy(&seen.text).into())
+            .collect();
         assert_eq!(words, ["begin", "end"], "found in all messages, up to their ends");
 
         let short = vec![b"a message".as_slice(); 10_000];

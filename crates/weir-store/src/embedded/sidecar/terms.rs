@@ -202,7 +202,7 @@ pub(super) struct TermSet {
 /// recorded for one need not be recorded again.
 #[derive(Debug)]
 pub(super) struct RecentWords {
-    /// Indexed by [`place_of`]; 0 = none.
+    /// Indexed by [`slot_of`]; 0 = none.
     words: Box<[u128]>,
     numbers: Box<[u8]>,
 }
@@ -215,7 +215,7 @@ impl Default for RecentWords {
 
 /// Returns the slot for a word of up to sixteen bytes.
 #[inline]
-fn place_of(word: u128) -> usize {
+fn slot_of(word: u128) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     ((word as u64 ^ (word >> 61) as u64).wrapping_mul(FACTOR) >> 32) as usize % RECENT
 }
@@ -230,15 +230,15 @@ impl RecentWords {
     #[inline]
     pub(super) fn number(&self, word: Word<'_>) -> Option<u8> {
         let Word::Short(bytes, _) = word else { return None };
-        let place = place_of(bytes);
-        (self.words[place] == bytes).then(|| self.numbers[place])
+        let slot = slot_of(bytes);
+        (self.words[slot] == bytes).then(|| self.numbers[slot])
     }
 
     /// Remembers a word, if it is short.
     pub(super) fn remember(&mut self, word: Word<'_>, number: u8) {
         if let Word::Short(bytes, _) = word {
-            let place = place_of(bytes);
-            (self.words[place], self.numbers[place]) = (bytes, number);
+            let slot = slot_of(bytes);
+            (self.words[slot], self.numbers[slot]) = (bytes, number);
         }
     }
 }

@@ -196,12 +196,12 @@ fn configured_calculated_fields_apply_to_every_query() {
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 3);
     process.intake.step();
-    let measure = |text| CalculatedField {
+    let calculated = |text| CalculatedField {
         path: "answer".to_owned(),
         formula: weir_expr::Formula::parse(text).unwrap(),
     };
     let engine =
-        QueryEngine::new(process.store.clone()).with_calculated_fields(vec![measure("40 + 2")]);
+        QueryEngine::new(process.store.clone()).with_calculated_fields(vec![calculated("40 + 2")]);
     let budget = Budget::new(std::sync::Arc::new(process.clock.clone()), None, usize::MAX);
     let count = |query, calculated_fields| {
         let query = weir_expr::parse(query).unwrap();
@@ -210,7 +210,7 @@ fn configured_calculated_fields_apply_to_every_query() {
         engine.search(&request, &budget).unwrap().records.len()
     };
     assert_eq!((count("@answer:42", vec![]), count("@answer:41", vec![])), (3, 0));
-    assert_eq!(count("@answer:41", vec![measure("41")]), 3, "the query's own field wins");
+    assert_eq!(count("@answer:41", vec![calculated("41")]), 3, "the query's own field wins");
     let fields = engine.fields(TimeRange::ALL, &Access::all(), &budget).unwrap().fields;
     assert!(fields.iter().any(|field| field.name == "@answer"), "{fields:?}");
     let delete = |query| {

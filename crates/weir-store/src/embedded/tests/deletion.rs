@@ -271,12 +271,12 @@ type LaterReply = Arc<Mutex<Option<PendingReply>>>;
 /// Cancels the deletion as soon as the next segment file gets its final name.
 fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterReply {
     let cancelled = LaterReply::default();
-    let (shared, asked) = (Arc::downgrade(&process.store.shared), cancelled.clone());
+    let (shared, pending) = (Arc::downgrade(&process.store.shared), cancelled.clone());
     disk.watch(move |call, path, moment| {
         let is_piece = call == CallKind::Rename && moment == Moment::After;
-        let mut asked = asked.lock().unwrap();
-        if is_piece && path.to_string_lossy().contains("seg-") && asked.is_none() {
-            *asked = shared.upgrade().and_then(|shared| request_cancellation(&shared, id).ok());
+        let mut pending = pending.lock().unwrap();
+        if is_piece && path.to_string_lossy().contains("seg-") && pending.is_none() {
+            *pending = shared.upgrade().and_then(|shared| request_cancellation(&shared, id).ok());
         }
     });
     cancelled
@@ -363,7 +363,7 @@ fn timeout_withdraws_only_its_own_request() {
     flush_some(&mut process, &mut files);
     let shared = process.store.shared.clone();
     let wait =
-        |asked: &PendingReply| asked.wait(&shared, |queue| &mut queue.cancels, Duration::ZERO);
+        |pending: &PendingReply| pending.wait(&shared, |queue| &mut queue.cancels, Duration::ZERO);
     let id = hide(&mut process, "password", ALL);
     let [first, second, third] = [(); 3].map(|()| request_cancellation(&shared, id).unwrap());
     assert_eq!(wait(&second), Err(NoReply::Withdrawn));
@@ -419,7 +419,7 @@ pub(super) fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, Fi
 }
 
 /// After a start either all or none are hidden, and then the deletion is completed.
-pub(super) fn look_for_secrets(
+pub(super) fn check_secrets(
     disk: &FaultyDisk,
     files: &mut BTreeMap<u64, File>,
     nth: u64,
@@ -468,7 +468,7 @@ fn deletion_survives_a_crash_anywhere() {
         let process = begin(&disk, &mut files);
         (disk, files, process)
     };
-    cut_everywhere_and(prepared, delete_secrets, 2, look_for_secrets);
+    cut_everywhere_and(prepared, delete_secrets, 2, check_secrets);
 }
 
 /// The deletion is cancelled when the first segment has lost its secrets.
@@ -481,17 +481,23 @@ fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
         }
         process.flusher.step();
     }
-    if let (Ok(id), Ok(asked)) = (reply.try_recv(), request_cancellation(&process.store.shared, 1))
+    if let (Ok(id), Ok(pending)) =
+        (reply.try_recv(), request_cancellation(&process.store.shared, 1))
     {
         process.run();
         // Marks that the reply was sent: the remaining secrets then stay for good.
         files.entry(SECRET_STREAM).or_default().is_deletion_confirmed =
-            asked.reply.try_recv() == Ok(id);
+            pending.reply.try_recv() == Ok(id);
     }
 }
 
 /// The deletion applies completely, or is cancelled and nothing more is removed.
-fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
+fn check_remaining_records(
+    disk: &FaultyDisk,
+    files: &mut BTreeMap<u64, File>,
+    nth: u64,
+    seed: u64,
+) {
     let shown = format!("cut at call {nth}, seed {seed}");
     let is_told = files[&SECRET_STREAM].is_deletion_confirmed;
     let mut process = begin(disk, files);
@@ -517,7 +523,7 @@ fn cancelled_deletion_survives_a_crash_anywhere() {
         let process = begin(&disk, &mut files);
         (disk, files, process)
     };
-    cut_everywhere_and(prepared, delete_and_cancel, 2, look_what_is_left);
+    cut_everywhere_and(prepared, delete_and_cancel, 2, check_remaining_records);
 }
 
 /// The deletion is cancelled while the first segment is being rewritten.
@@ -535,5 +541,5 @@ fn deletion_cancelled_during_a_rewrite_survives_a_crash_anywhere() {
         let _asked = cancel_after_a_piece(&disk, &process, 1);
         (disk, files, process)
     };
-    cut_everywhere_and(prepared, delete_and_cancel_at_work, 2, look_what_is_left);
+    cut_everywhere_and(prepared, delete_and_cancel_at_work, 2, check_remaining_records);
 }

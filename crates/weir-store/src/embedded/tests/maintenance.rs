@@ -114,7 +114,12 @@ fn outlive_retention(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 }
 
 /// Missing records were counted as retired, and their files are gone; all others exist once.
-fn look_for_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
+fn check_remaining_records(
+    disk: &FaultyDisk,
+    files: &mut BTreeMap<u64, File>,
+    nth: u64,
+    seed: u64,
+) {
     let shown = format!("cut at call {nth}, seed {seed}");
     let mut process = Process::start(disk, keeping_a_day(), files, true).expect("no faults");
     for _ in 0..3 {
@@ -149,7 +154,7 @@ fn retention_survives_a_crash_anywhere() {
     let (_disk, mut files, mut process) = prepared();
     outlive_retention(&mut process, &mut files);
     assert_eq!(process.store.metrics().retired_rows, 45, "without a crash");
-    cut_everywhere_and(prepared, outlive_retention, 6, look_for_what_is_left);
+    cut_everywhere_and(prepared, outlive_retention, 6, check_remaining_records);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use weir_testkit::{Fault, FaultKind, FaultyDisk};
 
 use super::crash::{begin, cut_everywhere_and};
-use super::deletion::{delete_secrets, list, look_for_secrets, split};
+use super::deletion::{check_secrets, delete_secrets, list, split};
 use super::world::{DIR, File, Process, SECRET_STREAM, files};
 use crate::query::TimeRange;
 
@@ -61,7 +61,7 @@ fn long_manifest_is_rewritten_with_the_same_contents() {
     let (disk, mut files, mut process) = stored_a_little();
     assert!(write_much(&mut process, &mut files));
     drop(process);
-    look_for_secrets(&disk.kill(), &mut files, 0, 0);
+    check_secrets(&disk.kill(), &mut files, 0, 0);
 }
 
 fn write_until_the_machine_stops(process: &mut Process, files: &mut BTreeMap<u64, File>) {
@@ -70,7 +70,7 @@ fn write_until_the_machine_stops(process: &mut Process, files: &mut BTreeMap<u64
 
 #[test]
 fn manifest_rewrite_survives_a_crash_anywhere() {
-    cut_everywhere_and(stored_a_little, write_until_the_machine_stops, 4, look_for_secrets);
+    cut_everywhere_and(stored_a_little, write_until_the_machine_stops, 4, check_secrets);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn any_failed_manifest_call_loses_nothing() {
             assert_eq!(disk.flushes_after_failure(), 0, "call {nth}");
             let has_failed = disk.faults().fired() > 0;
             drop(process);
-            look_for_secrets(&disk.kill(), &mut files, nth, 0);
+            check_secrets(&disk.kill(), &mut files, nth, 0);
             if !has_failed {
                 break;
             }

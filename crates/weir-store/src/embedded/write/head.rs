@@ -13,7 +13,7 @@ use weir_model::{Position, StreamId};
 
 use crate::embedded::columns::Intake;
 use crate::embedded::read::snapshot::HeadChunk;
-use crate::limits::HELD_MAX;
+use crate::limits::HELD_DELIVERIES_MAX;
 use crate::query::UnparsedRows;
 
 /// What the store needs from the origin of its records.
@@ -158,7 +158,9 @@ impl Head {
     /// Returns whether the chunk has reached its target size.
     pub(crate) fn is_full(&self) -> bool {
         let rows = self.chunk.read();
-        rows.is_full() || rows.memory_bytes() >= self.chunk_bytes_max || self.held.len() >= HELD_MAX
+        rows.is_full()
+            || rows.memory_bytes() >= self.chunk_bytes_max
+            || self.held.len() >= HELD_DELIVERIES_MAX
     }
 
     /// Returns since when there is something to seal.

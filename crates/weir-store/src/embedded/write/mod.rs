@@ -1,7 +1,7 @@
 //! Taking records in and writing them to disk.
 //!
-//! Reading order: `threads` (the two threads), `head` (records in memory), `flusher` (every write to
-//! disk, one step at a time), `manifest` (what is stored), `files` (names and atomic creation),
+//! Reading order: `threads` (the two threads), `head` (records in memory), `flusher` (every write
+//! to disk, one step at a time), `manifest` (what is stored), `files` (names, atomic creation),
 //! `merge` and `rewrite` (replacing segments), `requests` (what others ask the writing thread for).
 
 pub(super) mod files;

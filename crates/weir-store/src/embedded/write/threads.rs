@@ -22,9 +22,9 @@ use crate::embedded::keep::catalog::StoreState;
 use crate::embedded::read::snapshot::HeadChunk;
 
 /// Records are taken in at the latest this long after they were read,
-const TAKE_AGE: Duration = Duration::from_millis(50);
+const INTAKE_AGE_MAX: Duration = Duration::from_millis(50);
 /// or as soon as this many bytes are waiting.
-const TAKE_BYTES: u64 = 1024 * 1024;
+const INTAKE_BYTES_MIN: u64 = 1024 * 1024;
 /// Minimum interval between flushes that are requested because files were deleted.
 const HINT_INTERVAL: Duration = Duration::from_secs(3);
 /// The store has caught up when nothing has arrived for this long after the sources' first scan.
@@ -256,7 +256,7 @@ impl IntakeWorker {
                     let due = due.unwrap_or(Duration::from_hours(1));
                     tokio::select! {
                         () = progress => {}
-                        () = self.cursor.ready(TAKE_BYTES, TAKE_AGE) => {}
+                        () = self.cursor.ready(INTAKE_BYTES_MIN, INTAKE_AGE_MAX) => {}
                         () = tokio::time::sleep(due) => {}
                     }
                 }

@@ -33,7 +33,7 @@ use crate::embedded::segment::{Fixed, SegmentError};
 use crate::embedded::sidecar::MinuteCounts;
 use crate::query::{
     Aggregate, AggregateRequest, Bucket, Budget, Compute, ComputeValue, GroupKey, PartialReason,
-    QueryError, SortBy, Stop, compare_keys, compare_ranks, rank_of,
+    QueryError, SortBy, StopReason, compare_keys, compare_ranks, rank_of,
 };
 
 const MINUTE_NS: i64 = 60_000_000_000;
@@ -92,7 +92,7 @@ struct GroupAggregator {
     /// How many of them are in a group.
     grouped: u64,
     /// Memory limit for groups.
-    limit_bytes: usize,
+    bytes_max: usize,
     is_approximate: bool,
 }
 
@@ -126,10 +126,10 @@ fn calendars_of(request: &AggregateRequest) -> Vec<Arc<Calendar>> {
 }
 
 impl GroupAggregator {
-    fn new(request: &AggregateRequest, calendars: &[Arc<Calendar>], limit_bytes: usize) -> Self {
+    fn new(request: &AggregateRequest, calendars: &[Arc<Calendar>], bytes_max: usize) -> Self {
         let fields = request.group_by.iter().map(GroupField::new).collect();
         let series = calendars.iter().map(TimeSeries::new).collect();
-        let mut aggregator = Self::empty(fields, specs_of(request), series, limit_bytes);
+        let mut aggregator = Self::empty(fields, specs_of(request), series, bytes_max);
         if aggregator.fields.is_empty() {
             aggregator.group(&[]);
         }
@@ -140,7 +140,7 @@ impl GroupAggregator {
         fields: Vec<GroupField>,
         specs: Vec<AccumulatorSpec>,
         series: Vec<TimeSeries>,
-        limit_bytes: usize,
+        bytes_max: usize,
     ) -> Self {
         Self {
             fields,
@@ -150,7 +150,7 @@ impl GroupAggregator {
             specs,
             matched: 0,
             grouped: 0,
-            limit_bytes,
+            bytes_max,
             is_approximate: false,
         }
     }
@@ -174,10 +174,10 @@ impl GroupAggregator {
 
     /// Reduces the groups until they fit. A single group may have as many time buckets as were
     /// requested.
-    fn fit(&mut self) -> Result<(), Stop> {
-        while !self.fields.is_empty() && self.bytes() > self.limit_bytes {
+    fn fit(&mut self) -> Result<(), StopReason> {
+        while !self.fields.is_empty() && self.bytes() > self.bytes_max {
             if self.len() < GROUPS_MIN {
-                return Err(Stop::Memory);
+                return Err(StopReason::Memory);
             }
             self.halve();
         }
@@ -198,7 +198,7 @@ impl GroupAggregator {
         groups[..half].iter().for_each(|group| is_kept[*group as usize] = true);
         let fields = self.fields.iter().map(|field| GroupField::new(&field.by)).collect();
         let series = self.series.iter().map(|series| TimeSeries::new(&series.calendar)).collect();
-        let fewer = Self::empty(fields, self.specs.clone(), series, self.limit_bytes);
+        let fewer = Self::empty(fields, self.specs.clone(), series, self.bytes_max);
         let all = std::mem::replace(self, fewer);
         self.merge(&all, |group| is_kept[group]);
         self.is_approximate = true;
@@ -493,7 +493,7 @@ impl Sink for GroupAggregator {
             self.count_total(rows.count() as u64);
             return Ok(());
         }
-        let part_bytes = self.limit_bytes / PART_SHARE;
+        let part_bytes = self.bytes_max / PART_SHARE;
         let fields = self.fields.iter().map(|field| &field.by.field);
         for part in parts_of(at, fields, rows, part_bytes)? {
             // A part may exceed the memory limit.
@@ -549,16 +549,16 @@ pub fn aggregate(
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
-    let limit_bytes = memory_bytes / thread_count(&units);
+    let bytes_max = memory_bytes / thread_count(&units);
     let calendars = calendars_of(request);
-    let empty = |limit_bytes| GroupAggregator::new(request, &calendars, limit_bytes);
-    let done = run(snapshot, &units, &plan, budget, || empty(limit_bytes))?;
+    let empty = |bytes_max| GroupAggregator::new(request, &calendars, bytes_max);
+    let done = run(snapshot, &units, &plan, budget, || empty(bytes_max))?;
     let (mut aggregator, mut coverage) = (empty(memory_bytes), done.coverage);
     for sink in done.sinks {
         if aggregator.len() < sink.len() {
             // Add the smaller one to the larger one.
             let smaller = std::mem::replace(&mut aggregator, sink);
-            aggregator.limit_bytes = memory_bytes;
+            aggregator.bytes_max = memory_bytes;
             aggregator.merge(&smaller, |_| true);
         } else {
             aggregator.merge(&sink, |_| true);

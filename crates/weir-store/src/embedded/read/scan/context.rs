@@ -34,7 +34,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 
 /// How far from the record, in time, its neighbours are searched for in each round. The record
 /// itself is found in the first round.
-const REACHES_NS: [i64; 3] = [DAY_NS, 30 * DAY_NS, i64::MAX];
+const SEARCH_RADII_NS: [i64; 3] = [DAY_NS, 30 * DAY_NS, i64::MAX];
 
 /// A position in a form that can be compared.
 type Rank = (u32, u64);
@@ -172,7 +172,7 @@ fn distance_ns(unit: &Unit, time_ns: i64) -> i64 {
 /// Returns the units of each round; `units` must be sorted by distance.
 fn rounds(units: &[Unit], time_ns: i64) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
-    REACHES_NS.into_iter().map(move |reach_ns| {
+    SEARCH_RADII_NS.into_iter().map(move |reach_ns| {
         let to = units.partition_point(|unit| distance_ns(unit, time_ns) <= reach_ns);
         std::mem::replace(&mut from, to)..to
     })

@@ -21,7 +21,7 @@ use super::unit::RowLocation;
 use super::words::WordRows;
 use crate::embedded::columns::value_of;
 use crate::embedded::segment::{CodeSet, Fixed, PageTexts, Role, SegmentError};
-use crate::query::{Budget, CalculatedField, Stop};
+use crate::query::{Budget, CalculatedField, StopReason};
 
 /// Evaluates a plan page by page.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Evaluator {
     pub(super) word_rows: HashMap<TermId, Option<Rc<WordRows>>>,
     pub(super) budget: Budget,
     /// Why the current page was not searched to its end.
-    stopped: Option<Stop>,
+    stopped: Option<StopReason>,
 }
 
 /// Number of bytes of text to search between checks of whether to continue: a regular expression
@@ -48,7 +48,7 @@ struct BudgetMeter<'a> {
     budget: &'a Budget,
     /// Bytes since the last check.
     bytes: usize,
-    stopped: Option<Stop>,
+    stopped: Option<StopReason>,
 }
 
 impl BudgetMeter<'_> {

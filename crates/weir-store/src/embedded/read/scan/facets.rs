@@ -34,7 +34,7 @@ struct ValueCounter {
     fields: Vec<FieldCounts>,
     matched: u64,
     /// Memory limit for the texts of all values.
-    limit_bytes: usize,
+    bytes_max: usize,
 }
 
 /// The values of one field.
@@ -188,7 +188,7 @@ impl ValueCounter {
     /// Drops values of the fields that use the most memory until all texts fit.
     fn fit(&mut self) {
         let bytes = |field: &FieldCounts| field.values.text_bytes();
-        while self.fields.iter().map(bytes).sum::<usize>() > self.limit_bytes
+        while self.fields.iter().map(bytes).sum::<usize>() > self.bytes_max
             && let Some(largest) = self.fields.iter_mut().max_by_key(|field| bytes(field))
         {
             largest.forget_some();
@@ -205,7 +205,7 @@ impl Sink for ValueCounter {
             let field = &mut self.fields[number];
             let rows = field.add_records(at, rows)?;
             let named = std::iter::once(&field.values.by.field);
-            for part in parts_of(at, named, &rows, self.limit_bytes / PART_SHARE)? {
+            for part in parts_of(at, named, &rows, self.bytes_max / PART_SHARE)? {
                 let field = &mut self.fields[number];
                 if field.certainty < Certainty::Useless && !part.is_empty() {
                     field.add_values(at, &part)?;
@@ -229,10 +229,10 @@ pub fn facets(
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let wanted = wanted(snapshot, request, budget)?;
-    let limit_bytes = budget.memory_left_bytes() / (thread_count(&units) + 1);
+    let bytes_max = budget.memory_left_bytes() / (thread_count(&units) + 1);
     let make = || {
         let fields = wanted.iter().map(FieldCounts::new).collect();
-        ValueCounter { fields, matched: 0, limit_bytes }
+        ValueCounter { fields, matched: 0, bytes_max }
     };
     let done = run(snapshot, &units, &plan, budget, make)?;
     let (mut counted, mut coverage) = (make(), done.coverage);

@@ -85,7 +85,10 @@ impl AttributeCollector<'_> {
     fn add(&mut self, path: &str, value_type: ValueType, records: u64, has_column: bool) {
         if self.is_wanted(path) && !self.is_in_unit(path) {
             let (units, unit) = (1, self.unit);
-            self.note(path, CollectedAttribute { value_type, units, unit, records, has_column });
+            self.add_attribute(
+                path,
+                CollectedAttribute { value_type, units, unit, records, has_column },
+            );
         }
     }
 
@@ -95,7 +98,7 @@ impl AttributeCollector<'_> {
     }
 
     /// Records an attribute. If its values have two types, its type is text.
-    fn note(&mut self, path: &str, seen: CollectedAttribute) {
+    fn add_attribute(&mut self, path: &str, seen: CollectedAttribute) {
         if let Some(known) = self.attributes.get_mut(path) {
             self.rare -= usize::from(seen.has_column && !known.has_column);
             if known.value_type != seen.value_type {
@@ -121,7 +124,7 @@ impl AttributeCollector<'_> {
     fn merge(&mut self, other: Self) {
         self.units += other.units;
         for (path, seen) in other.attributes {
-            self.note(&path, seen);
+            self.add_attribute(&path, seen);
         }
     }
 }
@@ -232,7 +235,7 @@ fn may_be_in_rest(segment: &OpenSegment, wanted: &str) -> bool {
 }
 
 /// Returns the attributes of the rows that match the filter.
-fn seen<'a>(
+fn collect<'a>(
     snapshot: &Snapshot,
     filter: &Filter,
     wanted: Option<&'a [String]>,
@@ -258,7 +261,7 @@ pub fn fields(
     budget: &Budget,
 ) -> Result<FieldList, QueryError> {
     let filter = Filter { range, ..Filter::all(access.clone()) };
-    let (seen, mut coverage) = seen(snapshot, &filter, None, budget)?;
+    let (seen, mut coverage) = collect(snapshot, &filter, None, budget)?;
     let reserved = Reserved::ALL.iter().map(|key| FieldInfo {
         name: key.name().to_owned(),
         value_type: ValueType::Text,
@@ -331,7 +334,7 @@ fn unknown_attributes(
         named.retain(|path| !may_be_anywhere(snapshot, filter.range, path));
     } else if !named.is_empty() {
         let visible = Filter { range: filter.range, ..Filter::all(filter.access.clone()) };
-        let (seen, coverage) = seen(snapshot, &visible, Some(&named), budget)?;
+        let (seen, coverage) = collect(snapshot, &visible, Some(&named), budget)?;
         let is_unknown = |path: &String| !coverage.is_partial() && !seen.has(path);
         return Ok(names_of(named.iter().filter(|path| is_unknown(path))));
     }

@@ -24,7 +24,7 @@ use crate::embedded::segment::{
 };
 use crate::embedded::sidecar::RestPaths;
 use crate::limits::PAGE_ROWS;
-use crate::query::Scanned;
+use crate::query::ScanStats;
 
 /// What a column contains: the key under which it is cached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ pub(super) struct PageReader {
     /// A buffer for the lower-case texts of a page.
     room: Vec<u8>,
     attributes: Attributes,
-    pub(super) scanned: Scanned,
+    pub(super) scanned: ScanStats,
 }
 
 impl PageReader {
@@ -90,7 +90,7 @@ impl PageReader {
             free: Vec::new(),
             room: Vec::new(),
             attributes: Attributes::new(),
-            scanned: Scanned::default(),
+            scanned: ScanStats::default(),
         }
     }
 

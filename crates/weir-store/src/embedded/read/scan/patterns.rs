@@ -56,18 +56,18 @@ struct TemplateCollector {
     templates: HashMap<u64, TemplateStats, FoldState>,
     matched: u64,
     /// Memory limit for templates, and how much of it they use.
-    limit_bytes: usize,
+    bytes_max: usize,
     bytes: usize,
     is_approximate: bool,
     buffer: Vec<u8>,
 }
 
 impl TemplateCollector {
-    fn new(limit_bytes: usize) -> Self {
+    fn new(bytes_max: usize) -> Self {
         Self {
             templates: HashMap::default(),
             matched: 0,
-            limit_bytes,
+            bytes_max,
             bytes: 0,
             is_approximate: false,
             buffer: Vec::new(),
@@ -76,7 +76,7 @@ impl TemplateCollector {
 
     /// Drops the rarer half of the templates until they fit.
     fn fit(&mut self) {
-        while self.bytes > self.limit_bytes && self.templates.len() > 1 {
+        while self.bytes > self.bytes_max && self.templates.len() > 1 {
             let mut counts: Vec<(u64, u64)> =
                 self.templates.iter().map(|(hash, known)| (known.count, *hash)).collect();
             let half = counts.len() / 2;
@@ -238,8 +238,8 @@ pub fn patterns(
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
-    let limit_bytes = memory_bytes / thread_count(&units);
-    let done = run(snapshot, &units, &plan, budget, || TemplateCollector::new(limit_bytes))?;
+    let bytes_max = memory_bytes / thread_count(&units);
+    let done = run(snapshot, &units, &plan, budget, || TemplateCollector::new(bytes_max))?;
     let mut seen = TemplateCollector::new(memory_bytes);
     done.sinks.into_iter().for_each(|sink| seen.merge(sink));
     let mut found = clustered(seen.templates.into_values().collect());

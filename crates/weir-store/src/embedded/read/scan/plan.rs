@@ -10,7 +10,7 @@ use weir_expr::{CompileError, Expr, ExprKind, Field, Term, TermMatcher, Test};
 
 use crate::embedded::read::snapshot::Deletion;
 use crate::limits::{QUERY_THREADS_MAX, REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_SHARE};
-use crate::query::{Budget, CalculatedField, Filter, QueryError, Stop, TimeRange};
+use crate::query::{Budget, CalculatedField, Filter, QueryError, StopReason, TimeRange};
 
 /// The index of a term in the plan.
 pub(super) type TermId = usize;
@@ -177,8 +177,8 @@ impl<'a> TermCompiler<'a> {
 
     fn add(&mut self, term: &Term) -> Result<TermId, QueryError> {
         self.budget.check().map_err(|stop| match stop {
-            Stop::Cancelled => QueryError::Cancelled,
-            Stop::Deadline | Stop::Memory => QueryError::TooSlow,
+            StopReason::Cancelled => QueryError::Cancelled,
+            StopReason::Deadline | StopReason::Memory => QueryError::TooSlow,
         })?;
         let matcher = TermMatcher::with_cache(term, self.cache_bytes)?;
         if matches!(term.test, Test::Regexp(_)) {

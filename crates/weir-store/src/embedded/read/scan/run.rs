@@ -16,12 +16,12 @@ use super::unit::Unit;
 use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::SegmentError;
 use crate::limits::QUERY_THREADS_MAX;
-use crate::query::{Budget, Coverage, PartialReason, QueryError, Scanned, Stop};
+use crate::query::{Budget, Coverage, PartialReason, QueryError, ScanStats, StopReason};
 
 /// Reasons for which work ends early.
 #[derive(Debug)]
 pub(super) enum ScanStop {
-    Stop(Stop),
+    Stop(StopReason),
     Segment(SegmentError),
 }
 
@@ -31,8 +31,8 @@ impl From<SegmentError> for ScanStop {
     }
 }
 
-impl From<Stop> for ScanStop {
-    fn from(stop: Stop) -> Self {
+impl From<StopReason> for ScanStop {
+    fn from(stop: StopReason) -> Self {
         Self::Stop(stop)
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn run<S: Sink>(
         let result = result?;
         coverage.scanned.add(result.scanned);
         damaged.extend(result.damaged);
-        partial_reasons.extend(result.stop.map(|stop| stop == Stop::Memory));
+        partial_reasons.extend(result.stop.map(|stop| stop == StopReason::Memory));
         sinks.push(result.sink);
     }
     let of_stop =
@@ -137,9 +137,9 @@ pub(super) fn thread_count(units: &[Unit]) -> usize {
 /// The result of one thread.
 struct WorkerResult<S> {
     sink: S,
-    scanned: Scanned,
+    scanned: ScanStats,
     damaged: Vec<String>,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
 }
 
 fn work<S: Sink>(
@@ -150,7 +150,7 @@ fn work<S: Sink>(
     sink: S,
 ) -> Result<WorkerResult<S>, QueryError> {
     let mut result =
-        WorkerResult { sink, scanned: Scanned::default(), damaged: Vec::new(), stop: None };
+        WorkerResult { sink, scanned: ScanStats::default(), damaged: Vec::new(), stop: None };
     let Some(first) = units.first() else { return Ok(result) };
     let mut at = Evaluator::new(plan.clone(), PageReader::new(first.clone()), budget.clone());
     loop {
@@ -162,7 +162,7 @@ fn work<S: Sink>(
         at.begin_unit(number, unit.clone());
         match work_on(unit, &mut at, budget, &mut result.sink) {
             Ok(()) => {}
-            Err(ScanStop::Stop(Stop::Cancelled)) => return Err(QueryError::Cancelled),
+            Err(ScanStop::Stop(StopReason::Cancelled)) => return Err(QueryError::Cancelled),
             Err(ScanStop::Stop(stop)) => {
                 result.stop = Some(stop);
                 break;

@@ -130,14 +130,14 @@ impl Sketch {
                 let mut sorted = numbers.clone();
                 sorted.sort_unstable_by(f64::total_cmp);
                 let last = sorted.len().checked_sub(1)?;
-                sorted.get(place_of(percent, last as u64) as usize).copied()
+                sorted.get(rank_of_percentile(percent, last as u64) as usize).copied()
             }
         }
     }
 }
 
 /// Returns the index from 0 to `last` of the number at this percentile, in sorted order.
-fn place_of(percent: f64, last: u64) -> u64 {
+fn rank_of_percentile(percent: f64, last: u64) -> u64 {
     (percent.clamp(0.0, 100.0) / 100.0 * last as f64).round() as u64
 }
 
@@ -183,7 +183,7 @@ impl Classified {
 
     fn percentile(&self, percent: f64) -> Option<f64> {
         let last = self.count.checked_sub(1)?;
-        let wanted = place_of(percent, last);
+        let wanted = rank_of_percentile(percent, last);
         let negative = self
             .negative
             .counts
