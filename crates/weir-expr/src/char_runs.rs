@@ -26,7 +26,7 @@ impl CharRuns {
     pub(crate) fn of(hir: &Hir) -> Option<Self> {
         let run = classes::required_up_to(hir, LEN_MAX)?;
         let all = run.iter().fold(0, |all: Set, set| all | set);
-        if !classes::tells_enough(&vec![all; run.len()]) {
+        if !classes::is_selective(&vec![all; run.len()]) {
             return None;
         }
         let is_of_kind = |byte: usize| byte >= 128 || all >> byte & 1 == 1;

@@ -195,7 +195,7 @@ impl Arrival {
 
     /// Adds warnings about what may not be intended in the query.
     pub(super) fn look_at(&mut self, text: &str, query: &Expr) {
-        (self.lints, self.never) = (query.lints(text), query.never());
+        (self.lints, self.never) = (query.lints(text), query.unsatisfiable_reason());
     }
 
     /// Time of arrival, nanoseconds since 1970.

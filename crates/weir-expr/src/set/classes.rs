@@ -197,11 +197,11 @@ pub(crate) fn required_up_to(hir: &Hir, steps: usize) -> Option<Run> {
     let mut finder = RunFinder { steps, run: Vec::new(), best: Vec::new(), parts_left };
     finder.follow(hir);
     finder.end_run();
-    Some(finder.best).filter(|best| tells_enough(best))
+    Some(finder.best).filter(|best| is_selective(best))
 }
 
 /// Returns whether few texts contain such a run.
-pub(crate) fn tells_enough(run: &[Set]) -> bool {
+pub(crate) fn is_selective(run: &[Set]) -> bool {
     bits(run) >= BITS_MIN
 }
 

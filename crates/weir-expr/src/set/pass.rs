@@ -334,7 +334,7 @@ impl RecordPass<'_> {
             self.trigger(&mut each);
         }
         if self.scratch.batch.regex_group > 0 {
-            self.run_together();
+            self.run_regex_group();
             self.trigger(&mut each);
         }
         for index in 0..self.scratch.batch.trigger_fields.len() {
@@ -424,7 +424,7 @@ impl RecordPass<'_> {
     }
 
     /// Searches the message for all patterns that are searched for together.
-    fn run_together(&mut self) {
+    fn run_regex_group(&mut self) {
         let plan = &self.set.plan;
         let Scratch { record: state, message, groups, caches, .. } = &mut *self.scratch;
         if std::mem::replace(&mut state.regex_group, true) {
@@ -494,7 +494,7 @@ impl RecordPass<'_> {
             AtomKind::Message => self.message_passes(atom),
             AtomKind::Any => self.message_passes(atom) || self.any_passes(atom),
             AtomKind::RegexGroup => {
-                self.run_together();
+                self.run_regex_group();
                 self.scratch.record.get(atom) == Some(true)
             }
             AtomKind::Field(field) => {
@@ -522,7 +522,7 @@ impl RecordPass<'_> {
     /// Evaluates a test for which a literal was found.
     fn prefiltered_passes(&mut self, atom: AtomId) -> bool {
         if self.scratch.groups.has(atom) {
-            self.run_together();
+            self.run_regex_group();
             return self.scratch.record.get(atom) == Some(true);
         }
         let passes = self.message_passes(atom);

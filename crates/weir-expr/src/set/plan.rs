@@ -323,11 +323,11 @@ impl Compiler {
                 if literals.iter().any(Literal::has_folding_exception) {
                     self.folding_exceptions.push(id);
                 }
-                self.listen_to_all(id, literals);
+                self.add_literal_uses(id, literals);
             }
             Test::Words(phrase) => match literal::of_phrase(&phrase.words) {
                 Some(rarest) if rarest.len() >= Scanner::LITERAL_BYTES_MIN => {
-                    self.listen_to_words(id, &phrase.words, rarest);
+                    self.add_phrase_uses(id, &phrase.words, rarest);
                 }
                 _ => return AtomKind::Message,
             },
@@ -336,7 +336,7 @@ impl Compiler {
         AtomKind::Prefiltered
     }
 
-    fn listen_to_all(&mut self, atom: AtomId, literals: Vec<Literal>) {
+    fn add_literal_uses(&mut self, atom: AtomId, literals: Vec<Literal>) {
         let ids = literals.into_iter().map(|literal| self.literal(literal));
         let prefilter =
             Prefilter { atom, literals: ids.collect(), is_any_enough: false, is_on_demand: false };
@@ -348,10 +348,10 @@ impl Compiler {
     }
 
     /// Registers a phrase for each of its words, to be compared with the adjacent words.
-    fn listen_to_words(&mut self, atom: AtomId, words: &[Glob], rarest: Literal) {
+    fn add_phrase_uses(&mut self, atom: AtomId, words: &[Glob], rarest: Literal) {
         if words.iter().any(|word| word.as_text().is_none()) {
             // What a wildcard matches cannot be checked by comparing adjacent words.
-            return self.listen_to_all(atom, vec![rarest]);
+            return self.add_literal_uses(atom, vec![rarest]);
         }
         let mut prefilter =
             Prefilter { atom, literals: Vec::new(), is_any_enough: true, is_on_demand: false };
@@ -371,7 +371,7 @@ impl Compiler {
             }
         }
         if prefilter.literals.is_empty() {
-            return self.listen_to_all(atom, vec![rarest]);
+            return self.add_literal_uses(atom, vec![rarest]);
         }
         self.prefilters.push(prefilter);
     }

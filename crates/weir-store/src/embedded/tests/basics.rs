@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_model::StreamId;
 use weir_testkit::FaultyDisk;
 
-use super::world::{Process, assert_each_once, config, files, names, tally};
+use super::world::{Process, assert_each_once, config, count_records, files, names};
 use crate::embedded::QueryEngine;
 use crate::embedded::store::StoreConfig;
 use crate::embedded::write::threads::Wait;
@@ -156,7 +156,7 @@ fn stream_unknown_to_the_journal_is_new() {
     assert_eq!(files[&1].next, 0);
     process.read(1, files.get_mut(&1).unwrap(), 30);
     assert!(process.flush());
-    assert!(tally(&process.records()).values().all(|count| *count == 2));
+    assert!(count_records(&process.records()).values().all(|count| *count == 2));
 }
 
 #[test]

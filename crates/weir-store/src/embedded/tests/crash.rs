@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_testkit::{Fault, FaultKind, FaultyDisk};
 
-use super::world::{File, Process, assert_each_once, config, files, records_of, tally};
+use super::world::{File, Process, assert_each_once, config, count_records, files, records_of};
 use crate::query::TimeRange;
 
 /// One run of the process, cut short when the machine stops.
@@ -60,7 +60,7 @@ fn go_on(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64
         unreachable!("no more faults")
     };
     let found = records_of(&process.store.snapshot(TimeRange::ALL));
-    assert!(tally(&found).values().all(|count| *count == 1), "{shown}: stored twice");
+    assert!(count_records(&found).values().all(|count| *count == 1), "{shown}: stored twice");
     let damaged = process.store.metrics().damaged;
     assert!(damaged.is_empty(), "{shown}: {damaged:?}");
     for file in files.values_mut() {

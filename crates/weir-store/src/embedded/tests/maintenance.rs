@@ -7,7 +7,9 @@ use weir_host::Disk as _;
 use weir_testkit::FaultyDisk;
 
 use super::crash::{begin, cut_everywhere, cut_everywhere_and};
-use super::world::{File, Process, assert_each_once, config, files, names, records_of, tally};
+use super::world::{
+    File, Process, assert_each_once, config, count_records, files, names, records_of,
+};
 use crate::embedded::store::StoreConfig;
 use crate::query::TimeRange;
 
@@ -127,14 +129,14 @@ fn check_remaining_records(
         process.clock.advance(Duration::from_secs(61));
     }
     process.run_on();
-    let tally = tally(&process.records());
-    assert!(tally.values().all(|count| *count == 1), "{shown}: twice");
+    let counts = count_records(&process.records());
+    assert!(counts.values().all(|count| *count == 1), "{shown}: twice");
     let metrics = process.store.metrics();
     let written: u64 = files.values().map(|file| file.written).sum();
-    assert_eq!(tally.len() as u64 + metrics.retired_rows, written, "{shown}: {metrics:?}");
+    assert_eq!(counts.len() as u64 + metrics.retired_rows, written, "{shown}: {metrics:?}");
     for (stream, file) in files.iter() {
         let newest = file.written - 3..file.written;
-        assert!(newest.clone().all(|n| tally.contains_key(&(*stream, n))), "{shown}: too much");
+        assert!(newest.clone().all(|n| counts.contains_key(&(*stream, n))), "{shown}: too much");
     }
     assert_eq!(names(disk, "parquet").len() as u64, metrics.segments, "{shown}");
     assert!(metrics.damaged.is_empty(), "{shown}: {:?}", metrics.damaged);

@@ -319,26 +319,29 @@ pub(super) fn records_of(snapshot: &Snapshot) -> Vec<StoredRecord> {
 }
 
 /// Counts how often each record exists, by stream and number.
-pub(super) fn tally(records: &[StoredRecord]) -> BTreeMap<(u64, u64), u32> {
-    let mut tally = BTreeMap::new();
+pub(super) fn count_records(records: &[StoredRecord]) -> BTreeMap<(u64, u64), u32> {
+    let mut counts = BTreeMap::new();
     for record in records {
         let (stream, n) = (record.stream.0, record.position.offset / STEP - 1);
         assert_eq!(record.message.as_deref(), Some(body_of(stream, n).as_str()));
-        *tally.entry((stream, n)).or_insert(0) += 1;
+        *counts.entry((stream, n)).or_insert(0) += 1;
     }
-    tally
+    counts
 }
 
 /// Asserts that every record of the files exists exactly once, and nothing else does.
 #[track_caller]
 pub(super) fn assert_each_once(records: &[StoredRecord], files: &BTreeMap<u64, File>, shown: &str) {
-    let tally = tally(records);
-    for (record, count) in &tally {
+    let counts = count_records(records);
+    for (record, count) in &counts {
         assert_eq!(*count, 1, "{shown}: {record:?} exists {count} times");
     }
     for (stream, file) in files {
         for n in 0..file.written {
-            assert!(tally.contains_key(&(*stream, n)), "{shown}: {stream}/{n} was lost ({file:?})");
+            assert!(
+                counts.contains_key(&(*stream, n)),
+                "{shown}: {stream}/{n} was lost ({file:?})"
+            );
         }
     }
     let sequences: std::collections::BTreeSet<u64> = records.iter().map(|r| r.sequence).collect();

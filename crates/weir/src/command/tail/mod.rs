@@ -90,7 +90,7 @@ impl Tail {
         for lint in expression.lints(query) {
             self.say(Style::Warn, &format!("{}; {}", lint.message, lint.help));
         }
-        if let Some(reason) = expression.never() {
+        if let Some(reason) = expression.unsatisfiable_reason() {
             self.say(Style::Warn, &format!("no record can match: {reason}"));
         }
     }

@@ -179,13 +179,13 @@ impl GroupAggregator {
             if self.len() < GROUPS_MIN {
                 return Err(StopReason::Memory);
             }
-            self.halve();
+            self.merge_smaller_half();
         }
         Ok(())
     }
 
     /// Keeps the larger half of the groups, and merges the others.
-    fn halve(&mut self) {
+    fn merge_smaller_half(&mut self) {
         let rows = self.specs.iter().position(|spec| *spec == AccumulatorSpec::ROWS);
         let Some(Accumulators::Counts(counts)) = rows.map(|rows| &self.accumulators[rows]) else {
             return;
@@ -221,12 +221,12 @@ impl GroupAggregator {
             return known;
         }
         let group = self.groups.intern(key);
-        self.make_cells();
+        self.grow_accumulators();
         group
     }
 
     /// Creates a cell for every existing group and bucket.
-    fn make_cells(&mut self) {
+    fn grow_accumulators(&mut self) {
         for spec in 0..self.specs.len() {
             let count = match self.series_of(spec) {
                 Some(series) => self.series[series].keys.len(),
@@ -384,7 +384,7 @@ impl GroupAggregator {
             for series in &mut self.series {
                 series.cell(group, entry.minute.saturating_mul(MINUTE_NS));
             }
-            self.make_cells();
+            self.grow_accumulators();
             for spec in 0..self.specs.len() {
                 let cell = match self.series_of(spec) {
                     Some(series) => {
@@ -439,7 +439,7 @@ impl GroupAggregator {
             });
             cell_of.push(cells.collect());
         }
-        self.make_cells();
+        self.grow_accumulators();
         for spec in 0..self.specs.len() {
             let cells = match self.series_of(spec) {
                 Some(series) => &cell_of[series],
@@ -525,7 +525,7 @@ impl GroupAggregator {
                 cells.push((series, of_series));
             }
         }
-        self.make_cells();
+        self.grow_accumulators();
         for spec in 0..self.specs.len() {
             let series = self.series_of(spec);
             if let Some((_, cells)) = cells.iter().find(|(known, _)| *known == series) {

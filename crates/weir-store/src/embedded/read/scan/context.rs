@@ -109,7 +109,7 @@ impl NeighbourRows<'_> {
 }
 
 impl Sink for NeighbourRows<'_> {
-    fn wants(&self, unit: &Unit) -> bool {
+    fn may_contribute(&self, unit: &Unit) -> bool {
         let is_of_use = unit.sequences().is_none_or(|(first, last)| {
             first <= self.wanted.last.load(Ordering::Relaxed)
                 && last >= self.wanted.first.load(Ordering::Relaxed)

@@ -53,7 +53,7 @@ struct BudgetMeter<'a> {
 
 impl BudgetMeter<'_> {
     /// Returns whether to search this text too.
-    fn goes_on(&mut self, text: &[u8]) -> bool {
+    fn may_read(&mut self, text: &[u8]) -> bool {
         self.bytes += text.len();
         if self.bytes > PIECE_BYTES && self.stopped.is_none() {
             self.bytes = 0;
@@ -63,8 +63,8 @@ impl BudgetMeter<'_> {
     }
 
     /// Like [`Self::goes_on`] for a value; only texts take long.
-    fn goes_on_with(&mut self, value: Value<'_>) -> bool {
-        self.goes_on(if let Value::Text(text) = value { text } else { b"" })
+    fn may_read_value(&mut self, value: Value<'_>) -> bool {
+        self.may_read(if let Value::Text(text) = value { text } else { b"" })
     }
 }
 
@@ -92,7 +92,7 @@ impl Evaluator {
     }
 
     /// Returns whether every row of the unit is known to match without looking at any.
-    pub(super) fn takes_all(&self, unit: &super::unit::Unit) -> bool {
+    pub(super) fn matches_all_rows(&self, unit: &super::unit::Unit) -> bool {
         let range = self.plan.range;
         let is_deleted =
             |deleted: &DeletedFilter| deleted.range.overlaps(unit.first_ns, unit.last_ns);
@@ -315,14 +315,14 @@ impl Evaluator {
         if let Some(known) = self.reader.verdicts.get(&key) {
             return Rc::clone(known);
         }
-        let mut reading = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
+        let mut meter = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
         let matcher = &mut self.plan.terms[id];
         let of_code = |code| {
             let value = entry(dictionary, code);
-            reading.goes_on_with(value) && matcher.value(value)
+            meter.may_read_value(value) && matcher.value(value)
         };
         let verdict = Rc::new(CodeSet::new((0..dictionary.len()).map(of_code).collect()));
-        self.stopped = reading.stopped;
+        self.stopped = meter.stopped;
         if self.stopped.is_none() {
             self.reader.verdicts.insert(key, Rc::clone(&verdict));
         }
@@ -386,16 +386,16 @@ impl Evaluator {
 
     fn one_by_one(&mut self, id: TermId, column: &Column, candidates: &RowSet) -> RowSet {
         let view = column.view();
-        let mut reading = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
+        let mut meter = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
         let matcher = &mut self.plan.terms[id];
         let found = column.rows_where(candidates.len(), |n| {
             if !candidates.contains(column.row(n)) {
                 return false;
             }
             let value = view.value(n);
-            reading.goes_on_with(value) && matcher.value(value)
+            meter.may_read_value(value) && matcher.value(value)
         });
-        self.stopped = reading.stopped;
+        self.stopped = meter.stopped;
         found
     }
 
@@ -418,13 +418,13 @@ impl Evaluator {
             return self.messages_of_codes(id, &column, rows);
         };
         let mut found = if is_sparse(candidates) {
-            let mut reading = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
+            let mut meter = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
             let matcher = &self.plan.terms[id];
             let found = column.rows_where(rows, |n| {
                 let text = texts.get(n);
-                candidates.contains(column.row(n)) && reading.goes_on(text) && matcher.text(text)
+                candidates.contains(column.row(n)) && meter.may_read(text) && matcher.text(text)
             });
-            self.stopped = reading.stopped;
+            self.stopped = meter.stopped;
             found
         } else {
             self.search(id, &column, texts, rows)

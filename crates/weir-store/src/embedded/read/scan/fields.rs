@@ -130,7 +130,7 @@ impl AttributeCollector<'_> {
 }
 
 impl Sink for AttributeCollector<'_> {
-    fn wants(&self, unit: &Unit) -> bool {
+    fn may_contribute(&self, unit: &Unit) -> bool {
         let Some(wanted) = self.wanted else { return true };
         let RowLocation::Group { segment, .. } = &unit.location else { return !self.has_all() };
         let may_have = |path: &String| has_column(segment, path) || may_be_in_rest(segment, path);

@@ -40,7 +40,7 @@ impl From<StopReason> for ScanStop {
 /// Consumes the matching rows. Each thread has its own.
 pub(super) trait Sink: Send {
     /// Returns whether the unit can contribute anything; if not, it is skipped.
-    fn wants(&self, _unit: &Unit) -> bool {
+    fn may_contribute(&self, _unit: &Unit) -> bool {
         true
     }
 
@@ -156,7 +156,7 @@ fn work<S: Sink>(
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let Some(unit) = units.get(number) else { break };
-        if !result.sink.wants(unit) {
+        if !result.sink.may_contribute(unit) {
             continue;
         }
         at.begin_unit(number, unit.clone());
@@ -183,7 +183,7 @@ fn work_on<S: Sink>(
 ) -> Result<(), ScanStop> {
     budget.check()?;
     sink.begin_unit();
-    if at.takes_all(unit) && sink.take_unit(unit) {
+    if at.matches_all_rows(unit) && sink.take_unit(unit) {
         return Ok(());
     }
     let mut mask = sink.pages(at)?;

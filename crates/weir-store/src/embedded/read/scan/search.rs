@@ -126,7 +126,7 @@ impl TopRows<'_> {
 }
 
 impl Sink for TopRows<'_> {
-    fn wants(&self, unit: &Unit) -> bool {
+    fn may_contribute(&self, unit: &Unit) -> bool {
         let worst = self.sort.time(unit.first_ns).max(self.sort.time(unit.last_ns));
         let is_behind = self.after.is_none_or(|after| worst >= after.0);
         let best = self.sort.best(unit.times());

@@ -103,7 +103,7 @@ pub(super) fn tag_keys(
 struct AnyRow<'a>(&'a AtomicBool);
 
 impl Sink for AnyRow<'_> {
-    fn wants(&self, _unit: &Unit) -> bool {
+    fn may_contribute(&self, _unit: &Unit) -> bool {
         !self.0.load(Ordering::Relaxed)
     }
 
