@@ -13,7 +13,7 @@ use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::health::Severity;
 use weir_pipeline::stats::{self, ErrorCounts, ListenerStats, OutputStats};
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
-use weir_store::query::StoreFigures;
+use weir_store::query::StoreMetrics;
 
 use crate::explore::{Admission, DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
 use crate::state::Reloads;
@@ -32,7 +32,7 @@ pub(crate) fn render(
     reloads: &Reloads,
     queries: &Admission,
     tails: &Sessions,
-    store: Option<&StoreFigures>,
+    store: Option<&StoreMetrics>,
 ) -> String {
     let mut page = Page::default();
     page.row("weir_build_info", &[("version", version)], 1);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_stand_for_characters() {
+    fn wildcards_match_characters() {
         for (pattern, text, want) in [
             ("web*", "web-1", true),
             ("web*", "we", false),
@@ -192,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matching_agrees_with_the_definition(
+        fn glob_matching_agrees_with_the_definition(
             pattern in "[ab*?é]{0,6}",
             text in prop::collection::vec(prop::sample::select(vec![
                 &b"a"[..], b"b", "é".as_bytes(), "€".as_bytes(), b"\xc3", b"\xa9", b"\xff",

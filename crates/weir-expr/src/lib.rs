@@ -15,13 +15,14 @@ pub mod sample;
 pub mod words;
 
 mod ast;
+mod calculated_field;
+mod char_runs;
 mod convention;
-mod doubt;
 mod error;
 mod fields;
 mod glob;
+mod lint;
 mod matcher;
-mod measure;
 mod network;
 mod normalise;
 mod number;
@@ -30,20 +31,19 @@ mod print;
 mod regexp;
 mod set;
 mod status;
-mod stretch;
 mod unit;
 mod value;
 
 pub use ast::{
     Bound, Expr, ExprKind, Field, Literal, Phrase, Range, Regexp, Reserved, Span, Term, Test,
 };
+pub use calculated_field::{CalculatedField, Formula, WithCalculatedFields};
 pub use convention::{MESSAGE_PATHS, tag_path};
-pub use doubt::{Doubt, key_like};
 pub use error::{CompileError, ParseError};
 pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};
 pub use glob::{Glob, Piece};
+pub use lint::{Lint, key_like};
 pub use matcher::TermMatcher;
-pub use measure::{Computed, Measure, NamedMeasure};
 pub use network::Network;
 pub use number::{Dimension, Number, Numeric};
 pub use parse::{parse, parse_field};

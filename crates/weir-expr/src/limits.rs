@@ -12,7 +12,7 @@ pub const REGEXP_DEPTH_MAX: u32 = 100;
 
 /// Maximum number of fields that one calculated field may read, including those of the calculated
 /// fields that it uses. Hand-written ones have tens.
-pub const MEASURE_STEPS_MAX: u64 = 10_000;
+pub const FORMULA_STEPS_MAX: u64 = 10_000;
 
 /// Maximum size of a compiled regular expression in bytes: `\w{1000}` does not fit, but every
 /// pattern found in real configurations does.

@@ -8,12 +8,12 @@ use regex_automata::meta;
 use regex_syntax::hir::Hir;
 
 use crate::ast::{Field, Phrase, Span, Term, Test};
+use crate::char_runs::CharRuns;
 use crate::error::CompileError;
 use crate::fields::Value;
 use crate::glob::{Glob, Piece};
 use crate::limits::REGEXP_CACHE_BYTES;
 use crate::set::literal::{self, Literal};
-use crate::stretch::Stretches;
 use crate::value::{canonical, has_phrase, passes};
 use crate::words::is_word_byte;
 
@@ -21,7 +21,7 @@ use crate::words::is_word_byte;
 #[derive(Debug, Clone)]
 pub struct TermMatcher {
     term: Term,
-    search: Search,
+    search: SearchStrategy,
     /// Computed once, because it is used for every part that is searched.
     required: Option<Vec<Vec<Vec<u8>>>>,
     buffer: Vec<u8>,
@@ -29,34 +29,34 @@ pub struct TermMatcher {
 
 /// How many texts are searched at once.
 #[derive(Debug, Clone)]
-enum Search {
+enum SearchStrategy {
     /// Each one separately.
     Each,
     /// Only texts that contain this, in lower case, can pass.
-    Word { finder: Box<memmem::Finder<'static>>, around: Option<Around> },
+    Word { finder: Box<memmem::Finder<'static>>, around: Option<AdjacentWords> },
     /// A regular expression.
-    Regexp { regexp: meta::Regex, way: Way },
+    Regexp { regexp: meta::Regex, way: RegexpStrategy },
 }
 
 /// How many texts are searched for a regular expression.
 #[derive(Debug, Clone)]
-enum Way {
+enum RegexpStrategy {
     /// As one text: a match does not depend on the surrounding text.
     AsOne,
-    /// At every stretch of characters that it requires. It has no literal worth searching for.
-    Stretches(Stretches),
+    /// At every run of characters that it requires. It has no literal worth searching for.
+    CharRuns(CharRuns),
     /// Each one separately.
     Each,
 }
 
-/// Minimum length of a literal to search for instead of a stretch.
+/// Minimum length of a literal to search for instead of a run.
 const LITERAL_BYTES_MIN: usize = 3;
 
-impl Way {
+impl RegexpStrategy {
     fn of(hir: &Hir, has_literals: bool) -> Self {
-        let stretches = if has_literals { None } else { Stretches::of(hir) };
-        match stretches {
-            Some(stretches) => Self::Stretches(stretches),
+        let char_runs = if has_literals { None } else { CharRuns::of(hir) };
+        match char_runs {
+            Some(char_runs) => Self::CharRuns(char_runs),
             None if hir.properties().look_set().is_empty() => Self::AsOne,
             None => Self::Each,
         }
@@ -66,13 +66,13 @@ impl Way {
 /// The other words of a phrase without wildcards, in lower case, which must surround the word that
 /// is searched for.
 #[derive(Debug, Clone)]
-struct Around {
+struct AdjacentWords {
     /// The words before it, nearest first.
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
 }
 
-impl Around {
+impl AdjacentWords {
     /// Returns the words around the longest one.
     fn of(phrase: &Phrase, longest: &str) -> Option<Self> {
         let words: Vec<&str> = phrase.words.iter().map(Glob::as_text).collect::<Option<_>>()?;
@@ -131,7 +131,7 @@ impl TermMatcher {
         let search = match &term.test {
             Test::Words(phrase) => {
                 required = Some(vec![texts_of(phrase)]);
-                Search::of_phrase(phrase)
+                SearchStrategy::of_phrase(phrase)
             }
             Test::Regexp(regexp) => {
                 let error = |message| CompileError::Regexp {
@@ -145,11 +145,11 @@ impl TermMatcher {
                 // Shorter ones, such as the ten digits, are in nearly every text.
                 let is_rare = |literal: &Literal| literal.len() >= LITERAL_BYTES_MIN;
                 let has_literals = literals.as_ref().is_some_and(|all| all.iter().all(is_rare));
-                let way = Way::of(&hir, has_literals);
+                let way = RegexpStrategy::of(&hir, has_literals);
                 required = literals.map(|all| all.iter().map(Literal::certain_parts).collect());
-                Search::Regexp { regexp: regexp.compile(cache_bytes).map_err(error)?, way }
+                SearchStrategy::Regexp { regexp: regexp.compile(cache_bytes).map_err(error)?, way }
             }
-            _ => Search::Each,
+            _ => SearchStrategy::Each,
         };
         Ok(Self { term: term.clone(), search, required, buffer: Vec::new() })
     }
@@ -157,7 +157,7 @@ impl TermMatcher {
     /// Returns the size of its compiled form in bytes, without caches.
     pub fn compiled_bytes(&self) -> usize {
         match &self.search {
-            Search::Regexp { regexp, .. } => regexp.memory_usage(),
+            SearchStrategy::Regexp { regexp, .. } => regexp.memory_usage(),
             _ => 0,
         }
     }
@@ -170,7 +170,7 @@ impl TermMatcher {
     /// Returns whether a value of the field passes; not for messages.
     pub fn value(&mut self, value: Value<'_>) -> bool {
         match &self.search {
-            Search::Regexp { regexp, .. } => canonical(&self.term.field, value)
+            SearchStrategy::Regexp { regexp, .. } => canonical(&self.term.field, value)
                 .text(&mut self.buffer)
                 .is_some_and(|text| regexp.is_match(text)),
             _ => passes(&self.term.field, &self.term.test, value, &mut self.buffer),
@@ -182,7 +182,7 @@ impl TermMatcher {
     pub fn text(&self, text: &[u8]) -> bool {
         match (&self.term.test, &self.search) {
             (Test::Exists, _) => !text.is_empty(),
-            (_, Search::Regexp { regexp, .. }) => regexp.is_match(text),
+            (_, SearchStrategy::Regexp { regexp, .. }) => regexp.is_match(text),
             (Test::Words(phrase), _) => has_phrase(text, &phrase.words),
             _ => false,
         }
@@ -204,7 +204,7 @@ impl TermMatcher {
     /// Returns whether [`Self::texts`] requires ASCII letters in lower case: word searches ignore
     /// case, and converting all texts once serves all of them.
     pub fn wants_lower_case(&self) -> bool {
-        matches!(self.search, Search::Word { .. })
+        matches!(self.search, SearchStrategy::Word { .. })
     }
 
     /// Calls `found` once with the number of each text that passes. Text `n` ends at `ends[n]` of
@@ -215,14 +215,14 @@ impl TermMatcher {
     pub fn texts(&self, bytes: &[u8], ends: &[u32], found: impl FnMut(usize)) {
         match &self.search {
             _ if self.text(b"") => self.texts_one_by_one(bytes, ends, found),
-            Search::Word { finder, around } => {
+            SearchStrategy::Word { finder, around } => {
                 self.texts_with_word(bytes, ends, (finder, around.as_ref()), found);
             }
-            Search::Regexp { regexp, way: Way::AsOne } => {
+            SearchStrategy::Regexp { regexp, way: RegexpStrategy::AsOne } => {
                 texts_with_regexp(bytes, ends, regexp, found);
             }
-            Search::Regexp { regexp, way: Way::Stretches(stretches) } => {
-                texts_with_stretch(bytes, ends, (stretches, regexp), found);
+            SearchStrategy::Regexp { regexp, way: RegexpStrategy::CharRuns(char_runs) } => {
+                texts_with_char_run(bytes, ends, (char_runs, regexp), found);
             }
             _ => self.texts_one_by_one(bytes, ends, found),
         }
@@ -232,7 +232,7 @@ impl TermMatcher {
         &self,
         bytes: &[u8],
         ends: &[u32],
-        (finder, around): (&memmem::Finder<'_>, Option<&Around>),
+        (finder, around): (&memmem::Finder<'_>, Option<&AdjacentWords>),
         mut found: impl FnMut(usize),
     ) {
         let mut texts = TextCursor { ends, number: 0 };
@@ -299,19 +299,19 @@ fn texts_with_regexp(
     }
 }
 
-/// Searches for a regular expression that matches only where there is a stretch: each text with a
-/// stretch is tested once.
-fn texts_with_stretch(
+/// Searches for a regular expression that matches only where there is a run: each text with a
+/// run is tested once.
+fn texts_with_char_run(
     bytes: &[u8],
     ends: &[u32],
-    (stretches, regexp): (&Stretches, &meta::Regex),
+    (char_runs, regexp): (&CharRuns, &meta::Regex),
     mut found: impl FnMut(usize),
 ) {
     let mut texts = TextCursor { ends, number: 0 };
     let mut from = 0;
-    while let Some(stretch) = stretches.find(bytes, from) {
-        let Some((start, end)) = texts.of(stretch.end - 1) else { return };
-        if stretch.start < start {
+    while let Some(char_run) = char_runs.find(bytes, from) {
+        let Some((start, end)) = texts.of(char_run.end - 1) else { return };
+        if char_run.start < start {
             // It crosses the end of a text: the next text may contain a complete one.
             from = start;
             continue;
@@ -349,7 +349,7 @@ impl TextCursor<'_> {
     }
 }
 
-impl Search {
+impl SearchStrategy {
     fn of_phrase(phrase: &Phrase) -> Self {
         let pieces = phrase.words.iter().flat_map(|word| {
             word.pieces().iter().filter_map(|piece| match piece {
@@ -358,7 +358,7 @@ impl Search {
             })
         });
         let Some(longest) = pieces.max_by_key(|text| text.len()) else { return Self::Each };
-        let around = Around::of(phrase, longest);
+        let around = AdjacentWords::of(phrase, longest);
         Self::Word { finder: Box::new(memmem::Finder::new(longest).into_owned()), around }
     }
 }
@@ -378,15 +378,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_for_of_a_regexp_is_rare() {
+    fn regexp_search_uses_a_rare_literal() {
         let way = |text: &str| match matcher(text).1.search {
-            Search::Regexp { way: Way::Stretches(_), .. } => "stretches",
-            Search::Regexp { way: Way::AsOne, .. } => "as one",
+            SearchStrategy::Regexp { way: RegexpStrategy::CharRuns(_), .. } => "runs",
+            SearchStrategy::Regexp { way: RegexpStrategy::AsOne, .. } => "as one",
             _ => "each",
         };
         // The ten digits, and two letters, are literals too.
         for text in ["/[0-9]{9}/", "/\\b[0-9a-f]{16}\\b/", "/10[0-9]{6}/", "/#[0-9]{7}/"] {
-            assert_eq!(way(text), "stretches", "{text}");
+            assert_eq!(way(text), "runs", "{text}");
         }
         for text in ["/user[0-9]{9}/", "/zqx[0-9]+/", "/[0-9]+/"] {
             assert_eq!(way(text), "as one", "{text}");
@@ -426,7 +426,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn texts_that_are_searched_together_pass_as_each_does_by_itself(
+        fn batch_search_agrees_with_single_texts(
             texts in prop::collection::vec(
                 "[abAB é\n-]{0,9}|error|a b ERROR|[0-3]{3,8}[a٣]?|[x ]?[0-9]{4,8}[ ab]?",
                 0..20,
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_every_message_that_passes_is_known() {
+    fn required_literals_of_a_term_are_known() {
         let bytes_of =
             |list: &Vec<&str>| list.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
         for (query, want) in [
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn values_pass_as_in_a_record() {
+    fn single_values_match_as_in_a_record() {
         for (query, value, want) in [
             ("@a:/^b/", Value::Text(b"bc"), true),
             ("@a:/^4/", Value::Int(404), true),

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_told_in_the_unit_of_its_field() {
+    fn number_is_converted_to_the_unit_of_its_field() {
         let told = |text: &str, unit| Number::parse(text).unwrap().in_unit(unit);
         for (text, unit, value) in [
             ("300ms", Unit::Millisecond, Numeric::Int(300)),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn invalid_numbers_are_rejected() {
         for text in ["", "-", ".", "e5", "1x", "1 ms", "nan", "inf", "1e999", "0x10", "1.2.3", "5M"]
         {
             assert_eq!(Number::parse(text), None, "{text}");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_and_fractions_compare_without_rounding() {
+    fn integers_and_floats_compare_without_rounding() {
         let big = Numeric::Int((1 << 53) + 1);
         assert_eq!(big.compare(Numeric::Float((1_i64 << 53) as f64)), Some(Ordering::Greater));
         assert_eq!(Numeric::Int(3).compare(Numeric::Float(3.5)), Some(Ordering::Less));

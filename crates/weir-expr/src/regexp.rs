@@ -14,7 +14,7 @@ use crate::limits::{REGEXP_BYTES_MAX, REGEXP_DEPTH_MAX};
 
 /// An error in a pattern, with its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RegexpError {
     pub(crate) span: Span,
     pub(crate) message: String,
 }
@@ -28,7 +28,7 @@ impl Regexp {
     }
 
     /// Returns the syntax tree, if the pattern is supported.
-    pub(crate) fn hir(&self) -> Result<Hir, Refused> {
+    pub(crate) fn hir(&self) -> Result<Hir, RegexpError> {
         let config = self.syntax();
         syntax::parse_with(&self.pattern, &config).map_err(|error| refused(&error))
     }
@@ -61,7 +61,7 @@ fn describe_build(error: &meta::BuildError) -> String {
     }
 }
 
-fn refused(error: &regex_syntax::Error) -> Refused {
+fn refused(error: &regex_syntax::Error) -> RegexpError {
     match error {
         regex_syntax::Error::Parse(error) => {
             let message = match error.kind() {
@@ -73,12 +73,12 @@ fn refused(error: &regex_syntax::Error) -> Refused {
                 }
                 kind => kind.to_string(),
             };
-            Refused { span: span_of(error.span()), message }
+            RegexpError { span: span_of(error.span()), message }
         }
         regex_syntax::Error::Translate(error) => {
-            Refused { span: span_of(error.span()), message: error.kind().to_string() }
+            RegexpError { span: span_of(error.span()), message: error.kind().to_string() }
         }
-        other => Refused { span: Span::default(), message: other.to_string() },
+        other => RegexpError { span: Span::default(), message: other.to_string() },
     }
 }
 

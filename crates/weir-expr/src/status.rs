@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_map_by_their_beginning_and_names_to_themselves() {
+    fn status_words_map_by_prefix() {
         for (text, want) in [
             ("WARNING", Some(Status::Warn)),
             ("err", Some(Status::Error)),

@@ -6,7 +6,7 @@
 //! another unit is converted to that of the field, so that `@wait_ms:>2s` works as expected.
 
 use crate::ast::{Bound, Expr, ExprKind, Field, Literal, Term, Test};
-use crate::measure::{NamedMeasure, Operator};
+use crate::calculated_field::{CalculatedField, Operator};
 use crate::number::Dimension;
 
 /// The unit of a number.
@@ -67,41 +67,41 @@ impl Unit {
     /// nanoseconds, as in Datadog's standard attributes; for other attributes the end of the name
     /// determines it. The same applies to a calculated field, before its arithmetic is considered:
     /// `wait_ms = @wait_seconds * 1000`.
-    pub fn of(field: &Field, measures: &[NamedMeasure]) -> Option<Self> {
-        Self::of_within(field, measures, &mut Vec::new()).ok().flatten()
+    pub fn of(field: &Field, calculated_fields: &[CalculatedField]) -> Option<Self> {
+        Self::of_within(field, calculated_fields, &mut Vec::new()).ok().flatten()
     }
 
     /// `computing` lists calculated fields whose unit is being determined: one that depends on
     /// itself has none.
     fn of_within(
         field: &Field,
-        measures: &[NamedMeasure],
+        calculated_fields: &[CalculatedField],
         computing: &mut Vec<usize>,
-    ) -> Result<Option<Self>, Mixed> {
+    ) -> Result<Option<Self>, MixedUnits> {
         let Field::Attribute(path) = field else { return Ok(None) };
-        let Some(number) = measures.iter().position(|named| named.path == *path) else {
+        let Some(number) = calculated_fields.iter().position(|named| named.path == *path) else {
             return Ok(Self::of_name(path));
         };
-        if let Some(unit) = Self::said_by(path) {
+        if let Some(unit) = Self::from_path(path) {
             return Ok(Some(unit));
         }
         if computing.contains(&number) {
             return Ok(None);
         }
         computing.push(number);
-        let unit = measures[number]
-            .measure
-            .unit(&mut |field: &Field| Self::of_within(field, measures, computing));
+        let unit = calculated_fields[number]
+            .formula
+            .unit(&mut |field: &Field| Self::of_within(field, calculated_fields, computing));
         computing.pop();
         unit
     }
 
     fn of_name(path: &str) -> Option<Self> {
-        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::said_by(path) }
+        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::from_path(path) }
     }
 
     /// Returns the unit that the end of an attribute's name indicates.
-    pub fn said_by(path: &str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         Some(match last_word(path) {
             "ns" | "nanos" => Self::Nanosecond,
             "us" | "micros" => Self::Microsecond,
@@ -130,22 +130,22 @@ impl Expr {
     /// to the unit of its field where that is known, and to nanoseconds or bytes elsewhere.
     /// [`crate::parse`] derives units only from the names of fields.
     #[must_use]
-    pub fn in_units(mut self, measures: &[NamedMeasure]) -> Self {
-        self.set_units(measures);
+    pub fn in_units(mut self, calculated_fields: &[CalculatedField]) -> Self {
+        self.set_units(calculated_fields);
         self
     }
 
-    fn set_units(&mut self, measures: &[NamedMeasure]) {
+    fn set_units(&mut self, calculated_fields: &[CalculatedField]) {
         match &mut self.kind {
             ExprKind::All => {}
-            ExprKind::Not(inner) => inner.set_units(measures),
+            ExprKind::Not(inner) => inner.set_units(calculated_fields),
             ExprKind::And(parts) | ExprKind::Or(parts) => {
                 for part in parts {
-                    part.set_units(measures);
+                    part.set_units(calculated_fields);
                 }
             }
             ExprKind::Term(Term { field, test }) => {
-                let unit = Unit::of(field, measures);
+                let unit = Unit::of(field, calculated_fields);
                 literals(test).for_each(|literal| literal.set_unit(unit));
             }
         }
@@ -176,7 +176,7 @@ impl Literal {
 
 /// Numbers of different units were combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mixed;
+pub(crate) struct MixedUnits;
 
 impl Operator {
     /// Returns the unit of the result for those of the operands.
@@ -184,14 +184,14 @@ impl Operator {
         self,
         left: Option<Unit>,
         right: Option<Unit>,
-    ) -> Result<Option<Unit>, Mixed> {
+    ) -> Result<Option<Unit>, MixedUnits> {
         match (self, left, right) {
-            (Self::Add | Self::Subtract, Some(a), Some(b)) if a != b => Err(Mixed),
-            (Self::Multiply, Some(_), Some(_)) => Err(Mixed),
+            (Self::Add | Self::Subtract, Some(a), Some(b)) if a != b => Err(MixedUnits),
+            (Self::Multiply, Some(_), Some(_)) => Err(MixedUnits),
             (Self::Add | Self::Subtract | Self::Multiply, a, b) => Ok(a.or(b)),
             (Self::Divide, a, None) => Ok(a),
             (Self::Divide, Some(a), Some(b)) if a == b => Ok(None),
-            (Self::Divide, _, Some(_)) => Err(Mixed),
+            (Self::Divide, _, Some(_)) => Err(MixedUnits),
         }
     }
 }
@@ -199,16 +199,16 @@ impl Operator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Measure;
+    use crate::calculated_field::Formula;
 
     fn unit(text: &str) -> Option<Unit> {
-        let named = |(path, text): (&str, &str)| NamedMeasure {
+        let named = |(path, text): (&str, &str)| CalculatedField {
             path: path.to_owned(),
-            measure: Measure::parse(text).unwrap(),
+            formula: Formula::parse(text).unwrap(),
         };
-        let measures =
+        let calculated_fields =
             [("it", text), ("delay", "@duration - @upstream"), ("loop", "@loop + @duration")];
-        Unit::of(&Field::Attribute("it".to_owned()), &measures.map(named))
+        Unit::of(&Field::Attribute("it".to_owned()), &calculated_fields.map(named))
     }
 
     #[test]
@@ -237,9 +237,9 @@ mod tests {
         ] {
             assert_eq!(unit(text), wanted, "{text}");
         }
-        let named = |path: &str| NamedMeasure {
+        let named = |path: &str| CalculatedField {
             path: path.to_owned(),
-            measure: Measure::parse("@wait_seconds * 1000").unwrap(),
+            formula: Formula::parse("@wait_seconds * 1000").unwrap(),
         };
         for (path, unit) in [("wait_ms", Unit::Millisecond), ("wait", Unit::Second)] {
             assert_eq!(Unit::of(&Field::Attribute(path.to_owned()), &[named(path)]), Some(unit));
@@ -247,10 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_with_a_unit_is_told_in_that_of_its_field() {
-        let measure = Measure::parse("@a_ms - @b_ms").unwrap();
-        let measures = [NamedMeasure { path: "delay".to_owned(), measure }];
-        for (text, alone, with_measures) in [
+    fn literals_with_a_unit_are_converted_to_that_of_the_field() {
+        let formula = Formula::parse("@a_ms - @b_ms").unwrap();
+        let calculated_fields = [CalculatedField { path: "delay".to_owned(), formula }];
+        for (text, alone, with_fields) in [
             ("@a.wait_ms:>2s", 2_000, 2_000),
             ("@a.wait_ms:[* TO 3us]", 0, 0),
             ("@duration:>=2s", 2_000_000_000, 2_000_000_000),
@@ -274,13 +274,13 @@ mod tests {
             let parsed = crate::parse(text).unwrap();
             let (value, again) = number(parsed.clone());
             assert_eq!((value, &again), (alone, &parsed), "{text}");
-            let (value, again) = number(parsed.clone().in_units(&measures));
-            assert_eq!((value, &again), (with_measures, &parsed), "{text}");
+            let (value, again) = number(parsed.clone().in_units(&calculated_fields));
+            assert_eq!((value, &again), (with_fields, &parsed), "{text}");
         }
     }
 
     #[test]
-    fn symbols_are_of_one_unit_each() {
+    fn unit_symbols_are_unique() {
         for unit in Unit::ALL {
             assert_eq!(Unit::from_symbol(unit.symbol()), Some(unit));
         }

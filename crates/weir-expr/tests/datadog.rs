@@ -113,7 +113,7 @@ const QUERIES: [(&str, &str, &str); 29] = [
 ];
 
 #[test]
-fn queries_of_its_documentation_find_what_it_says() {
+fn queries_of_the_datadog_documentation_match_as_documented() {
     for (query, found, other) in QUERIES {
         let expr = parse(query).unwrap_or_else(|error| panic!("{query}: {error}"));
         let mut compiled = Compiled::new(&expr).unwrap();

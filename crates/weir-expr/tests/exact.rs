@@ -275,7 +275,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_rule_set_gives_what_each_rule_gives_by_itself(
+    fn rule_set_agrees_with_each_rule_alone(
         queries in prop::collection::vec(query(), 1..12),
         records in prop::collection::vec(record(), 1..6),
         constant in any::<u8>(),
@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_said_to_match_never_or_always_does(query in query(), (record, _) in record()) {
+    fn findings_never_and_always_are_correct(query in query(), (record, _) in record()) {
         let rules = rules(&[query]);
         let set = RuleSet::compile(&rules, Limits::default()).unwrap();
         let matches = naive::matches(&rules[0].when, &record);
@@ -325,7 +325,7 @@ proptest! {
 /// Adaptation to the records seen never changes a result: a scratch that has seen thousands of
 /// records yields the same as a new one.
 #[test]
-fn adapting_to_what_is_logged_changes_no_result() {
+fn tuning_changes_no_result() {
     let queries = [
         "/took \\d{3}ms/",
         "/(?i)ERROR.*user/",
@@ -385,7 +385,7 @@ fn adapts(rules: &[Rule]) {
 }
 
 #[test]
-fn findings_name_what_is_remarkable() {
+fn findings_report_notable_rules() {
     let queries = [
         "service:web error",
         "service:a service:b",
@@ -414,7 +414,7 @@ fn findings_name_what_is_remarkable() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn too_large_rule_sets_are_rejected() {
     let rule = |query: &str| Rule { name: "big".to_owned(), when: parse(query).unwrap() };
     let error = RuleSet::compile(&[rule(r"/\w{1000}/")], Limits::default()).unwrap_err();
     assert!(error.to_string().contains("rule \"big\": /\\w{1000}/ takes more than"), "{error}");

@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_the_parser_panic_and_what_it_reads_prints_and_reads_again(text in text()) {
+    fn parser_never_panics_and_output_parses_again(text in text()) {
         match parse(&text) {
             Ok(expr) => {
                 let printed = expr.to_string();
@@ -196,13 +196,13 @@ proptest! {
     }
 
     #[test]
-    fn every_expression_prints_as_what_reads_as_it(expr in expr()) {
+    fn every_expression_round_trips_through_text(expr in expr()) {
         let printed = expr.to_string();
         prop_assert_eq!(parse(&printed), Ok(expr.clone()), "{}", printed);
     }
 
     #[test]
-    fn normalising_keeps_the_meaning_and_is_done_once(
+    fn normalising_preserves_meaning_and_is_idempotent(
         text in small_text(), message in "[ab ]{0,4}",
     ) {
         if let Ok(expr) = parse(&text) {

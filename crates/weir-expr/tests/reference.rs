@@ -21,7 +21,7 @@ fn example(line: &'static str) -> (&'static str, &'static str, bool) {
 }
 
 #[test]
-fn every_example_of_the_page_is_true() {
+fn every_example_of_the_reference_page_holds() {
     let examples = examples();
     assert!(examples.len() > 150, "only {} examples were found", examples.len());
     for (query, record, want) in examples {
@@ -39,7 +39,7 @@ fn every_example_of_the_page_is_true() {
 }
 
 #[test]
-fn the_page_lists_every_reserved_key() {
+fn reference_page_lists_every_reserved_key() {
     for key in Reserved::ALL {
         assert!(PAGE.contains(&format!("`{}`", key.name())), "{}", key.name());
     }

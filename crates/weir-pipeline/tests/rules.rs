@@ -210,10 +210,10 @@ fn an_access_log_gives_typed_attributes_and_a_derived_time() {
         r#"$remote_addr [$time_local] "$request" $status $request_time $upstream_response_time"#,
     )
     .unwrap();
-    let delay = weir_expr::Measure::parse("@duration - @upstream_response_time").unwrap();
+    let delay = weir_expr::Formula::parse("@duration - @upstream_response_time").unwrap();
     let rules = acting(vec![
         Action::Parse(vec![BodyFormat::Line(format)]),
-        Action::Set(Target::of("@queueing_delay").unwrap(), SetValue::Measure(delay)),
+        Action::Set(Target::of("@queueing_delay").unwrap(), SetValue::Formula(delay)),
     ]);
     let text = r#"1.2.3.4 [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 0.300 0.120"#;
     let hit = outcome(&rules, text);

@@ -18,8 +18,8 @@ use weir_model::{
 };
 use weir_store::embedded::columns::{Full, Intake, NewRow, Rows};
 use weir_store::embedded::segment::{
-    Fixed, PageBuffer, PageValues, Role, Segment, SegmentSummary, stitch_segments,
-    stitched_columns, write_segment,
+    Fixed, PageBuffer, PageValues, Role, Segment, SegmentSummary, concat_columns, concat_segments,
+    write_segment,
 };
 use weir_store::embedded::sidecar::{
     Sidecar, rebuild_sidecar, value_term, word_term, write_segment_with_sidecar,
@@ -269,10 +269,10 @@ fn compress(batches: &[Batch]) -> Outcome<()> {
 
 fn merge(segments: &[Segment], bytes: usize, dir: &Path) -> Outcome<()> {
     let parts: Vec<&Segment> = segments.iter().collect();
-    let columns = stitched_columns(&parts).ok_or("the columns do not fit")?;
+    let columns = concat_columns(&parts).ok_or("the columns do not fit")?;
     let whole = create(dir, "whole.parquet")?;
     let summary = measure("concatenate all segments", bytes, || {
-        stitch_segments(&parts, &columns, None, &*whole)
+        concat_segments(&parts, &columns, None, &*whole)
     })?;
     println!("    {} bytes", summary.file_bytes);
     let again = create(dir, "again.widx")?;

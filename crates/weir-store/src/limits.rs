@@ -63,7 +63,7 @@ pub const MANIFEST_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Maximum number of deliveries held by one chunk of the head; beyond this it is flushed early. The
 /// journal keeps track of a hundred thousand for all of its destinations together.
-pub const HELD_MAX: usize = 16_384;
+pub const HELD_DELIVERIES_MAX: usize = 16_384;
 
 /// Number of sequences skipped at each start: those given to records in the head when the process
 /// ended are never reused, so a remembered sequence refers to the same record or to none.
@@ -82,7 +82,7 @@ pub const MERGE_SEGMENTS_MIN: usize = 8;
 
 /// Row groups whose records have fewer bytes than this, as received, are decoded and encoded again
 /// when they are merged; larger ones would not compress any better and are copied unchanged.
-pub const STITCH_BYTES_MIN: u64 = 32 * 1024 * 1024;
+pub const CONCAT_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
 /// Maximum number of deletions that are not done: each query applies all of them.
 pub const DELETIONS_PENDING_MAX: usize = 64;
@@ -97,7 +97,8 @@ pub const MERGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Maximum size of a merged segment on disk: retention removes whole segments.
 pub const SEGMENT_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-const _: () = assert!(2 * HELD_MAX < 100_000 / 2, "two chunks leave room for other destinations");
+const _: () =
+    assert!(2 * HELD_DELIVERIES_MAX < 100_000 / 2, "two chunks leave room for other destinations");
 const _: () = assert!(ROW_GROUP_PAGES_MAX == u64::BITS as usize, "a mask has a bit per page");
 const _: () = assert!(PAGE_BYTES_MAX < i32::MAX as usize, "sizes of pages are signed 32 bits");
 const _: () = assert!(

@@ -14,7 +14,7 @@ use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
 use weir_store::embedded::snapshot::{HeadChunk, OpenSegment, Snapshot};
 use weir_store::query::{
-    Access, Budget, ContextRequest, QueryError, RecordContext, RecordId, Shortfall,
+    Access, Budget, ContextRequest, PartialReason, QueryError, RecordContext, RecordId,
 };
 
 use support::{Input, file, rows_of};
@@ -92,7 +92,7 @@ fn records_of(snapshot: &Snapshot, stream: u64) -> Vec<StoredRecord> {
 }
 
 #[test]
-fn the_ends_of_a_stream_are_found_without_reading_the_rest_of_it() {
+fn context_at_the_ends_of_a_stream_reads_little() {
     let snapshot = two_streams_and_a_third(HIGH);
     let all = records_of(&snapshot, 1 | HIGH);
     let newest = around(&snapshot, id_of(&all[all.len() - 2]), 5, 5);
@@ -107,7 +107,7 @@ fn the_ends_of_a_stream_are_found_without_reading_the_rest_of_it() {
 }
 
 #[test]
-fn of_a_stream_of_few_records_only_row_groups_that_have_it_are_read() {
+fn context_reads_only_row_groups_with_the_stream() {
     for (high, parts) in [(HIGH, SEGMENTS), (0, 1)] {
         let snapshot = two_streams_and_a_third(high);
         let all = records_of(&snapshot, 5 | high);
@@ -120,12 +120,12 @@ fn of_a_stream_of_few_records_only_row_groups_that_have_it_are_read() {
 }
 
 #[test]
-fn a_record_that_was_not_looked_for_everywhere_is_not_said_to_be_missing() {
+fn incomplete_context_search_is_inconclusive() {
     let snapshot = two_streams_and_a_third(HIGH);
     let id = id_of(&records_of(&snapshot, 1 | HIGH)[0]);
     let request = ContextRequest { id, before: 1, after: 1, access: Access::all() };
     let late = scan::context(&snapshot, &request, &budget(Some(Duration::ZERO)));
-    assert!(matches!(late, Err(QueryError::Unfound(Shortfall::Deadline))), "{late:?}");
+    assert!(matches!(late, Err(QueryError::Inconclusive(PartialReason::Deadline))), "{late:?}");
     let missing = RecordId { stream: StreamId(9), ..id };
     let request = ContextRequest { id: missing, ..request };
     assert_eq!(scan::context(&snapshot, &request, &budget(None)).unwrap(), None);
@@ -183,7 +183,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_is_not_read_the_nearest_are_found(
+    fn context_finds_the_nearest_records_whatever_is_pruned(
         parts in steps(),
         which in any::<prop::sample::Index>(),
         (before, after) in (0_usize..6, 0_usize..6),
@@ -196,6 +196,6 @@ proptest! {
         prop_assert_eq!(&found.record, &all[at]);
         prop_assert_eq!(&found.before[..], &all[at.saturating_sub(before)..at]);
         prop_assert_eq!(&found.after[..], &all[at + 1..(at + 1 + after).min(all.len())]);
-        prop_assert_eq!(&found.coverage.shortfalls, &Vec::<Shortfall>::new());
+        prop_assert_eq!(&found.coverage.partial_reasons, &Vec::<PartialReason>::new());
     }
 }

@@ -149,7 +149,7 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) -> String {
 }
 
 #[test]
-fn every_damaged_byte_of_a_segment_is_noticed() {
+fn every_damaged_byte_of_a_segment_is_detected() {
     let (segment, _) = written(&sample(40));
     let mut rng = Rng::with_seed(17);
     for at in 0..segment.len() {
@@ -160,7 +160,7 @@ fn every_damaged_byte_of_a_segment_is_noticed() {
 }
 
 #[test]
-fn a_segment_of_any_length_is_whole_or_refused() {
+fn truncated_segment_is_rejected() {
     let (segment, _) = written(&sample(40));
     for len in 0..segment.len() {
         let error = try_read(&segment[..len]).unwrap_err();
@@ -169,7 +169,7 @@ fn a_segment_of_any_length_is_whole_or_refused() {
 }
 
 #[test]
-fn every_damaged_byte_of_a_sidecar_is_noticed_or_not_asked_for() {
+fn every_damaged_byte_of_a_sidecar_is_detected_or_unused() {
     let (segment, sidecar) = written(&sample(40));
     let segment = open(&file(&segment));
     let answers = try_ask(&sidecar, &segment).unwrap();
@@ -187,7 +187,7 @@ fn every_damaged_byte_of_a_sidecar_is_noticed_or_not_asked_for() {
 }
 
 #[test]
-fn random_damage_gives_an_error_or_the_same_answers() {
+fn random_damage_gives_an_error_or_the_same_results() {
     let (whole, whole_sidecar) = written(&sample(3000));
     let records = try_read(&whole).unwrap();
     let segment = open(&file(&whole));
@@ -207,7 +207,7 @@ fn random_damage_gives_an_error_or_the_same_answers() {
 }
 
 #[test]
-fn a_damaged_sidecar_is_built_anew() {
+fn damaged_sidecar_is_rebuilt() {
     let (segment, sidecar) = written(&sample(3000));
     let segment = open(&file(&segment));
     let mut damaged = sidecar.clone();
@@ -220,7 +220,7 @@ fn a_damaged_sidecar_is_built_anew() {
 }
 
 #[test]
-fn a_page_that_cannot_be_read_spares_the_others() {
+fn unreadable_page_does_not_affect_others() {
     let (mut bytes, _) = written(&sample(20_000));
     let segment = open(&file(&bytes));
     // The body of the first page of the first column.
@@ -235,7 +235,7 @@ fn a_page_that_cannot_be_read_spares_the_others() {
 }
 
 #[test]
-fn an_unknown_version_is_refused() {
+fn unknown_version_is_rejected() {
     let (_, mut sidecar) = written(&sample(40));
     let (segment, _) = written(&sample(40));
     let segment = open(&file(&segment));

@@ -13,7 +13,7 @@ use weir_model::Position;
 use weir_store::embedded::columns::NewRow;
 use weir_store::embedded::scan;
 use weir_store::embedded::snapshot::{HeadChunk, Snapshot};
-use weir_store::query::{Budget, Shortfall};
+use weir_store::query::{Budget, PartialReason};
 
 use support::{Input, count_of, rows_of};
 
@@ -56,16 +56,16 @@ fn snapshot() -> Snapshot {
 }
 
 #[test]
-fn the_texts_of_a_page_are_not_searched_to_their_end_when_the_time_is_up() {
+fn text_search_stops_within_a_page_at_the_deadline() {
     let snapshot = snapshot();
     for query in ["/[ab]*[c-z]/", "/b$/", "\"ab ab\"", "@own:/[ab]*[c-z]/", "@own:*x", "@same:*x"] {
         let found = |seconds| {
             let time = Some(Duration::from_secs(seconds));
             let budget = Budget::new(Arc::new(SlowClock::default()), time, usize::MAX);
-            scan::aggregate(&snapshot, &count_of(query), &budget).unwrap().coverage.shortfalls
+            scan::aggregate(&snapshot, &count_of(query), &budget).unwrap().coverage.partial_reasons
         };
         // The clock is read before and between pages, and then within this one.
-        assert_eq!(found(8), [Shortfall::Deadline], "{query}");
+        assert_eq!(found(8), [PartialReason::Deadline], "{query}");
         assert_eq!(found(1000), [], "{query}");
     }
 }

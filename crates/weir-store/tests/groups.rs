@@ -115,7 +115,7 @@ fn records_of(wanted: &str) -> u64 {
 }
 
 #[test]
-fn what_is_frequent_is_found_and_counted_exactly() {
+fn frequent_groups_are_counted_exactly() {
     let found = grouped(vec![by_ip(3)], vec![count(None)], MEMORY_BYTES);
     assert!(found.is_approximate, "other groups were merged");
     let counts: Vec<_> =
@@ -127,7 +127,7 @@ fn what_is_frequent_is_found_and_counted_exactly() {
 }
 
 #[test]
-fn with_memory_for_all_groups_the_answer_is_exact() {
+fn result_is_exact_if_all_groups_fit_into_memory() {
     let found = grouped(vec![by_ip(100_000)], vec![count(None)], 64 << 20);
     assert!(!found.is_approximate);
     let (own, others) = found.buckets[3..].iter().fold((0, 0), |(own, others), bucket| {
@@ -139,7 +139,7 @@ fn with_memory_for_all_groups_the_answer_is_exact() {
 }
 
 #[test]
-fn fields_before_are_ordered_by_all_their_records() {
+fn leading_fields_are_ordered_by_all_their_records() {
     let service = GroupBy::top(Field::Reserved(weir_expr::Reserved::Service), 2);
     let found = grouped(vec![service, by_ip(2)], vec![count(None)], MEMORY_BYTES);
     assert!(found.is_approximate);
@@ -150,7 +150,7 @@ fn fields_before_are_ordered_by_all_their_records() {
 }
 
 #[test]
-fn stretches_of_time_take_memory_too() {
+fn time_buckets_count_against_memory() {
     let interval_ns = 1000;
     let found = grouped(vec![by_ip(1)], vec![count(Some(interval_ns))], MEMORY_BYTES);
     assert!(found.is_approximate);
@@ -161,7 +161,7 @@ fn stretches_of_time_take_memory_too() {
 }
 
 #[test]
-fn long_values_take_memory_too() {
+fn long_values_count_against_memory() {
     // Few groups, but 20 MB of texts on one page.
     let long = |number: usize| match number {
         n if n % 10 == 3 => "often".to_owned(),

@@ -85,7 +85,7 @@ fn attributes_of(record: &StoredRecord) -> serde_json::Value {
 }
 
 #[test]
-fn tags_that_are_stated_twice_are_there_once() {
+fn duplicate_tags_are_stored_once() {
     let given = (
         r#"{"ddtags":"env:prod,a\"b"}"#,
         br#"{"ddtags":"a\"b,env:prod,prod","tags":["env:prod","c"]}"#.as_slice(),
@@ -97,7 +97,7 @@ fn tags_that_are_stated_twice_are_there_once() {
 }
 
 #[test]
-fn a_json_body_is_its_attributes_and_one_of_them_the_message() {
+fn json_body_becomes_attributes_and_a_message() {
     let record = stored(
         r#"{"time":"2023-11-14T22:13:20.123456Z","level":"warn","http":{"status_code":500},
             "message":"out of \"memory\"","trace_id":"abc","tags":["env:prod","b"],"n":null}"#,
@@ -118,7 +118,7 @@ fn a_json_body_is_its_attributes_and_one_of_them_the_message() {
 }
 
 #[test]
-fn the_message_is_the_first_text_of_its_usual_names() {
+fn message_is_the_first_text_under_its_usual_names() {
     let message = |body: &str| stored(body).message;
     assert_eq!(message(r#"{"log":"c","msg":"b","message":"a"}"#).as_deref(), Some("a"));
     assert_eq!(message(r#"{"log":"c","msg":"b","message":{"x":1}}"#).as_deref(), Some("b"));
@@ -131,14 +131,14 @@ fn the_message_is_the_first_text_of_its_usual_names() {
 }
 
 #[test]
-fn half_a_pair_of_surrogates_does_not_make_a_text_of_an_object() {
+fn object_with_a_lone_surrogate_is_parsed() {
     let record = stored(r#"{"message":"cut \ud83d","n":1}"#);
     assert_eq!(record.message.as_deref(), Some("cut \u{fffd}"));
     assert_eq!(attributes_of(&record), json!({"n":[1]}));
 }
 
 #[test]
-fn a_body_that_is_no_object_stays_as_it_stands() {
+fn body_that_is_not_an_object_is_stored_unchanged() {
     for body in ["plain text", "", "[1,2]", "{not json}", "{\"a\":1} and more", "a=b c=d"] {
         let record = stored(body);
         assert_eq!(record.message.as_deref(), Some(body));
@@ -147,7 +147,7 @@ fn a_body_that_is_no_object_stays_as_it_stands() {
 }
 
 #[test]
-fn a_level_in_the_head_of_a_text_is_its_status() {
+fn level_at_the_start_of_a_text_is_its_status() {
     let status = |body: &str| stored(body).status;
     assert_eq!(status("2026-01-31 12:00:00 ERROR failed").as_deref(), Some("error"));
     assert_eq!(status("<34>Oct 11 22:14:15 host su: failed").as_deref(), Some("critical"));
@@ -163,7 +163,7 @@ fn a_level_in_the_head_of_a_text_is_its_status() {
 }
 
 #[test]
-fn logfmt_is_kept_as_it_stands_and_read_too() {
+fn logfmt_is_stored_unchanged_and_parsed() {
     let body = br#"level=error msg="a b" took=12.5 and a word"#;
     let given = ("", body.as_slice(), Severity::UNSPECIFIED, RecordFlags::LOGFMT);
     let record = stored_with(Intake::new(), &[given], &Resource::new()).remove(0);
@@ -173,7 +173,7 @@ fn logfmt_is_kept_as_it_stands_and_read_too() {
 }
 
 #[test]
-fn attributes_are_kept_by_their_new_names() {
+fn attributes_are_stored_under_their_new_names() {
     let names = [("http.response.status", "http.status_code"), ("text", "message")];
     let names = names.map(|(from, to)| (from.to_owned(), to.to_owned()));
     let intake = Intake::new().with_renames(Renames::new(names.to_vec()));
@@ -185,7 +185,7 @@ fn attributes_are_kept_by_their_new_names() {
 }
 
 #[test]
-fn what_is_not_what_it_looks_like_is_counted_and_kept() {
+fn unparsable_bodies_are_counted_and_stored() {
     let [plain, logfmt, malformed] =
         [RecordFlags::default(), RecordFlags::LOGFMT, RecordFlags::MALFORMED];
     let given: [(&[u8], RecordFlags); 8] = [
@@ -213,7 +213,7 @@ fn what_is_not_what_it_looks_like_is_counted_and_kept() {
 }
 
 #[test]
-fn the_resource_counts_before_the_record_and_what_stands_beside_the_body_before_it() {
+fn resource_precedes_record_attributes_and_those_precede_the_body() {
     let resource = Resource::new().with("service.name", "shop").with("k8s.pod.name", "shop-1");
     let body = br#"{"service":"inner","host":"inner","a":1,"b":2}"#.as_slice();
     let given = (r#"{"host":"outer","a":5}"#, body, Severity::ERROR, RecordFlags::STDERR);
@@ -233,7 +233,7 @@ fn the_resource_counts_before_the_record_and_what_stands_beside_the_body_before_
 }
 
 #[test]
-fn a_body_is_unescaped_and_other_bytes_survive() {
+fn body_is_unescaped_and_other_bytes_survive() {
     let bodies: [&[u8]; 2] = [br"{\u0022message\u0022:\u0022x\\ny\u0022}", b"broken \xff\\n"];
     let given = bodies.map(|body| ("", body, Severity::UNSPECIFIED, RecordFlags::JSON_ESCAPED));
     let mut records = stored_with(Intake::new(), &given, &Resource::new());
@@ -244,7 +244,7 @@ fn a_body_is_unescaped_and_other_bytes_survive() {
 }
 
 #[test]
-fn a_body_of_which_something_is_left_out_is_kept_whole() {
+fn truncated_object_is_stored_unchanged() {
     let members: Vec<String> = (0..2000).map(|i| format!("\"k{i}\":{i}")).collect();
     let body = format!("{{\"message\":\"m\",{}}}", members.join(","));
     let record = stored(&body);
@@ -311,7 +311,7 @@ proptest! {
 }
 
 #[test]
-fn scalars_of_a_stored_value_are_what_went_in() {
+fn stored_scalars_round_trip() {
     for value in [Scalar::Null, Scalar::Bool(true), Scalar::Int(5), Scalar::Text(b"x")] {
         assert_eq!(AttributeValue::from(value).as_scalar(), value);
     }

@@ -63,7 +63,7 @@ fn count(snapshot: &Snapshot, query: &str) -> ComputeValue {
 }
 
 #[test]
-fn equal_numbers_are_found_in_head_and_segment_alike() {
+fn equal_numbers_match_in_head_and_segment() {
     let [head, segment] = snapshots();
     for (query, wanted) in [
         ("@v:0", 12),

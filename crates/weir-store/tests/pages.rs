@@ -40,7 +40,7 @@ fn snapshots() -> [Snapshot; 2] {
 }
 
 #[test]
-fn a_page_ends_where_memory_does_and_the_next_one_goes_on() {
+fn page_ends_at_the_memory_limit_and_the_next_continues() {
     for snapshot in snapshots() {
         let filter = Filter::all(Access::all());
         let mut request =
@@ -54,7 +54,7 @@ fn a_page_ends_where_memory_does_and_the_next_one_goes_on() {
         let mut sequences = Vec::new();
         loop {
             let page = page(&request, 100_000);
-            assert_eq!(page.coverage.shortfalls, [], "nothing is missing");
+            assert_eq!(page.coverage.partial_reasons, [], "nothing is missing");
             assert!((1..500).contains(&page.records.len()), "{}", page.records.len());
             sequences.extend(page.records.iter().map(|record| record.sequence));
             request.after = page.next;

@@ -152,13 +152,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
     #[test]
-    fn records_come_back(records in proptest::collection::vec(record(), 0..40)) {
+    fn records_round_trip(records in proptest::collection::vec(record(), 0..40)) {
         let inputs: Vec<Input<'_>> = records.iter().map(Record::input).collect();
         assert_comes_back(&rows_of(&inputs));
     }
 
     #[test]
-    fn what_was_not_utf8_is_kept_beside(
+    fn invalid_utf8_is_kept_in_the_raw_column(
         message in proptest::collection::vec(any::<u8>(), 0..20),
         path in proptest::collection::vec(any::<u8>(), 1..20),
         value in proptest::collection::vec(any::<u8>(), 0..20),
@@ -182,7 +182,7 @@ proptest! {
 }
 
 #[test]
-fn rows_of_several_pages_come_back() {
+fn rows_of_several_pages_round_trip() {
     let mut rows = Rows::new();
     let mut rng = fastrand::Rng::with_seed(5);
     for number in 0..40_000_u64 {
@@ -209,7 +209,7 @@ fn rows_of_several_pages_come_back() {
 }
 
 #[test]
-fn huge_values_come_back() {
+fn huge_values_round_trip() {
     let huge = vec![b'x'; 400_000];
     let row = NewRow { message: Some(&huge), ..NewRow::default() };
     let input = || Input { row, attributes: vec![(b"a", Scalar::Text(&huge))] };
@@ -217,7 +217,7 @@ fn huge_values_come_back() {
 }
 
 #[test]
-fn no_rows_are_a_segment_too() {
+fn empty_segment_round_trips() {
     let file = write(&Rows::new());
     let segment = open(&file);
     assert_eq!((segment.row_count(), segment.group_count()), (0, 0));
@@ -238,7 +238,7 @@ fn kinds_of(values: &[Scalar<'_>]) -> Vec<(Role, ValueKind)> {
 type Case<'a> = (&'a [Scalar<'a>], Vec<(Role, ValueKind)>);
 
 #[test]
-fn a_column_has_the_type_that_all_its_values_have() {
+fn column_has_the_common_type_of_its_values() {
     let attribute = || Role::Attribute("a".to_owned());
     let number = || Role::Number("a".to_owned());
     let kind = || Role::Kind("a".to_owned());
@@ -276,7 +276,7 @@ fn a_column_has_the_type_that_all_its_values_have() {
 }
 
 #[test]
-fn paths_beyond_the_cap_and_lists_are_in_the_rest() {
+fn excess_paths_and_lists_are_in_the_rest() {
     let paths: Vec<String> = (0..600).map(|number| format!("path.{number:03}")).collect();
     let texts: Vec<String> = (0..600).map(|number| "x".repeat(number)).collect();
     let mut attributes: Vec<(&[u8], Scalar<'_>)> = paths
@@ -300,7 +300,7 @@ fn paths_beyond_the_cap_and_lists_are_in_the_rest() {
 }
 
 #[test]
-fn a_row_with_more_in_the_rest_than_is_read_is_not_copied_without_it() {
+fn row_with_a_rest_too_large_to_read_is_not_copied() {
     // About 250 have columns of their own: the rest are more than may be listed.
     let paths: Vec<String> = (0..1400).map(|number| format!("path.{number:04}")).collect();
     let input = |sequence: u64, count: usize| Input {
@@ -318,7 +318,7 @@ fn a_row_with_more_in_the_rest_than_is_read_is_not_copied_without_it() {
 }
 
 #[test]
-fn a_path_of_other_bytes_is_no_longer_in_text_than_can_be_read_again() {
+fn escaped_path_stays_within_the_readable_length() {
     let path = [b"a".as_slice(), &[0xff; weir_codec::PATH_BYTES_MAX - 1]].concat();
     // A list, which is stored in `_rest`.
     let attributes: Vec<_> = (1..=2).map(|n| (path.as_slice(), Scalar::Int(n))).collect();

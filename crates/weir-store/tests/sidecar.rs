@@ -126,7 +126,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_sidecar_tells_the_truth(records in proptest::collection::vec(record(), 1..60)) {
+    fn sidecar_never_excludes_a_matching_page(records in proptest::collection::vec(record(), 1..60)) {
         let inputs: Vec<Input<'_>> = records.iter().map(input).collect();
         let (segment, written) = write(&rows_of(&inputs));
         let sidecar = Sidecar::open(Arc::clone(&written), &segment).unwrap();
@@ -159,7 +159,7 @@ fn paged() -> Rows {
 }
 
 #[test]
-fn a_needle_is_looked_for_in_its_page_alone() {
+fn rare_text_selects_only_its_page() {
     let (segment, sidecar) = write(&paged());
     let sidecar = Sidecar::open(sidecar, &segment).unwrap();
     let pages = |term| sidecar.pages(0, term).unwrap();
@@ -190,7 +190,7 @@ fn a_needle_is_looked_for_in_its_page_alone() {
 }
 
 #[test]
-fn the_rows_of_frequent_words_are_kept_exactly() {
+fn rows_of_frequent_words_are_exact() {
     let mut rows = Rows::new();
     for number in 0..40_000_u64 {
         let level = ["Warning", "error", "fine"][number as usize % 7 % 3];
@@ -221,7 +221,7 @@ fn the_rows_of_frequent_words_are_kept_exactly() {
 }
 
 #[test]
-fn a_sidecar_of_an_earlier_release_is_built_anew() {
+fn sidecar_of_an_earlier_release_is_rebuilt() {
     let (segment, sidecar) = write(&paged());
     let mut bytes = bytes_of(&*sidecar);
     bytes[4] = 1;
@@ -232,7 +232,7 @@ fn a_sidecar_of_an_earlier_release_is_built_anew() {
 }
 
 #[test]
-fn a_list_and_a_null_are_known_to_be_in_the_rest() {
+fn lists_and_nulls_are_indexed_in_the_rest() {
     let attributes = vec![
         (b"list".as_slice(), Scalar::Int(1)),
         (b"list".as_slice(), Scalar::Text(b"two")),
@@ -250,7 +250,7 @@ fn a_list_and_a_null_are_known_to_be_in_the_rest() {
 }
 
 #[test]
-fn too_many_minutes_are_not_counted_and_too_many_paths_are_said_to_be() {
+fn excess_minutes_and_paths_are_dropped() {
     let mut rows = Rows::new();
     for number in 0..70_000_i64 {
         let path = format!("path{}", number % 20_000);
@@ -266,7 +266,7 @@ fn too_many_minutes_are_not_counted_and_too_many_paths_are_said_to_be() {
 }
 
 #[test]
-fn a_sidecar_of_another_segment_is_refused() {
+fn sidecar_of_another_segment_is_rejected() {
     let one = Input { row: NewRow { time_ns: 1, ..NewRow::default() }, attributes: Vec::new() };
     let other = Input { row: NewRow { time_ns: 2, ..NewRow::default() }, attributes: Vec::new() };
     let (segment, _) = write(&rows_of(&[one]));
@@ -276,7 +276,7 @@ fn a_sidecar_of_another_segment_is_refused() {
 }
 
 #[test]
-fn a_segment_without_rows_has_a_sidecar_too() {
+fn empty_segment_has_a_sidecar() {
     let (segment, sidecar) = write(&Rows::new());
     let sidecar = Sidecar::open(sidecar, &segment).unwrap();
     assert!(sidecar.rest_paths().unwrap().is_complete());

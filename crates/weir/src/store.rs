@@ -55,21 +55,21 @@ impl Running for RunningStore {
     }
 
     fn cpu_ns(&self) -> u64 {
-        let metrics = self.0.figures();
+        let metrics = self.0.metrics();
         ((metrics.intake_cpu_seconds + metrics.flush_cpu_seconds) * 1e9) as u64
     }
 
     fn problems(&self) -> Vec<ActiveProblem> {
-        let figures = self.0.figures();
+        let metrics = self.0.metrics();
         let mut problems = Vec::new();
-        if let Some(error) = figures.error {
+        if let Some(error) = metrics.error {
             let full =
-                if figures.is_full { ", and accepts no records: its head is full" } else { "" };
+                if metrics.is_full { ", and accepts no records: its head is full" } else { "" };
             let text = format!("cannot write{full}: {error}");
             problems.push(ActiveProblem { reason: "disk", severity: Severity::Failing, text });
         }
-        if !figures.damaged.is_empty() {
-            let text = format!("damaged, cannot be searched: {}", figures.damaged.join("; "));
+        if !metrics.damaged.is_empty() {
+            let text = format!("damaged, cannot be searched: {}", metrics.damaged.join("; "));
             problems.push(ActiveProblem { reason: "damaged", severity: Severity::Degraded, text });
         }
         problems

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_host::Clock;
-use weir_store::query::{Budget, Stop};
+use weir_store::query::{Budget, StopReason};
 
 use super::limits::{QueryLimits, STOP_MAX};
 use super::metrics::{Outcome, QueryKind, QueryMetrics};
@@ -278,7 +278,7 @@ impl Inner {
         let answer = catch_unwind(AssertUnwindSafe(|| work(budget)));
         self.metrics.service.observe(self.clock.monotonic().saturating_sub(started));
         let outcome = match &answer {
-            _ if budget.check() == Err(Stop::Cancelled) => Outcome::Cancelled,
+            _ if budget.check() == Err(StopReason::Cancelled) => Outcome::Cancelled,
             Ok((_, AnswerStatus::Complete)) => Outcome::Complete,
             Ok((_, AnswerStatus::Partial)) => Outcome::Partial,
             Ok((_, AnswerStatus::Failed)) | Err(_) => Outcome::Failed,

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{
-    Aggregate, AggregateRequest, Aggregation, Bucket, Compute, ComputeValue, GroupBy,
-    GroupHistogram, GroupKey, GroupSort, NamedMeasure, PageKey, SortBy, TimeRange,
+    Aggregate, AggregateRequest, Aggregation, Bucket, CalculatedField, Compute, ComputeValue,
+    GroupBy, GroupHistogram, GroupKey, GroupSort, PageKey, SortBy, TimeRange,
 };
 
 use super::cursor::Cursor;
@@ -217,7 +217,7 @@ async fn answer(
     let group_by = group_by(&params.group_by)?;
     let time = state.explore.deadline(names.timeout, params.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
-    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
+    let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
     let grouped = params.group_by.iter().zip(&group_by).filter_map(|(params, group)| {
         Some((params.facet.clone(), unit_symbol(&group.field, &calculated_fields)?))
     });
@@ -253,7 +253,7 @@ async fn answer(
 /// The units of the aggregates.
 fn units(
     computes: &[Compute],
-    calculated_fields: &[NamedMeasure],
+    calculated_fields: &[CalculatedField],
 ) -> impl Iterator<Item = (String, String)> {
     let unit = |(index, compute): (usize, &Compute)| {
         let field = compute.field.as_ref().filter(|_| !compute.aggregation.is_count())?;
@@ -430,7 +430,7 @@ fn sort(at: &str, params: Option<&SortBody>) -> Result<GroupSort, Problem> {
     };
     let by = if by_aggregate {
         let name = params.aggregation.as_deref().unwrap_or("count");
-        SortBy::Figure(compute(at, name, params.metric.as_deref())?)
+        SortBy::Aggregate(compute(at, name, params.metric.as_deref())?)
     } else {
         SortBy::Value
     };

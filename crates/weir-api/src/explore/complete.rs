@@ -169,7 +169,7 @@ pub(crate) async fn values(
     let spec =
         QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
     let mut filter = spec.filter(request_context.now_ns(), access(&headers))?;
-    let _can_be_computed = state.explore.calculated_fields(&filter.measures)?;
+    let _can_be_computed = state.explore.calculated_fields(&filter.calculated_fields)?;
     let field = listed_field("field", &params.field)?;
     let limit = bounded("limit", params.limit, COMPLETIONS, COMPLETIONS_MAX)?;
     let time = state.explore.deadline("timeout", params.timeout.as_deref())?;

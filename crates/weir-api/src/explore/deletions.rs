@@ -11,7 +11,7 @@ use weir_expr::{Expr, parse};
 use weir_host::Zone;
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, CancelError, Compute, ComputeValue, DeleteError,
-    DeletionReport, Filter, QueryError, TimeRange,
+    DeletionReport, DeletionRequest, Filter, QueryError, TimeRange,
 };
 
 use super::limits::{DEADLINE_MAX, DELETE_TIMEOUT};
@@ -202,9 +202,8 @@ pub(crate) async fn post(
             .run_query(QueryKind::Aggregate, Some(DEADLINE_MAX), request_context, run, document)
             .await;
     }
-    let run = move |store: &dyn LogStore, _budget: &_| {
-        Ok(store.delete(&query, range, &access, DELETE_TIMEOUT))
-    };
+    let deletion = DeletionRequest { query, range, access };
+    let run = move |store: &dyn LogStore, _budget: &_| Ok(store.delete(&deletion, DELETE_TIMEOUT));
     let document = |answer: Deleted, meta: Meta| match answer {
         Ok(id) => Ok(DeletionAnswer { id: Some(id), records: None, meta }),
         Err(error) => Err(delete_problem(&error)),
@@ -308,7 +307,7 @@ fn parse_range(params: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem>
 
 fn delete_problem(error: &DeleteError) -> Problem {
     let code = match error {
-        DeleteError::Computed(_) => return Problem::parameter("query", error),
+        DeleteError::CalculatedField(_) => return Problem::parameter("query", error),
         DeleteError::TooMany => StatusCode::TOO_MANY_REQUESTS,
         DeleteError::NotRunning | DeleteError::Late | DeleteError::Uncertain => {
             StatusCode::SERVICE_UNAVAILABLE

@@ -1,6 +1,6 @@
 //! `/weir/v1/facets`: the fields of records, with their most frequent values.
 
-use weir_expr::{Field, NamedMeasure};
+use weir_expr::{CalculatedField, Field};
 use weir_store::query::{Facet, Facets, FacetsRequest};
 
 use super::complete::{ValueEntry, listed_field, type_name};
@@ -73,7 +73,7 @@ pub struct FacetEntry {
 }
 
 impl FacetEntry {
-    fn new(facet: Facet, calculated_fields: &[NamedMeasure]) -> Self {
+    fn new(facet: Facet, calculated_fields: &[CalculatedField]) -> Self {
         let field = listed_field("fields", &facet.name).ok();
         let unit = field.and_then(|field| unit_symbol(&field, calculated_fields));
         let value = |(value, count)| ValueEntry { value: json_value(&value), count };
@@ -107,7 +107,7 @@ pub(crate) async fn get(
         QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
     let filter = spec.filter(request_context.now_ns(), access(&headers))?;
     request_context.lint(&spec.query, &filter.query);
-    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
+    let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
     let fields = fields(params.fields.as_deref())?;
     let limit = bounded("limit", params.limit, FACETS, FACETS_MAX)?;
     let values = bounded("values", params.values, FACET_VALUES, FACET_VALUES_MAX)?;

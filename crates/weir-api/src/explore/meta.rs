@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_expr::{Doubt, Expr, Field, NamedMeasure, Unit, key_like};
+use weir_expr::{CalculatedField, Expr, Field, Lint, Unit, key_like};
 use weir_host::Clock;
-use weir_store::query::{Coverage, Shortfall, TimeRange};
+use weir_store::query::{Coverage, PartialReason, TimeRange};
 
 use super::record::precise_time;
 
@@ -87,7 +87,7 @@ pub struct ScanMeta {
 }
 
 /// The unit of a field, as in [`ScanMeta::units`].
-pub(super) fn unit_symbol(field: &Field, calculated_fields: &[NamedMeasure]) -> Option<String> {
+pub(super) fn unit_symbol(field: &Field, calculated_fields: &[CalculatedField]) -> Option<String> {
     Some(Unit::of(field, calculated_fields)?.symbol().to_owned())
 }
 
@@ -126,25 +126,25 @@ impl Warning {
         Self::new("approximate", "groups are missing", detail)
     }
 
-    fn of_shortfall(shortfall: &Shortfall) -> Self {
-        match shortfall {
-            Shortfall::Deadline => Self::new(
+    fn of_partial_reason(reason: &PartialReason) -> Self {
+        match reason {
+            PartialReason::Deadline => Self::new(
                 "deadline",
                 "deadline reached",
                 "the result contains what was found by then; narrow the query or the range, or \
                  increase the timeout",
             ),
-            Shortfall::Memory => Self::new(
+            PartialReason::Memory => Self::new(
                 "memory",
                 "memory limit reached",
                 "the result contains what was found by then; narrow the query or the range",
             ),
-            Shortfall::CatchingUp => Self::new(
+            PartialReason::CatchingUp => Self::new(
                 "catching_up",
                 "the store is catching up",
                 "records received before weir started are still being added",
             ),
-            Shortfall::Damaged { segments } => Self::new(
+            PartialReason::Damaged { segments } => Self::new(
                 "damaged",
                 "segments are damaged",
                 format!("records of these segments are missing: {}", segments.join(", ")),
@@ -164,7 +164,7 @@ impl Warning {
         Self::new("unknown_field", "unknown field", detail)
     }
 
-    fn of_lint(lint: &Doubt) -> Self {
+    fn of_lint(lint: &Lint) -> Self {
         let detail = format!("{}; {}", lint.message, lint.help);
         Self::new("doubtful", "possible mistake in the query", detail)
     }
@@ -180,7 +180,7 @@ pub(super) struct RequestContext {
     clock: Arc<dyn Clock>,
     since: Duration,
     request_id: u64,
-    lints: Vec<Doubt>,
+    lints: Vec<Lint>,
     /// Why no record can match.
     never: Option<String>,
 }
@@ -195,7 +195,7 @@ impl RequestContext {
 
     /// Adds warnings about what may not be intended in the query.
     pub(super) fn lint(&mut self, text: &str, query: &Expr) {
-        (self.lints, self.never) = (query.doubts(text), query.never());
+        (self.lints, self.never) = (query.lints(text), query.unsatisfiable_reason());
     }
 
     /// Time of arrival, nanoseconds since 1970.
@@ -205,10 +205,10 @@ impl RequestContext {
 
     /// Returns the metadata of the finished answer.
     pub(super) fn meta(&self, coverage: &Coverage) -> Meta {
-        let is_late = coverage.shortfalls.contains(&Shortfall::Deadline);
-        let shortfalls = coverage.shortfalls.iter().map(Warning::of_shortfall);
+        let is_late = coverage.partial_reasons.contains(&PartialReason::Deadline);
+        let partial_reasons = coverage.partial_reasons.iter().map(Warning::of_partial_reason);
         let unknown = coverage.unknown_fields.iter().map(|name| Warning::unknown_field(name));
-        let is_new = |lint: &&Doubt| {
+        let is_new = |lint: &&Lint| {
             lint.tag.as_ref().is_none_or(|tag| !coverage.unknown_fields.contains(tag))
         };
         let lints = self.lints.iter().filter(is_new).map(Warning::of_lint);
@@ -220,7 +220,7 @@ impl RequestContext {
             request_id: format!("{:016x}", self.request_id),
             status: if is_late { "timeout" } else { "done" }.to_owned(),
             page: None,
-            warnings: shortfalls.chain(unknown).chain(lints).chain(never).collect(),
+            warnings: partial_reasons.chain(unknown).chain(lints).chain(never).collect(),
             weir: ScanMeta {
                 partial: coverage.is_partial(),
                 from: None,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_store::query::Scanned;
+use weir_store::query::ScanStats;
 
 /// The kind of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl QueryMetrics {
     }
 
     /// Counts what was read for an answer.
-    pub(super) fn scanned(&self, scanned: &Scanned) {
+    pub(super) fn scanned(&self, scanned: &ScanStats) {
         self.scanned_rows.fetch_add(scanned.rows, Ordering::Relaxed);
         self.scanned_bytes.fetch_add(scanned.bytes, Ordering::Relaxed);
         self.pages.fetch_add(scanned.pages, Ordering::Relaxed);

@@ -42,8 +42,8 @@ use tokio::sync::Semaphore;
 use weir_expr::CompileError;
 use weir_host::Clock;
 use weir_store::query::{
-    Aggregate, Budget, Coverage, Facets, FieldList, LogStore, NamedMeasure, Patterns, QueryError,
-    RecordContext, SearchPage, Shortfall, StoreFigures,
+    Aggregate, Budget, CalculatedField, Coverage, Facets, FieldList, LogStore, PartialReason,
+    Patterns, QueryError, RecordContext, SearchPage, StoreMetrics,
 };
 
 use crate::compression::compress;
@@ -119,9 +119,9 @@ impl Explore {
 
     /// Calculated fields for a query: its own, followed by the configured ones. Returns an error if
     /// they become too long.
-    fn calculated_fields(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
-        let calculated_fields = self.store()?.measures_with(own);
-        match NamedMeasure::too_long(&calculated_fields) {
+    fn calculated_fields(&self, own: &[CalculatedField]) -> Result<Vec<CalculatedField>, Problem> {
+        let calculated_fields = self.store()?.calculated_fields_with(own);
+        match CalculatedField::too_long(&calculated_fields) {
             None => Ok(calculated_fields),
             Some(path) => Err(Problem::new(
                 StatusCode::BAD_REQUEST,
@@ -150,8 +150,8 @@ impl Explore {
     }
 
     /// Returns the statistics of the store; `None` if there is none.
-    pub(crate) fn store_metrics(&self) -> Option<StoreFigures> {
-        self.store().ok().map(|store| store.figures())
+    pub(crate) fn store_metrics(&self) -> Option<StoreMetrics> {
+        self.store().ok().map(|store| store.metrics())
     }
 
     /// The deadline of a query: as requested, or the default.
@@ -246,14 +246,16 @@ fn store_problem(error: &QueryError) -> Problem {
         QueryError::Expression(_) | QueryError::Invalid(_) => StatusCode::BAD_REQUEST,
         // This response is never sent.
         QueryError::Cancelled => StatusCode::REQUEST_TIMEOUT,
-        QueryError::TooSlow | QueryError::Unfound(_) | QueryError::Read(_) => {
+        QueryError::TooSlow | QueryError::Inconclusive(_) | QueryError::Read(_) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
     };
     let problem = Problem::new(code, error.to_string());
     match error {
         QueryError::Expression(CompileError::Regexp { pattern, .. }) => problem.for_regexp(pattern),
-        QueryError::Unfound(Shortfall::CatchingUp) | QueryError::Read(_) => problem.retry_after(5),
+        QueryError::Inconclusive(PartialReason::CatchingUp) | QueryError::Read(_) => {
+            problem.retry_after(5)
+        }
         _ => problem,
     }
 }

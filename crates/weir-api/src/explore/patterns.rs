@@ -68,7 +68,7 @@ pub(crate) async fn get(
     request_context.lint(&spec.query, &filter.query);
     let limit = bounded("limit", params.limit, PATTERNS, PATTERNS_MAX)?;
     let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
-    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
+    let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
     let request = PatternsRequest { filter, limit };
     let document = move |answer: Patterns, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);

@@ -12,10 +12,10 @@ use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_expr::{Expr, Field, Measure, parse, parse_field};
+use weir_expr::{Expr, Field, Formula, parse, parse_field};
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_host::{ConnectionSlot, Zone};
-use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
+use weir_store::query::{Access, CalculatedField, Filter, PageKey, TimeRange};
 
 use super::cursor::Cursor;
 use super::deserialize::{Object, plain_error};
@@ -192,7 +192,7 @@ impl QuerySpec {
         let query: Expr =
             parse(&self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
         let range = self.range(now_ns)?;
-        Ok(Filter { query, range, access, measures: self.calculated_fields()? })
+        Ok(Filter { query, range, access, calculated_fields: self.calculated_fields()? })
     }
 
     /// Converts an error of the store about the query, with its place in it.
@@ -222,7 +222,7 @@ impl QuerySpec {
         Ok(range)
     }
 
-    fn calculated_fields(&self) -> Result<Vec<NamedMeasure>, Problem> {
+    fn calculated_fields(&self) -> Result<Vec<CalculatedField>, Problem> {
         if self.calculated_fields.len() > CALCULATED_FIELDS_MAX {
             let what = format!("has more than {CALCULATED_FIELDS_MAX} items");
             return Err(Problem::parameter(self.names.calculated_fields, what));
@@ -236,14 +236,14 @@ impl QuerySpec {
                     "a calculated field has no name",
                 ));
             }
-            match Measure::parse(text) {
-                Ok(measure) => Ok(NamedMeasure { path, measure }),
+            match Formula::parse(text) {
+                Ok(measure) => Ok(CalculatedField { path, formula: measure }),
                 Err(error) => Err(Problem::expression(&at, &error)),
             }
         };
-        let calculated_fields: Vec<NamedMeasure> =
+        let calculated_fields: Vec<CalculatedField> =
             self.calculated_fields.iter().map(read).collect::<Result<_, _>>()?;
-        let Some(path) = NamedMeasure::too_long(&calculated_fields) else {
+        let Some(path) = CalculatedField::too_long(&calculated_fields) else {
             return Ok(calculated_fields);
         };
         let at = format!("{}.{path}", self.names.calculated_fields);

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use weir_codec::{Attributes, Scalar, format_rfc3339_ns, parse_rfc3339};
-use weir_expr::{Computed, Field, Fields as _, Reserved, tag_path};
+use weir_expr::{Field, Fields as _, Reserved, WithCalculatedFields, tag_path};
 use weir_host::units::format_rfc3339;
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
-use weir_store::query::{NamedMeasure, RecordId, StoredFields};
+use weir_store::query::{CalculatedField, RecordId, StoredFields};
 
 use super::cursor::encode_id;
 
@@ -105,7 +105,7 @@ impl LogEntry {
     pub(super) fn new(
         record: StoredRecord,
         with_details: bool,
-        calculated_fields: &[NamedMeasure],
+        calculated_fields: &[CalculatedField],
     ) -> Self {
         let (stream, position) = (record.stream, record.position);
         let id = encode_id(&RecordId { time_ns: record.time_ns, stream, position });
@@ -182,14 +182,14 @@ pub(super) fn json_value(value: &AttributeValue) -> Value {
 }
 
 /// The calculated fields of a record, by path.
-fn computed(record: &StoredRecord, calculated_fields: &[NamedMeasure]) -> Vec<(String, Value)> {
+fn computed(record: &StoredRecord, calculated_fields: &[CalculatedField]) -> Vec<(String, Value)> {
     if calculated_fields.is_empty() {
         return Vec::new();
     }
     let fields = StoredFields::new(record);
-    let record = Computed::new(&fields, calculated_fields);
+    let record = WithCalculatedFields::new(&fields, calculated_fields);
     let mut computed: Vec<(String, Value)> = Vec::new();
-    for NamedMeasure { path, .. } in calculated_fields {
+    for CalculatedField { path, .. } in calculated_fields {
         if computed.iter().any(|(known, _)| known == path) {
             continue;
         }

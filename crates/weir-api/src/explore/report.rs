@@ -1,6 +1,6 @@
 //! `/weir/v1/store`: the contents of the store and its size.
 
-use weir_store::query::{ClassReport, ColumnReport, StoreReport};
+use weir_store::query::{ColumnReport, ServiceReport, StoreReport};
 
 use super::prelude::*;
 use super::record::precise_time;
@@ -64,7 +64,7 @@ pub struct StoreColumn {
 
 impl From<StoreReport> for StoreDocument {
     fn from(report: StoreReport) -> Self {
-        let service = |ClassReport { name, rows }| StoreService { name, rows };
+        let service = |ServiceReport { name, rows }| StoreService { name, rows };
         let column = |ColumnReport { name, packed_bytes, plain_bytes }| StoreColumn {
             name,
             packed_bytes,

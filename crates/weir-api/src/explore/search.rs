@@ -5,7 +5,7 @@
 
 use axum::http::header;
 use weir_codec::percent_encoded;
-use weir_expr::{Field, NamedMeasure};
+use weir_expr::{CalculatedField, Field};
 use weir_store::query::{Order, PageKey, SearchPage, SearchRequest};
 
 use super::cursor::Cursor;
@@ -214,7 +214,7 @@ async fn answer(
         Sort::Oldest => Order::OldestFirst,
         Sort::Newest => Order::NewestFirst,
     };
-    let calculated_fields = state.explore.calculated_fields(&filter.measures)?;
+    let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
     let request = SearchRequest { filter, order, limit, after };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let document = move |page: SearchPage, mut meta: Meta| {
@@ -243,8 +243,8 @@ async fn answer(
 
 /// A calculated field as written, and its unit.
 fn computed_unit(
-    named: &NamedMeasure,
-    calculated_fields: &[NamedMeasure],
+    named: &CalculatedField,
+    calculated_fields: &[CalculatedField],
 ) -> Option<(String, String)> {
     let field = Field::Attribute(named.path.clone());
     Some((format!("@{}", named.path), unit_symbol(&field, calculated_fields)?))

@@ -1,14 +1,14 @@
 //! Metric rows of the store.
 
-use weir_store::query::{StoreFigures, UnparsedRows};
+use weir_store::query::{StoreMetrics, UnparsedRows};
 
 use super::Page;
 
 impl Page {
     /// All rows of the store except those about queries.
-    pub(super) fn store(&mut self, metrics: &StoreFigures) {
+    pub(super) fn store(&mut self, metrics: &StoreMetrics) {
         let rows = [
-            ("weir_store_received_events_total", metrics.taken_rows),
+            ("weir_store_received_events_total", metrics.received_rows),
             ("weir_store_skipped_events_total", metrics.skipped_rows),
             ("weir_store_flushed_bytes_total", metrics.flushed_bytes),
             ("weir_store_events", metrics.rows),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weir_store::query::NamedMeasure;
+use weir_store::query::CalculatedField;
 
 use crate::support::{MemoryStore, Reply, api, api_of, get, post, record};
 
@@ -257,9 +257,9 @@ fn aggregates_have_units() {
 
 #[test]
 fn records_include_calculated_fields() {
-    let measure = |path: &str, text| NamedMeasure {
+    let measure = |path: &str, text| CalculatedField {
         path: path.to_owned(),
-        measure: weir_expr::Measure::parse(text).unwrap(),
+        formula: weir_expr::Formula::parse(text).unwrap(),
     };
     let calculated_fields =
         vec![measure("delay", "1000"), measure("http.twice", "@http.status_code * 2")];

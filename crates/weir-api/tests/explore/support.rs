@@ -13,11 +13,11 @@ use weir_host::Zone;
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, CancelError, Compute,
-    ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, Facet, Facets,
-    FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore, NamedMeasure,
-    Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest,
-    Shortfall, Stop, StoreFigures, StoreReport, TimeRange, ValueType, naive,
+    Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, CalculatedField, CancelError,
+    Compute, ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, DeletionRequest,
+    Facet, Facets, FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore,
+    PartialReason, Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
+    SearchRequest, StopReason, StoreMetrics, StoreReport, TimeRange, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct MemoryStore {
     pub(crate) records: Mutex<Vec<StoredRecord>>,
     /// Calculated fields of every query, when it returns records.
-    pub(crate) calculated_fields: Vec<NamedMeasure>,
+    pub(crate) calculated_fields: Vec<CalculatedField>,
     /// Reports that the deadline was reached before it was done.
     pub(crate) is_late: bool,
     /// Reports a damaged segment after the record with this sequence.
@@ -70,7 +70,7 @@ impl MemoryStore {
         self.started.fetch_add(1, Ordering::SeqCst);
         let mut closed = self.gate.is_closed.lock().unwrap();
         while *closed {
-            if !self.is_deaf && budget.check() == Err(Stop::Cancelled) {
+            if !self.is_deaf && budget.check() == Err(StopReason::Cancelled) {
                 self.cancelled.fetch_add(1, Ordering::SeqCst);
                 return Err(QueryError::Cancelled);
             }
@@ -86,18 +86,20 @@ impl LogStore for MemoryStore {
         compiled(&request.filter.query)?;
         let mut page = naive::search(&self.records.lock().unwrap(), request);
         if self.is_late {
-            page.coverage.shortfalls.push(Shortfall::Deadline);
+            page.coverage.partial_reasons.push(PartialReason::Deadline);
         }
         if let (Some(key), Some(first)) = (request.after, self.damaged_behind)
             && key.sequence >= first
         {
-            page.coverage.shortfalls.push(Shortfall::Damaged { segments: vec!["7".to_owned()] });
+            page.coverage
+                .partial_reasons
+                .push(PartialReason::Damaged { segments: vec!["7".to_owned()] });
         }
         page.coverage.unknown_fields = unknown(&request.filter.query);
         Ok(page)
     }
 
-    fn measures(&self) -> &[NamedMeasure] {
+    fn calculated_fields(&self) -> &[CalculatedField] {
         &self.calculated_fields
     }
 
@@ -117,7 +119,7 @@ impl LogStore for MemoryStore {
         _budget: &Budget,
     ) -> Result<Option<RecordContext>, QueryError> {
         if self.is_late {
-            return Err(QueryError::Unfound(Shortfall::Deadline));
+            return Err(QueryError::Inconclusive(PartialReason::Deadline));
         }
         let records = self.records.lock().unwrap();
         let mut stream: Vec<&StoredRecord> =
@@ -200,21 +202,15 @@ impl LogStore for MemoryStore {
         Ok(FieldList { fields, coverage: Coverage::default() })
     }
 
-    fn figures(&self) -> StoreFigures {
+    fn metrics(&self) -> StoreMetrics {
         let rows = self.records.lock().unwrap().len() as u64;
         let error = self.is_late.then(|| "no space".to_owned());
-        StoreFigures { rows, flushes: 2, flush_seconds: 0.5, error, ..StoreFigures::default() }
+        StoreMetrics { rows, flushes: 2, flush_seconds: 0.5, error, ..StoreMetrics::default() }
     }
 
-    fn delete(
-        &self,
-        query: &weir_expr::Expr,
-        range: TimeRange,
-        access: &Access,
-        _timeout: Duration,
-    ) -> Result<u64, DeleteError> {
-        let query = query.clone();
-        let filter = Filter { query, range, ..Filter::all(access.clone()) };
+    fn delete(&self, request: &DeletionRequest, _timeout: Duration) -> Result<u64, DeleteError> {
+        let DeletionRequest { query, range, access } = request.clone();
+        let filter = Filter { query, range, ..Filter::all(access) };
         self.records.lock().unwrap().retain(|record| !naive::matches(&filter, record));
         let mut deletions = self.deletions.lock().unwrap();
         deletions.push(filter);

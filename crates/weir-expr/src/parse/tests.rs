@@ -102,7 +102,7 @@ fn ranges_and_comparisons_are_read() {
 }
 
 #[test]
-fn regexps_are_told_from_paths() {
+fn regexps_are_distinguished_from_paths() {
     reads("/time(d )?out/", "/time(d )?out/");
     reads("/a b/ c", "/a b/ AND c");
     reads("/x/i", "/x/i");
@@ -115,7 +115,7 @@ fn regexps_are_told_from_paths() {
 }
 
 #[test]
-fn what_is_wrong_is_marked_and_explained() {
+fn errors_mark_and_explain_the_problem() {
     refuses("a )", ")", "unmatched closing");
     refuses("(a", "(", "not closed");
     refuses("()", "()", "empty parentheses");
@@ -158,7 +158,7 @@ fn what_is_wrong_is_marked_and_explained() {
 }
 
 #[test]
-fn an_error_shows_the_place() {
+fn error_shows_the_location() {
     let error = parse("service:web @n:[1 to 5]").unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -169,7 +169,7 @@ fn an_error_shows_the_place() {
 }
 
 #[test]
-fn the_name_of_a_field_is_read_as_before_a_colon() {
+fn field_names_are_parsed_as_before_a_colon() {
     use super::parse_field;
     use crate::ast::{Field, Reserved};
     assert_eq!(parse_field("service"), Ok(Field::Reserved(Reserved::Service)));

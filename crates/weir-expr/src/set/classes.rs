@@ -39,7 +39,7 @@ pub(crate) type Run = Vec<Set>;
 
 /// Runs of many regexps.
 #[derive(Debug, Default)]
-pub(super) struct Classes {
+pub(super) struct ClassRuns {
     /// For each byte value and group, bits that are 0 where the byte fits that step.
     table: Vec<Lanes>,
     /// The runs of each group, with the index of the regexp.
@@ -53,7 +53,7 @@ type Lanes = [u8; GROUPS];
 const COMPLETE: u8 = 0x80;
 
 /// State of the search of one part of a text.
-struct Walk {
+struct SearchState {
     /// Where the next block starts.
     place: usize,
     lanes: Lanes,
@@ -61,7 +61,7 @@ struct Walk {
     trail: [Lanes; BLOCK],
 }
 
-impl Walk {
+impl SearchState {
     /// Creates a walk. At the start of the text, the steps that a shorter run lacks count as
     /// matched. Elsewhere, the state after [`STEPS`] bytes does not depend on the initial one.
     fn from(place: usize) -> Self {
@@ -90,7 +90,7 @@ impl Walk {
 /// [`COMPLETE`] in each group.
 const EVERY_COMPLETE: u128 = u128::from_ne_bytes([COMPLETE; GROUPS]);
 
-impl Classes {
+impl ClassRuns {
     pub(super) fn new(mut runs: Vec<(u32, Run)>) -> Self {
         if runs.is_empty() {
             return Self::default();
@@ -122,7 +122,8 @@ impl Classes {
     pub(super) fn scan(&self, text: &[u8], found: &mut dyn FnMut(u32)) {
         let Some(table) = self.table.first_chunk::<128>() else { return };
         let half = text.len() / 2 / BLOCK * BLOCK;
-        let (mut first, mut second) = (Walk::from(0), Walk::from(half.saturating_sub(STEPS)));
+        let (mut first, mut second) =
+            (SearchState::from(0), SearchState::from(half.saturating_sub(STEPS)));
         while first.place < half {
             let blocks = (block_at(text, first.place), block_at(text, second.place));
             let (Some(one), Some(other)) = blocks else { break };
@@ -151,7 +152,7 @@ impl Classes {
 
     /// Compares the runs whose last step matched in the last block.
     #[inline(never)]
-    fn compare_all(&self, text: &[u8], walk: &Walk, found: &mut dyn FnMut(u32)) {
+    fn compare_all(&self, text: &[u8], walk: &SearchState, found: &mut dyn FnMut(u32)) {
         let start = walk.place - BLOCK;
         for (index, lanes) in walk.trail.iter().enumerate() {
             let fits = !u128::from_le_bytes(*lanes) & EVERY_COMPLETE;
@@ -193,19 +194,19 @@ pub(super) fn required(hir: &Hir) -> Option<Run> {
 /// Like [`required`], with at most this many steps.
 pub(crate) fn required_up_to(hir: &Hir, steps: usize) -> Option<Run> {
     let parts_left = PARTS_MAX;
-    let mut finder = Finder { steps, run: Vec::new(), best: Vec::new(), parts_left };
+    let mut finder = RunFinder { steps, run: Vec::new(), best: Vec::new(), parts_left };
     finder.follow(hir);
     finder.end_run();
-    Some(finder.best).filter(|best| tells_enough(best))
+    Some(finder.best).filter(|best| is_selective(best))
 }
 
 /// Returns whether few texts contain such a run.
-pub(crate) fn tells_enough(run: &[Set]) -> bool {
+pub(crate) fn is_selective(run: &[Set]) -> bool {
     bits(run) >= BITS_MIN
 }
 
 /// Visits the parts that every match consists of, in order.
-struct Finder {
+struct RunFinder {
     /// Maximum length of a run.
     steps: usize,
     run: Run,
@@ -213,7 +214,7 @@ struct Finder {
     parts_left: u32,
 }
 
-impl Finder {
+impl RunFinder {
     /// Adds what follows; anything other than a single character of a class ends the run.
     fn follow(&mut self, hir: &Hir) {
         let Some(left) = self.parts_left.checked_sub(1) else { return self.end_run() };
@@ -328,7 +329,7 @@ mod tests {
     ];
 
     #[test]
-    fn nested_repetitions_are_looked_at_in_bounded_time() {
+    fn nested_repetitions_are_analysed_in_bounded_time() {
         let nested = format!("{}[0-9]{}", "(".repeat(45), "+)".repeat(45));
         assert_eq!(required(&hir(&nested)), None);
         let run = required(&hir(&format!("[0-9]{{7}}{nested}"))).unwrap();
@@ -337,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_run_stands_in_every_text_of_ascii_that_its_pattern_matches(
+        fn required_run_occurs_in_every_ascii_match(
             text in prop::collection::vec(prop::sample::select(vec![
                 "10", "4", "2 ", "7", ".10:", "AB", "CDEF-9", "1234", "abf", "x", "ab", "12", "-0a",
                 "k", "K0", "a1", "b9", " ", "1.2.3",
@@ -350,7 +351,7 @@ mod tests {
                 .collect();
             prop_assert!(runs.len() > 8, "only {} patterns have a run", runs.len());
             let mut found = Vec::new();
-            Classes::new(runs.clone()).scan(text.as_bytes(), &mut |index| found.push(index));
+            ClassRuns::new(runs.clone()).scan(text.as_bytes(), &mut |index| found.push(index));
             for (index, _) in &runs {
                 let pattern = PATTERNS[*index as usize];
                 let regexp = Regexp { pattern: pattern.to_owned(), case_insensitive: false };

@@ -14,7 +14,7 @@ pub(super) fn of(rules: &[Rule]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rule, written) in rules.iter().enumerate() {
         let normal = written.when.normalised();
-        if let Some(reason) = never(&normal) {
+        if let Some(reason) = unsatisfiable_reason(&normal) {
             findings.push(Finding::Never { rule, reason });
         } else if normal.is_always() {
             findings.push(Finding::Always { rule });
@@ -47,21 +47,23 @@ fn without_literal(rule: usize, expr: &Expr, findings: &mut Vec<Finding>) {
 
 impl Expr {
     /// Returns why no record can match, if that is certain.
-    pub fn never(&self) -> Option<String> {
-        never(&self.normalised())
+    pub fn unsatisfiable_reason(&self) -> Option<String> {
+        unsatisfiable_reason(&self.normalised())
     }
 }
 
 /// Returns why no record can match, if that is certain. `expr` is in its normal form.
-fn never(expr: &Expr) -> Option<String> {
+fn unsatisfiable_reason(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Not(inner) if inner.is_always() => {
             Some("it contains a condition and its opposite, or excludes everything".to_owned())
         }
         ExprKind::All | ExprKind::Not(_) => None,
-        ExprKind::And(parts) => parts.iter().find_map(never).or_else(|| contradiction(parts)),
+        ExprKind::And(parts) => {
+            parts.iter().find_map(unsatisfiable_reason).or_else(|| contradiction(parts))
+        }
         ExprKind::Or(parts) => {
-            let reasons: Option<Vec<String>> = parts.iter().map(never).collect();
+            let reasons: Option<Vec<String>> = parts.iter().map(unsatisfiable_reason).collect();
             reasons.and_then(|mut reasons| reasons.pop())
         }
         ExprKind::Term(term) => never_passes(term),

@@ -136,7 +136,7 @@ pub(crate) fn has_folding_exception(text: &[u8]) -> bool {
 
 /// Returns literals of which at least one must occur; `None` when nothing is certain.
 pub(crate) fn required(hir: &Hir) -> Option<Vec<Literal>> {
-    let found = look(hir);
+    let found = analyse(hir);
     best(found.best, found.exact)
 }
 
@@ -150,14 +150,14 @@ pub(crate) fn of_phrase(words: &[Glob]) -> Option<Literal> {
 }
 
 /// What is known about the texts that a part of a pattern matches.
-struct Look {
+struct LiteralInfo {
     /// All of these texts, if they are few.
     exact: Option<Vec<Literal>>,
     /// Literals of which at least one occurs in each text.
     best: Option<Vec<Literal>>,
 }
 
-impl Look {
+impl LiteralInfo {
     fn exactly(strings: Vec<Literal>) -> Self {
         Self { exact: Some(strings), best: None }
     }
@@ -167,26 +167,26 @@ impl Look {
     }
 }
 
-fn look(hir: &Hir) -> Look {
+fn analyse(hir: &Hir) -> LiteralInfo {
     match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => Look::exactly(vec![Literal::default()]),
-        HirKind::Literal(literal) => Look::exactly(vec![Literal::exact(&literal.0)]),
+        HirKind::Empty | HirKind::Look(_) => LiteralInfo::exactly(vec![Literal::default()]),
+        HirKind::Literal(literal) => LiteralInfo::exactly(vec![Literal::exact(&literal.0)]),
         HirKind::Class(class) => {
             let strings = of_class(class);
-            Look { exact: strings, best: None }
+            LiteralInfo { exact: strings, best: None }
         }
-        HirKind::Capture(capture) => look(&capture.sub),
+        HirKind::Capture(capture) => analyse(&capture.sub),
         HirKind::Repetition(repetition) => {
-            let sub = look(&repetition.sub);
+            let sub = analyse(&repetition.sub);
             match (repetition.min, repetition.max) {
                 (0, Some(1)) => {
                     let mut exact = sub.exact;
                     if let Some(exact) = &mut exact {
                         exact.push(Literal::default());
                     }
-                    Look { exact, best: None }
+                    LiteralInfo { exact, best: None }
                 }
-                (0, _) => Look::unknown(),
+                (0, _) => LiteralInfo::unknown(),
                 (min, max) => repeated(&sub, min, max == Some(min)),
             }
         }
@@ -195,33 +195,33 @@ fn look(hir: &Hir) -> Look {
     }
 }
 
-fn repeated(sub: &Look, min: u32, is_exact: bool) -> Look {
+fn repeated(sub: &LiteralInfo, min: u32, is_exact: bool) -> LiteralInfo {
     let Some(strings) = &sub.exact else {
-        return Look { exact: None, best: sub.best.clone() };
+        return LiteralInfo { exact: None, best: sub.best.clone() };
     };
     let mut product = strings.clone();
     for count in 1..min {
         match multiplied(&product, strings) {
             Some(longer) => product = longer,
-            None => return Look { exact: None, best: best(None, Some(product)) },
+            None => return LiteralInfo { exact: None, best: best(None, Some(product)) },
         }
         if count > BYTES_MAX as u32 {
-            return Look { exact: None, best: best(None, Some(product)) };
+            return LiteralInfo { exact: None, best: best(None, Some(product)) };
         }
     }
     if is_exact {
-        Look::exactly(product)
+        LiteralInfo::exactly(product)
     } else {
-        Look { exact: None, best: best(None, Some(product)) }
+        LiteralInfo { exact: None, best: best(None, Some(product)) }
     }
 }
 
-fn concat(parts: &[Hir]) -> Look {
+fn concat(parts: &[Hir]) -> LiteralInfo {
     let mut run = vec![Literal::default()];
     let mut found = None;
     let mut is_exact = true;
     for part in parts {
-        let part = look(part);
+        let part = analyse(part);
         if let Some(strings) = part.exact {
             if let Some(longer) = multiplied(&run, &strings) {
                 run = longer;
@@ -236,21 +236,23 @@ fn concat(parts: &[Hir]) -> Look {
         is_exact = false;
     }
     if is_exact {
-        return Look::exactly(run);
+        return LiteralInfo::exactly(run);
     }
-    Look { exact: None, best: best(found, Some(run)) }
+    LiteralInfo { exact: None, best: best(found, Some(run)) }
 }
 
-fn alternation(parts: &[Hir]) -> Look {
-    let looks: Vec<Look> = parts.iter().map(look).collect();
+fn alternation(parts: &[Hir]) -> LiteralInfo {
+    let looks: Vec<LiteralInfo> = parts.iter().map(analyse).collect();
     let count: Option<usize> = looks.iter().map(|l| l.exact.as_ref().map(Vec::len)).sum();
     if count.is_some_and(|count| count <= STRINGS_MAX) {
-        return Look::exactly(looks.into_iter().filter_map(|look| look.exact).flatten().collect());
+        return LiteralInfo::exactly(
+            looks.into_iter().filter_map(|look| look.exact).flatten().collect(),
+        );
     }
     let each: Option<Vec<Vec<Literal>>> =
         looks.into_iter().map(|look| best(look.best, look.exact)).collect();
     let all = each.map(|lists| lists.into_iter().flatten().collect::<Vec<_>>());
-    Look { exact: None, best: all.filter(|all| all.len() <= ALTERNATIVES_MAX) }
+    LiteralInfo { exact: None, best: all.filter(|all| all.len() <= ALTERNATIVES_MAX) }
 }
 
 /// Returns every string of `first` followed by every string of `second`, unless there are too many.
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_that_must_be_there_are_found() {
+    fn required_literals_are_found() {
         for (pattern, want) in [
             ("connection from .* refused", &["connection from "][..]),
             (r"\d+ bytes sent", &[" bytes sent"]),
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn either_case_is_found_where_either_will_do() {
+    fn case_insensitive_literals_match_either_case() {
         let hir = Regexp { pattern: "a(?i)skB".to_owned(), case_insensitive: false }.hir().unwrap();
         let [literal] = &required(&hir).unwrap()[..] else { panic!() };
         assert!(literal.starts(b"aSKb") && literal.starts(b"askbx"));

@@ -9,14 +9,14 @@
 pub(crate) mod classes;
 mod field;
 mod findings;
-mod gate;
 mod hits;
 pub(crate) mod literal;
 mod pass;
 mod phrase;
 mod plan;
+mod prefilter;
+mod regex_group;
 mod scan;
-mod together;
 mod tuning;
 
 use crate::ast::Expr;

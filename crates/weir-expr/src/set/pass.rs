@@ -4,10 +4,10 @@ use regex_automata::{Input, meta};
 
 use super::field::FieldIndex;
 use super::literal::has_folding_exception;
-use super::phrase::Place;
+use super::phrase::WordPosition;
 use super::plan::{AtomKind, Node, Plan};
-use super::together::Found;
-use super::tuning::{Groups, Tuning};
+use super::regex_group::GroupMatch;
+use super::tuning::{RegexGroupTuning, Tuning};
 use super::{AtomId, BatchPass, Hits, Meter, RuleId, RuleSet};
 use crate::ast::{Field, Test};
 use crate::fields::{Constants, Fields};
@@ -19,9 +19,9 @@ use crate::value::{canonical, has_phrase, passes};
 pub struct Scratch {
     batch: BatchState,
     record: RecordState,
-    message: Message,
+    message: UnescapedMessage,
     caches: Vec<Option<Box<meta::Cache>>>,
-    groups: Groups,
+    groups: RegexGroupTuning,
     tuning: Tuning,
     /// Texts of numbers.
     buffer: Vec<u8>,
@@ -47,7 +47,7 @@ struct BatchState {
     /// Fields that trigger undecided rules and differ from record to record.
     trigger_fields: Vec<usize>,
     scanning: u32,
-    together: u32,
+    regex_group: u32,
 }
 
 /// What is known about the current record. A mark equal to `stamp` refers to this record, so that
@@ -69,17 +69,17 @@ struct RecordState {
     scanned_on_demand: bool,
     /// The record for which a rule demanded the literals that are searched for on demand.
     asked: u64,
-    together: bool,
+    regex_group: bool,
 }
 
 /// The unescaped message, computed on demand.
 #[derive(Debug, Default)]
-struct Message {
+struct UnescapedMessage {
     plain: Vec<u8>,
     is_made: bool,
 }
 
-impl Message {
+impl UnescapedMessage {
     fn text<'a>(&'a mut self, raw: &'a [u8], is_plain: bool) -> &'a [u8] {
         if is_plain {
             return raw;
@@ -122,9 +122,9 @@ impl Scratch {
                 visited: vec![0; fields],
                 ..RecordState::default()
             },
-            message: Message::default(),
+            message: UnescapedMessage::default(),
             caches: (0..atoms).map(|_| None).collect(),
-            groups: Groups::new(plan),
+            groups: RegexGroupTuning::new(plan),
             tuning: Tuning::new(plan),
             buffer: Vec::new(),
         }
@@ -164,7 +164,7 @@ impl Scratch {
         batch.trigger_fields.clear();
         batch.triggers_of_field.copy_from_slice(&plan.triggers_of_field);
         batch.scanning = plan.scanning;
-        batch.together = plan.together_rules;
+        batch.regex_group = plan.regex_group_rules;
     }
 
     fn take_constant(
@@ -211,7 +211,7 @@ impl Scratch {
             Some(hit) => {
                 batch.alive[rule as usize] = false;
                 batch.scanning -= u32::from(condition.uses_scan);
-                batch.together -= u32::from(condition.uses_together);
+                batch.regex_group -= u32::from(condition.uses_regex_group);
                 for field in &condition.trigger_fields {
                     batch.triggers_of_field[*field] -= 1;
                 }
@@ -278,7 +278,7 @@ impl BatchPass<'_> {
         state.stamp += 1;
         state.scanned = false;
         state.scanned_on_demand = false;
-        state.together = false;
+        state.regex_group = false;
         state.candidates.clear();
         self.scratch.message.is_made = false;
         let body = record.body();
@@ -286,10 +286,16 @@ impl BatchPass<'_> {
         for rule in &self.scratch.batch.hits {
             hits.push(*rule as usize);
         }
-        let mut run =
-            Run { set: self.set, scratch: self.scratch, record, raw: body.bytes, is_plain, hits };
+        let mut run = RecordPass {
+            set: self.set,
+            scratch: self.scratch,
+            record,
+            raw: body.bytes,
+            is_plain,
+            hits,
+        };
         match meter {
-            None => run.all(Run::try_rule),
+            None => run.all(RecordPass::try_rule),
             Some(meter) => {
                 let start = meter.now_ns();
                 let mut rules_ns = 0;
@@ -309,7 +315,7 @@ impl BatchPass<'_> {
 }
 
 /// The evaluation of one record.
-struct Run<'a> {
+struct RecordPass<'a> {
     set: &'a RuleSet,
     scratch: &'a mut Scratch,
     record: &'a dyn Fields,
@@ -319,7 +325,7 @@ struct Run<'a> {
     hits: &'a mut Hits,
 }
 
-impl Run<'_> {
+impl RecordPass<'_> {
     /// Finds what triggers rules, and calls `each` for every triggered rule.
     #[inline]
     fn all(&mut self, mut each: impl FnMut(&mut Self, RuleId)) {
@@ -327,8 +333,8 @@ impl Run<'_> {
             self.scan(false);
             self.trigger(&mut each);
         }
-        if self.scratch.batch.together > 0 {
-            self.run_together();
+        if self.scratch.batch.regex_group > 0 {
+            self.run_regex_group();
             self.trigger(&mut each);
         }
         for index in 0..self.scratch.batch.trigger_fields.len() {
@@ -388,9 +394,9 @@ impl Run<'_> {
             if on_demand && !scanners.is_one { &scanners.on_demand } else { &scanners.always };
         scanner.scan(&plan.literals, text, |literal, start| {
             let mut place = None;
-            for listener in &plan.listeners[literal as usize] {
-                let atom = listener.atom;
-                let Some(word) = listener.word.filter(|_| is_text) else {
+            for literal_use in &plan.literal_uses[literal as usize] {
+                let atom = literal_use.atom;
+                let Some(word) = literal_use.word.filter(|_| is_text) else {
                     if state.found[atom as usize] != state.stamp {
                         state.found[atom as usize] = state.stamp;
                         state.candidates.push(atom);
@@ -398,8 +404,8 @@ impl Run<'_> {
                     continue;
                 };
                 let len = plan.literals[literal as usize].len();
-                let place = place.get_or_insert_with(|| Place::new(text, start, len));
-                if !place.is_possible(listener.beside) {
+                let place = place.get_or_insert_with(|| WordPosition::new(text, start, len));
+                if !place.is_possible(literal_use.adjacent) {
                     continue;
                 }
                 let Test::Words(phrase) = &plan.atoms[atom as usize].term.test else { continue };
@@ -418,17 +424,17 @@ impl Run<'_> {
     }
 
     /// Searches the message for all patterns that are searched for together.
-    fn run_together(&mut self) {
+    fn run_regex_group(&mut self) {
         let plan = &self.set.plan;
         let Scratch { record: state, message, groups, caches, .. } = &mut *self.scratch;
-        if std::mem::replace(&mut state.together, true) {
+        if std::mem::replace(&mut state.regex_group, true) {
             return;
         }
         let text = message.text(self.raw, self.is_plain);
         groups.run(text, &mut |found| {
             let (atom, is_match) = match found {
-                Found::Match(atom) => (atom, true),
-                Found::Possible(atom) => (atom, is_found(plan, caches, atom, text)),
+                GroupMatch::Match(atom) => (atom, true),
+                GroupMatch::Possible(atom) => (atom, is_found(plan, caches, atom, text)),
             };
             if is_match {
                 state.set(atom, true);
@@ -479,16 +485,16 @@ impl Run<'_> {
             return truth;
         }
         let truth = match data.kind {
-            AtomKind::Gated => {
+            AtomKind::Prefiltered => {
                 let state = &self.scratch.record;
                 let is_scanned = state.scanned || data.is_on_demand;
                 let is_possible = !is_scanned || state.found[atom as usize] == state.stamp;
-                is_possible && self.gated_passes(atom)
+                is_possible && self.prefiltered_passes(atom)
             }
             AtomKind::Message => self.message_passes(atom),
             AtomKind::Any => self.message_passes(atom) || self.any_passes(atom),
-            AtomKind::Together => {
-                self.run_together();
+            AtomKind::RegexGroup => {
+                self.run_regex_group();
                 self.scratch.record.get(atom) == Some(true)
             }
             AtomKind::Field(field) => {
@@ -514,9 +520,9 @@ impl Run<'_> {
     }
 
     /// Evaluates a test for which a literal was found.
-    fn gated_passes(&mut self, atom: AtomId) -> bool {
+    fn prefiltered_passes(&mut self, atom: AtomId) -> bool {
         if self.scratch.groups.has(atom) {
-            self.run_together();
+            self.run_regex_group();
             return self.scratch.record.get(atom) == Some(true);
         }
         let passes = self.message_passes(atom);

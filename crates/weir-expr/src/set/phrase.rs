@@ -1,6 +1,6 @@
 //! Checks whether a phrase occurs where one of its words was found.
 
-use super::plan::Beside;
+use super::plan::AdjacentWord;
 use crate::glob::Glob;
 use crate::words::is_word_byte;
 
@@ -8,7 +8,7 @@ use crate::words::is_word_byte;
 const NO_WORD: u64 = u64::MAX;
 
 /// A position in a message where a literal occurs, and the words next to it.
-pub(super) struct Place<'a> {
+pub(super) struct WordPosition<'a> {
     /// The text before and after the word; `None` if the literal is only part of a word.
     beside: Option<(&'a [u8], &'a [u8])>,
     /// Hashes of the adjacent words, computed on demand; [`NO_WORD`] where there is none.
@@ -16,7 +16,7 @@ pub(super) struct Place<'a> {
     previous: Option<u64>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> WordPosition<'a> {
     pub(super) fn new(text: &'a [u8], start: usize, len: usize) -> Self {
         let (before, rest) = text.split_at(start);
         let behind = &rest[len..];
@@ -26,15 +26,15 @@ impl<'a> Place<'a> {
     }
 
     /// Returns whether a phrase with these adjacent words can occur here.
-    pub(super) fn is_possible(&mut self, wanted: Beside) -> bool {
+    pub(super) fn is_possible(&mut self, wanted: AdjacentWord) -> bool {
         let Some((before, behind)) = self.beside else { return false };
         match wanted {
-            Beside::Nothing => true,
-            Beside::Next(wanted) => {
+            AdjacentWord::Nothing => true,
+            AdjacentWord::Next(wanted) => {
                 let next = || next_word(behind).map_or(NO_WORD, |(word, _)| u64::from(hash(word)));
                 *self.next.get_or_insert_with(next) == u64::from(wanted)
             }
-            Beside::Previous(wanted) => {
+            AdjacentWord::Previous(wanted) => {
                 let previous =
                     || previous_word(before).map_or(NO_WORD, |(_, word)| u64::from(hash(word)));
                 *self.previous.get_or_insert_with(previous) == u64::from(wanted)

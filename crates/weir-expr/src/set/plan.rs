@@ -14,11 +14,11 @@ use std::sync::Arc;
 use regex_automata::meta;
 
 use super::field::FieldIndex;
-use super::gate::Gate;
 use super::literal::{self, Literal};
 use super::phrase;
+use super::prefilter::Prefilter;
+use super::regex_group::RegexGroup;
 use super::scan::Scanner;
-use super::together::Together;
 use super::{AtomId, Limits, Rule, RuleId};
 use crate::ast::{Expr, ExprKind, Field, Reserved, Span, Term, Test};
 use crate::error::CompileError;
@@ -44,9 +44,9 @@ pub(super) struct Atom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtomKind {
     /// A search of the message that can only succeed where one of its literals occurs.
-    Gated,
+    Prefiltered,
     /// A regexp over the message without a literal: searched for together with the others.
-    Together,
+    RegexGroup,
     /// Another test of the message.
     Message,
     /// A test of the field with this number.
@@ -67,24 +67,24 @@ pub(super) enum Node {
 
 /// An atom that uses a literal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Listener {
+pub(super) struct LiteralUse {
     pub(super) atom: AtomId,
     /// The literal is this word of a phrase without wildcards: whether the phrase occurs there is
     /// checked by comparing the adjacent words.
     pub(super) word: Option<u32>,
     /// The adjacent word: of many phrases with the same word, few also have this one.
-    pub(super) beside: Beside,
+    pub(super) adjacent: AdjacentWord,
 }
 
 /// The hash of an adjacent word; see [`phrase::hash`].
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Beside {
+pub(super) enum AdjacentWord {
     Nothing,
     Next(u32),
     Previous(u32),
 }
 
-impl Beside {
+impl AdjacentWord {
     fn of(words: &[Glob], index: usize) -> Self {
         let hash = |word: &Glob| word.as_text().map(|text| phrase::hash(text.as_bytes()));
         let previous = index.checked_sub(1).and_then(|before| words.get(before));
@@ -104,7 +104,7 @@ pub(super) struct Condition {
     pub(super) triggers: Option<Vec<AtomId>>,
     /// Whether each message must be searched for literals while the rule is undecided.
     pub(super) uses_scan: bool,
-    pub(super) uses_together: bool,
+    pub(super) uses_regex_group: bool,
     /// Fields whose tests trigger it, without duplicates.
     pub(super) trigger_fields: Vec<usize>,
 }
@@ -121,11 +121,11 @@ pub(super) struct Plan {
     /// Whether no literal has a byte that JSON may escape with one letter.
     pub(super) is_never_escaped: bool,
     /// For each literal.
-    pub(super) listeners: Vec<Vec<Listener>>,
-    pub(super) gates: Vec<Gate>,
+    pub(super) literal_uses: Vec<Vec<LiteralUse>>,
+    pub(super) prefilters: Vec<Prefilter>,
     /// Atoms whose literals have letters to which two non-ASCII characters fold.
     pub(super) folding_exceptions: Vec<AtomId>,
-    pub(super) together: Arc<Together>,
+    pub(super) regex_group: Arc<RegexGroup>,
     /// Rules without triggers.
     pub(super) untriggered: Vec<RuleId>,
     /// For each field how many rules it triggers.
@@ -133,7 +133,7 @@ pub(super) struct Plan {
     /// How many rules require the message to be searched for literals.
     pub(super) scanning: u32,
     /// How many rules the automaton triggers.
-    pub(super) together_rules: u32,
+    pub(super) regex_group_rules: u32,
 }
 
 /// Compiles the rules one after the other.
@@ -145,10 +145,10 @@ struct Compiler {
     rules_of_field: Vec<Vec<RuleId>>,
     literals: Vec<Literal>,
     literal_ids: HashMap<Literal, u32>,
-    listeners: Vec<Vec<Listener>>,
-    gates: Vec<Gate>,
+    literal_uses: Vec<Vec<LiteralUse>>,
+    prefilters: Vec<Prefilter>,
     folding_exceptions: Vec<AtomId>,
-    together: Vec<AtomId>,
+    regex_group: Vec<AtomId>,
     regexp_bytes: usize,
     regexp_bytes_max: usize,
 }
@@ -190,7 +190,7 @@ impl Plan {
 impl Compiler {
     fn plan(mut self, conditions: Vec<Condition>, untriggered: Vec<RuleId>) -> Plan {
         self.decide_what_is_on_demand(&conditions, &untriggered);
-        let together = Arc::new(Together::new(&self.together, &self.atoms));
+        let regex_group = Arc::new(RegexGroup::new(&self.regex_group, &self.atoms));
         let mut triggers_of_field = vec![0; self.fields.len()];
         for field in conditions.iter().flat_map(|condition| &condition.trigger_fields) {
             triggers_of_field[*field] += 1;
@@ -200,7 +200,7 @@ impl Compiler {
         };
         Plan {
             scanning: count(|condition| condition.uses_scan),
-            together_rules: count(|condition| condition.uses_together),
+            regex_group_rules: count(|condition| condition.uses_regex_group),
             triggers_of_field,
             atoms: self.atoms,
             conditions,
@@ -208,10 +208,10 @@ impl Compiler {
             rules_of_field: self.rules_of_field,
             is_never_escaped: self.literals.iter().all(Literal::is_never_escaped),
             literals: self.literals,
-            listeners: self.listeners,
-            gates: self.gates,
+            literal_uses: self.literal_uses,
+            prefilters: self.prefilters,
             folding_exceptions: self.folding_exceptions,
-            together,
+            regex_group,
             untriggered,
         }
     }
@@ -224,13 +224,13 @@ impl Compiler {
             collect(&conditions[*rule as usize].node, &mut asked);
         }
         for atom in &mut self.atoms {
-            atom.is_on_demand = atom.kind == AtomKind::Gated && atom.triggers.is_empty();
+            atom.is_on_demand = atom.kind == AtomKind::Prefiltered && atom.triggers.is_empty();
         }
         for atom in asked {
             self.atoms[atom as usize].is_on_demand = false;
         }
-        for gate in &mut self.gates {
-            gate.is_on_demand = self.atoms[gate.atom as usize].is_on_demand;
+        for prefilter in &mut self.prefilters {
+            prefilter.is_on_demand = self.atoms[prefilter.atom as usize].is_on_demand;
         }
     }
 
@@ -317,44 +317,44 @@ impl Compiler {
                 // A short literal of a regexp is found so often that it saves nothing.
                 let long_enough = |l: &Literal| l.len() >= REGEXP_LITERAL_BYTES_MIN;
                 let Some(literals) = literals.filter(|all| all.iter().all(long_enough)) else {
-                    self.together.push(id);
-                    return AtomKind::Together;
+                    self.regex_group.push(id);
+                    return AtomKind::RegexGroup;
                 };
                 if literals.iter().any(Literal::has_folding_exception) {
                     self.folding_exceptions.push(id);
                 }
-                self.listen_to_all(id, literals);
+                self.add_literal_uses(id, literals);
             }
             Test::Words(phrase) => match literal::of_phrase(&phrase.words) {
                 Some(rarest) if rarest.len() >= Scanner::LITERAL_BYTES_MIN => {
-                    self.listen_to_words(id, &phrase.words, rarest);
+                    self.add_phrase_uses(id, &phrase.words, rarest);
                 }
                 _ => return AtomKind::Message,
             },
             _ => return AtomKind::Message,
         }
-        AtomKind::Gated
+        AtomKind::Prefiltered
     }
 
-    fn listen_to_all(&mut self, atom: AtomId, literals: Vec<Literal>) {
+    fn add_literal_uses(&mut self, atom: AtomId, literals: Vec<Literal>) {
         let ids = literals.into_iter().map(|literal| self.literal(literal));
-        let gate =
-            Gate { atom, literals: ids.collect(), is_any_enough: false, is_on_demand: false };
-        for id in &gate.literals {
-            let listener = Listener { atom, word: None, beside: Beside::Nothing };
-            self.listeners[*id as usize].push(listener);
+        let prefilter =
+            Prefilter { atom, literals: ids.collect(), is_any_enough: false, is_on_demand: false };
+        for id in &prefilter.literals {
+            let literal_use = LiteralUse { atom, word: None, adjacent: AdjacentWord::Nothing };
+            self.literal_uses[*id as usize].push(literal_use);
         }
-        self.gates.push(gate);
+        self.prefilters.push(prefilter);
     }
 
     /// Registers a phrase for each of its words, to be compared with the adjacent words.
-    fn listen_to_words(&mut self, atom: AtomId, words: &[Glob], rarest: Literal) {
+    fn add_phrase_uses(&mut self, atom: AtomId, words: &[Glob], rarest: Literal) {
         if words.iter().any(|word| word.as_text().is_none()) {
             // What a wildcard matches cannot be checked by comparing adjacent words.
-            return self.listen_to_all(atom, vec![rarest]);
+            return self.add_literal_uses(atom, vec![rarest]);
         }
-        let mut gate =
-            Gate { atom, literals: Vec::new(), is_any_enough: true, is_on_demand: false };
+        let mut prefilter =
+            Prefilter { atom, literals: Vec::new(), is_any_enough: true, is_on_demand: false };
         for (index, word) in words.iter().enumerate() {
             let usable = literal::of_phrase(std::slice::from_ref(word)).filter(|literal| {
                 literal.len() >= Scanner::LITERAL_BYTES_MIN
@@ -363,17 +363,17 @@ impl Compiler {
             let Some(literal) = usable else { continue };
             let id = self.literal(literal);
             // For a repeated word the first occurrence is sufficient.
-            if !gate.literals.contains(&id) {
-                let beside = Beside::of(words, index);
-                let listener = Listener { atom, word: Some(index as u32), beside };
-                self.listeners[id as usize].push(listener);
-                gate.literals.push(id);
+            if !prefilter.literals.contains(&id) {
+                let adjacent = AdjacentWord::of(words, index);
+                let literal_use = LiteralUse { atom, word: Some(index as u32), adjacent };
+                self.literal_uses[id as usize].push(literal_use);
+                prefilter.literals.push(id);
             }
         }
-        if gate.literals.is_empty() {
-            return self.listen_to_all(atom, vec![rarest]);
+        if prefilter.literals.is_empty() {
+            return self.add_literal_uses(atom, vec![rarest]);
         }
-        self.gates.push(gate);
+        self.prefilters.push(prefilter);
     }
 
     fn literal(&mut self, literal: Literal) -> u32 {
@@ -381,7 +381,7 @@ impl Compiler {
         let id = *self.literal_ids.entry(literal.clone()).or_insert(next);
         if id == next {
             self.literals.push(literal);
-            self.listeners.push(Vec::new());
+            self.literal_uses.push(Vec::new());
         }
         id
     }
@@ -394,14 +394,14 @@ impl Compiler {
         let mut atoms = Vec::new();
         collect(&node, &mut atoms);
         let kinds = || atoms.iter().map(|atom| self.atoms[*atom as usize].kind);
-        let is_gated = |atom: &AtomId| self.atoms[*atom as usize].kind == AtomKind::Gated;
+        let is_gated = |atom: &AtomId| self.atoms[*atom as usize].kind == AtomKind::Prefiltered;
         let uses_scan = triggers.as_ref().unwrap_or(&atoms).iter().any(is_gated);
         let mut trigger_fields = Vec::new();
-        let mut uses_together = false;
+        let mut uses_regex_group = false;
         for atom in triggers.iter().flatten() {
             match self.atoms[*atom as usize].kind {
                 AtomKind::Field(field) => trigger_fields.push(field),
-                AtomKind::Together => uses_together = true,
+                AtomKind::RegexGroup => uses_regex_group = true,
                 _ => {}
             }
         }
@@ -414,7 +414,7 @@ impl Compiler {
                 self.rules_of_field[field].push(rule);
             }
         }
-        Condition { node, triggers, uses_scan, uses_together, trigger_fields }
+        Condition { node, triggers, uses_scan, uses_regex_group, trigger_fields }
     }
 
     /// Returns atoms of which at least one must be true, and the cost of searching for them. Of
@@ -451,7 +451,7 @@ impl Compiler {
         let Atom { kind, term, .. } = &self.atoms[atom as usize];
         match (kind, &term.field) {
             // A single word occurs in many records, a sentence in few.
-            (AtomKind::Gated, _) => match &term.test {
+            (AtomKind::Prefiltered, _) => match &term.test {
                 Test::Words(phrase) if phrase.words.len() == 1 => 3,
                 _ => 1,
             },
@@ -460,7 +460,7 @@ impl Compiler {
             (AtomKind::Field(_), Field::Reserved(key)) if !has_few_values(*key) => 2,
             (AtomKind::Field(_), _) => 4,
             (AtomKind::Message, _) => 10,
-            (AtomKind::Together, _) => 20,
+            (AtomKind::RegexGroup, _) => 20,
             (AtomKind::Any, _) => 100,
         }
     }
@@ -494,7 +494,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::set::gate::Scanners;
+    use crate::set::prefilter::Scanners;
 
     const WHENS: [&str; 24] = [
         "/connection to \\S+ refused/",
@@ -548,8 +548,8 @@ mod tests {
         for (field, rules) in plan.fields.iter().zip(&plan.rules_of_field) {
             lines.push(format!("{:?} {:?} {:?}", field.field, field.atoms, texts(rules)));
         }
-        lines.push(format!("{:?} {:?} {:?}", plan.literals, plan.listeners, plan.gates));
-        lines.push(format!("{:?} {:?}", plan.folding_exceptions, plan.together.atoms));
+        lines.push(format!("{:?} {:?} {:?}", plan.literals, plan.literal_uses, plan.prefilters));
+        lines.push(format!("{:?} {:?}", plan.folding_exceptions, plan.regex_group.atoms));
         lines.push(format!("{:?} {:?}", texts(&plan.untriggered), plan.triggers_of_field));
         let seen = b"order 12 of the cache was kept, connection to the disk refused";
         let tuned = [false, true].map(|is_one| Scanners::tuned(&plan, seen, is_one));
@@ -559,7 +559,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn what_is_compiled_does_not_depend_on_the_order_of_rules(
+        fn plan_does_not_depend_on_the_order_of_rules(
             shuffled in Just(WHENS.to_vec()).prop_shuffle(),
         ) {
             prop_assert_eq!(outline(&shuffled), outline(&WHENS));
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_set_that_is_too_large_names_the_first_rule_that_does_not_fit() {
+    fn error_of_a_too_large_set_names_the_first_excess_rule() {
         let rule =
             |name: &str, when| Rule { name: name.to_owned(), when: crate::parse(when).unwrap() };
         let rules = [rule("first", r"/zz\d+/"), rule("second", r"/aa\d+/")];

@@ -41,12 +41,12 @@ const COSTS: [usize; 3] = [6, 40, 25];
 /// All literals of a set of rules, prepared for searching.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanner {
-    passes: Vec<Pass>,
+    passes: Vec<GramIndex>,
 }
 
 /// An index of some of the literals.
 #[derive(Debug, PartialEq, Eq)]
-struct Pass {
+struct GramIndex {
     /// Length of a gram in bytes.
     gram: usize,
     /// Distance in bytes between the positions that are examined.
@@ -57,14 +57,14 @@ struct Pass {
     table: Vec<u64>,
     shift: u32,
     /// Grams with their entries, by hash with linear probing; the length is a power of two.
-    slots: Vec<Slot>,
+    slots: Vec<GramSlot>,
     slot_shift: u32,
-    entries: Vec<Entry>,
+    entries: Vec<GramEntry>,
 }
 
 /// A gram and the range of its entries; `count` is 0 in an empty slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Slot {
+struct GramSlot {
     gram: u64,
     first: u32,
     count: u32,
@@ -72,7 +72,7 @@ struct Slot {
 
 /// A literal that has the gram at this offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct GramEntry {
     literal: u32,
     offset: u32,
 }
@@ -94,7 +94,7 @@ impl Scanner {
                 8..=11 => 6,
                 _ => 8,
             };
-            Pass::new(literals, &indices, gram, &frequencies)
+            GramIndex::new(literals, &indices, gram, &frequencies)
         };
         Self { passes: passes.map(pass).collect() }
     }
@@ -113,7 +113,7 @@ impl Scanner {
         let best_of = |indices: &[u32]| {
             let usable = GRAMS.iter().filter(|gram| **gram <= shortest(literals, indices));
             let passes = usable.map(|gram| {
-                let pass = Pass::new(literals, indices, *gram, frequencies);
+                let pass = GramIndex::new(literals, indices, *gram, frequencies);
                 (pass.cost(texts), pass)
             });
             passes.min_by_key(|(cost, _)| *cost)
@@ -155,11 +155,11 @@ fn shortest(literals: &[Literal], indices: &[u32]) -> usize {
     indices.iter().map(|index| literals[*index as usize].len()).min().unwrap_or(0)
 }
 
-impl Pass {
+impl GramIndex {
     fn new(literals: &[Literal], indices: &[u32], gram: usize, texts: &Frequencies) -> Self {
         let stride = (shortest(literals, indices) + 1).saturating_sub(gram).clamp(1, STRIDE_MAX);
         let mask = u64::MAX >> (64 - 8 * gram);
-        let mut by_gram: HashMap<u64, Vec<Entry>> = HashMap::new();
+        let mut by_gram: HashMap<u64, Vec<GramEntry>> = HashMap::new();
         // The best window depends on those chosen before, but the order of rules must not matter.
         let mut indices = indices.to_vec();
         indices.sort_by_key(|index| &literals[*index as usize]);
@@ -168,7 +168,7 @@ impl Pass {
             let start = best_window(bytes, gram, stride, texts, &by_gram);
             for offset in start..start + stride {
                 let entries = by_gram.entry(load(&bytes[offset..], mask)).or_default();
-                entries.push(Entry { literal: *index, offset: offset as u32 });
+                entries.push(GramEntry { literal: *index, offset: offset as u32 });
             }
         }
         let wanted = (by_gram.len() * 32).next_power_of_two().ilog2();
@@ -180,11 +180,11 @@ impl Pass {
             mask,
             table: vec![0; 1 << (bits - 6)],
             shift: 64 - bits,
-            slots: vec![Slot::default(); 1 << slot_bits],
+            slots: vec![GramSlot::default(); 1 << slot_bits],
             slot_shift: 64 - slot_bits,
             entries: Vec::new(),
         };
-        let mut grams: Vec<(u64, Vec<Entry>)> = by_gram.into_iter().collect();
+        let mut grams: Vec<(u64, Vec<GramEntry>)> = by_gram.into_iter().collect();
         // The order of a hash map differs from run to run, but tables must not.
         grams.sort_by_key(|(gram, _)| *gram);
         for (gram, entries) in grams {
@@ -193,7 +193,7 @@ impl Pass {
         pass
     }
 
-    fn insert(&mut self, gram: u64, entries: &[Entry]) {
+    fn insert(&mut self, gram: u64, entries: &[GramEntry]) {
         let bit = hash(gram) >> self.shift;
         self.table[(bit >> 6) as usize] |= 1 << (bit & 63);
         let mask = self.slots.len() - 1;
@@ -202,11 +202,11 @@ impl Pass {
             at = (at + 1) & mask;
         }
         let (first, count) = (self.entries.len() as u32, entries.len() as u32);
-        self.slots[at] = Slot { gram, first, count };
+        self.slots[at] = GramSlot { gram, first, count };
         self.entries.extend_from_slice(entries);
     }
 
-    fn entries_of(&self, gram: u64) -> &[Entry] {
+    fn entries_of(&self, gram: u64) -> &[GramEntry] {
         let mask = self.slots.len() - 1;
         let mut at = (hash(gram) >> self.slot_shift) as usize & mask;
         loop {
@@ -327,7 +327,7 @@ fn best_window(
     gram: usize,
     stride: usize,
     texts: &Frequencies,
-    indexed: &HashMap<u64, Vec<Entry>>,
+    indexed: &HashMap<u64, Vec<GramEntry>>,
 ) -> usize {
     let mask = u64::MAX >> (64 - 8 * gram);
     let costs: Vec<u64> = bytes

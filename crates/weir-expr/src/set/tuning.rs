@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use super::AtomId;
-use super::gate::Scanners;
 use super::plan::{Atom, AtomKind, Plan};
-use super::together::{Found, Together, TogetherScratch};
+use super::prefilter::Scanners;
+use super::regex_group::{GroupMatch, RegexGroup, RegexGroupScratch};
 
 /// The literal indexes, tuned to the messages that this thread sees: once a sample of them has been
 /// taken, and again at growing intervals, because the content of logs changes.
@@ -78,9 +78,9 @@ impl Tuning {
 /// Chooses which regexps are searched for together in one automaton: those without a literal, and
 /// those whose literal occurs in so many messages that searching for them individually costs more.
 #[derive(Debug)]
-pub(super) struct Groups {
-    together: Arc<Together>,
-    scratch: TogetherScratch,
+pub(super) struct RegexGroupTuning {
+    regex_group: Arc<RegexGroup>,
+    scratch: RegexGroupScratch,
     /// For each atom whether it was moved into the group.
     moved: Vec<bool>,
     /// For each atom the number of unsuccessful searches since the last check.
@@ -101,11 +101,11 @@ const MEMBERS_MAX: usize = 400;
 /// Number of unsuccessful searches per message that cost as much as the automaton.
 const MISSES_WORTH: u64 = 4;
 
-impl Groups {
+impl RegexGroupTuning {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
-            together: Arc::clone(&plan.together),
-            scratch: plan.together.scratch(),
+            regex_group: Arc::clone(&plan.regex_group),
+            scratch: plan.regex_group.scratch(),
             moved: vec![false; plan.atoms.len()],
             missed: vec![0; plan.atoms.len()],
             missed_all: 0,
@@ -127,9 +127,9 @@ impl Groups {
         self.missed_all += 1;
     }
 
-    /// See [`Together::run`].
-    pub(super) fn run(&mut self, text: &[u8], found: &mut dyn FnMut(Found)) {
-        let knows = self.together.run(text, &mut self.scratch, found);
+    /// See [`RegexGroup::run`].
+    pub(super) fn run(&mut self, text: &[u8], found: &mut dyn FnMut(GroupMatch)) {
+        let knows = self.regex_group.run(text, &mut self.scratch, found);
         self.gave_up += u64::from(!knows);
     }
 
@@ -138,15 +138,15 @@ impl Groups {
     pub(super) fn see(&mut self, plan: &Plan) {
         self.messages += 1;
         if self.messages == self.interval {
-            self.look(plan);
+            self.retune(plan);
         }
     }
 
     #[cold]
-    fn look(&mut self, plan: &Plan) {
-        let is_run_anyway = plan.together_rules > 0;
+    fn retune(&mut self, plan: &Plan) {
+        let is_run_anyway = plan.regex_group_rules > 0;
         let worth = if is_run_anyway { self.messages / 2 } else { self.messages * MISSES_WORTH };
-        let has_moved = self.together.atoms.len() > plan.together.atoms.len();
+        let has_moved = self.regex_group.atoms.len() > plan.regex_group.atoms.len();
         if has_moved && self.gave_up > self.messages / 16 {
             self.regroup(plan, &[]);
             // It would only happen again.
@@ -156,12 +156,12 @@ impl Groups {
                 let index = *atom as usize;
                 let Atom { kind, regexp, .. } = &plan.atoms[index];
                 let misses = u64::from(self.missed[index]) * 64;
-                *kind == AtomKind::Gated
+                *kind == AtomKind::Prefiltered
                     && regexp.is_some()
                     && (self.moved[index] || misses > self.messages)
             };
             let costly: Vec<AtomId> = (0..plan.atoms.len() as AtomId).filter(is_costly).collect();
-            if plan.together.atoms.len() + costly.len() <= MEMBERS_MAX {
+            if plan.regex_group.atoms.len() + costly.len() <= MEMBERS_MAX {
                 self.regroup(plan, &costly);
             }
         }
@@ -173,9 +173,9 @@ impl Groups {
     }
 
     fn regroup(&mut self, plan: &Plan, moved: &[AtomId]) {
-        let ids = [&plan.together.atoms[..], moved].concat();
-        self.together = Arc::new(Together::new(&ids, &plan.atoms));
-        self.scratch = self.together.scratch();
+        let ids = [&plan.regex_group.atoms[..], moved].concat();
+        self.regex_group = Arc::new(RegexGroup::new(&ids, &plan.atoms));
+        self.scratch = self.regex_group.scratch();
         self.moved.fill(false);
         for atom in moved {
             self.moved[*atom as usize] = true;

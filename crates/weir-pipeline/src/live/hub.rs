@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use weir_codec::Renames;
-use weir_expr::{Expr, NamedMeasure};
+use weir_expr::{CalculatedField, Expr};
 use weir_model::Batch;
 
 use super::limits::BACKLOG_BYTES;
@@ -117,7 +117,7 @@ pub(super) enum Wanted {
 /// Calculated fields, and alternative names of attributes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Names {
-    pub(super) measures: Arc<[NamedMeasure]>,
+    pub(super) measures: Arc<[CalculatedField]>,
     pub(super) renames: Arc<Renames>,
 }
 

@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use weir_expr::{CompileError, Computed, Expr, Hits, Limits, NamedMeasure, Rule, RuleSet, Scratch};
+use weir_expr::{
+    CalculatedField, CompileError, Expr, Hits, Limits, Rule, RuleSet, Scratch, WithCalculatedFields,
+};
 use weir_journal::{Next, Subscriber};
 use weir_model::{Batch, RecordView, SourceId};
 
@@ -131,7 +133,7 @@ struct Matcher {
     set: Option<(Arc<Set>, Scratch)>,
     /// Number of each expression of the set, and the records of the batch that it matches.
     found: Vec<(u64, Vec<u32>)>,
-    measures: Arc<[NamedMeasure]>,
+    measures: Arc<[CalculatedField]>,
     hits: Hits,
     draft: RefCell<Draft>,
 }
@@ -175,7 +177,7 @@ impl Matcher {
                 for (index, view) in records {
                     draft.get_mut().begin(&view);
                     pass.record(
-                        &Computed::new(&RecordFields { origin, view, draft }, measures),
+                        &WithCalculatedFields::new(&RecordFields { origin, view, draft }, measures),
                         hits,
                     );
                     for rule in hits.iter() {

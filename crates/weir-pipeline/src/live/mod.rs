@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use weir_codec::Renames;
-use weir_expr::{CompileError, Expr, NamedMeasure};
+use weir_expr::{CalculatedField, CompileError, Expr};
 use weir_host::units::format_size;
 use weir_model::Batch;
 
@@ -114,7 +114,7 @@ impl Drop for LiveTail {
 impl PipelineView {
     /// Sets the calculated fields of live tails, replacing previous ones, and alternative attribute
     /// names, as in the store.
-    pub fn set_names(&self, measures: &[NamedMeasure], renames: &Renames) {
+    pub fn set_names(&self, measures: &[CalculatedField], renames: &Renames) {
         let renames = Arc::new(renames.clone());
         self.live.set_names(Names { measures: measures.into(), renames });
     }

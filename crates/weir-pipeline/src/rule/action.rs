@@ -4,7 +4,7 @@
 //! record. At most one action of a rule parses.
 
 use weir_codec::{Attributes, Change, LineFormat, Part, Scalar, Stated, read_text, rewrite_json};
-use weir_expr::{Field, MESSAGE_PATHS, Measure, Reserved, Status};
+use weir_expr::{Field, Formula, MESSAGE_PATHS, Reserved, Status};
 use weir_model::{RecordFlags, RecordView};
 
 use super::draft::{Draft, DraftFields, Origin};
@@ -68,7 +68,7 @@ pub enum SetValue {
     /// True or false.
     Bool(bool),
     /// The result of an arithmetic expression; nothing if one of its fields is not a number.
-    Measure(Measure),
+    Formula(Formula),
 }
 
 impl Target {
@@ -201,7 +201,7 @@ fn set(
     view: &RecordView<'_>,
     draft: &mut Draft,
 ) {
-    if matches!(value, SetValue::Template(_) | SetValue::Measure(_)) {
+    if matches!(value, SetValue::Template(_) | SetValue::Formula(_)) {
         draft.read(view);
     }
     let mut text = Vec::new();
@@ -214,7 +214,7 @@ fn set(
         SetValue::Int(number) => Scalar::Int(*number),
         SetValue::Float(number) => Scalar::Float(*number),
         SetValue::Bool(truth) => Scalar::Bool(*truth),
-        SetValue::Measure(measure) => match measure.value(&fields) {
+        SetValue::Formula(measure) => match measure.value(&fields) {
             Some(weir_expr::Numeric::Int(number)) => Scalar::Int(number),
             Some(weir_expr::Numeric::Float(number)) => Scalar::Float(number),
             None => return,

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ways_to_a_hash_agree_for_every_length() {
+    fn hash_functions_agree_for_every_length() {
         let buffer: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(73)).collect();
         for len in 0..100 {
             let mut padded = buffer[..len].to_vec();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_have_one_place() {
+    fn equal_numbers_are_interned_once() {
         let mut interner = NumberInterner::default();
         for number in (0..2000_u64).chain(0..2000) {
             assert_eq!(u64::from(interner.intern(number << 40)), number);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_have_one_number_and_others_their_own() {
+    fn texts_are_interned_once() {
         let mut interner = Interner::default();
         let texts: Vec<String> = (0..5000).map(|i| format!("text {}", i % 1000)).collect();
         for (index, text) in texts.iter().enumerate() {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_never_changes() {
+    fn hash_values_are_stable() {
         let hashes = [b"".as_slice(), b"error", b"checkout", b"timeout after 30s"].map(hash_bytes);
         let known: [u64; 4] = [
             0xbd6a_f561_4791_e607,

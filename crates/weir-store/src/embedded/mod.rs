@@ -5,34 +5,23 @@
 //! record is stored exactly once; a query sees one consistent snapshot ([`snapshot`]); the manifest
 //! alone decides what is stored.
 //!
-//! Reading order: [`EmbeddedStore`] (`store.rs`), `head.rs` (intake), `flusher.rs` (disk writes),
-//! `manifest`, `opening.rs`. Format: `docs/internals/store.md`.
+//! Reading order: [`EmbeddedStore`] (`store.rs`), `write/` (from the journal to files), `keep/`
+//! (start, catalog and deletions), `read/` (queries). Formats: `docs/internals/store.md`.
 
-mod catalog;
 pub mod columns;
-mod deletion;
-mod files;
-mod flusher;
 mod hash;
-mod head;
-mod log_store;
-mod manifest;
-mod merge;
-mod opening;
-mod requests;
-mod rewrite;
-pub mod scan;
+mod keep;
+mod read;
 pub mod segment;
 pub mod sidecar;
-pub mod snapshot;
 mod store;
 #[cfg(test)]
 mod tests;
-mod threads;
-mod verify;
+mod write;
 
-pub use head::Upstream;
-pub use log_store::{Explorer, Snapshots};
-pub use manifest::ManifestError;
+pub use keep::verify::{Fault, Verified, bytes_to_verify, verify};
+pub use read::engine::QueryEngine;
+pub use read::{scan, snapshot};
 pub use store::{EmbeddedStore, StoreConfig};
-pub use verify::{Fault, Verified, bytes_to_verify, verify};
+pub use write::head::Upstream;
+pub use write::manifest::ManifestError;

@@ -7,22 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_codec::Renames;
-use weir_expr::Expr;
 use weir_host::{Clock, Disk};
 use weir_journal::Cursor;
 
-use super::catalog::Shared;
-use super::flusher::Flusher;
-use super::head::Upstream;
-use super::log_store::Snapshots;
-use super::manifest::{ManifestError, Retired};
-use super::opening::{self, Opened};
-use super::snapshot::Snapshot;
-use super::threads::{self, Feeder, Threads};
-use crate::query::{
-    Access, CancelError, ClassReport, ColumnReport, DeleteError, DeletionReport, StoreFigures,
-    StoreReport, TimeRange,
-};
+use super::keep::catalog::StoreState;
+use super::keep::opening::{self, OpenedStore};
+use super::read::snapshot::Snapshot;
+use super::write::flusher::Flusher;
+use super::write::head::Upstream;
+use super::write::manifest::{ManifestError, Retired};
+use super::write::threads::{self, IntakeWorker, Threads};
+use crate::query::{ColumnReport, ServiceReport, StoreMetrics, StoreReport, TimeRange};
 
 /// Location and limits of a store.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +47,7 @@ pub struct StoreConfig {
 /// The embedded store.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<StoreState>,
     /// Present until the store is started.
     flusher: Mutex<Option<Flusher>>,
     threads: Mutex<Option<Threads>>,
@@ -69,8 +64,8 @@ impl EmbeddedStore {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ManifestError> {
-        let Opened { manifest, catalog, pending } = opening::open(&*disk, &config.dir)?;
-        let shared = Arc::new(Shared::new(config, disk, clock, catalog));
+        let OpenedStore { manifest, catalog, pending } = opening::open(&*disk, &config.dir)?;
+        let shared = Arc::new(StoreState::new(config, disk, clock, catalog));
         let mut flusher = Flusher::new(shared.clone(), manifest, pending);
         // Commit what was found at opening now, if possible.
         if flusher.is_busy() {
@@ -84,14 +79,14 @@ impl EmbeddedStore {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(&self, cursor: Cursor) -> std::io::Result<()> {
-        let Some((feeder, flusher)) = self.parts(cursor) else { return Ok(()) };
-        let threads = threads::spawn(feeder, flusher)?;
+        let Some((intake, flusher)) = self.parts(cursor) else { return Ok(()) };
+        let threads = threads::spawn(intake, flusher)?;
         *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(threads);
         Ok(())
     }
 
     /// Returns the two halves, to be driven by threads or, step by step, by a test.
-    pub(super) fn parts(&self, cursor: Cursor) -> Option<(Feeder, Flusher)> {
+    pub(super) fn parts(&self, cursor: Cursor) -> Option<(IntakeWorker, Flusher)> {
         let memory = cursor.memory();
         self.parts_with(cursor, Box::new(memory))
     }
@@ -100,7 +95,7 @@ impl EmbeddedStore {
         &self,
         cursor: Cursor,
         upstream: Box<dyn Upstream>,
-    ) -> Option<(Feeder, Flusher)> {
+    ) -> Option<(IntakeWorker, Flusher)> {
         let flusher = self.flusher.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut flusher = flusher?;
         let positions = flusher.contents().positions.iter();
@@ -110,7 +105,7 @@ impl EmbeddedStore {
         };
         let stored = positions.filter_map(is_behind).collect();
         flusher.set_upstream(upstream);
-        Some((Feeder::new(self.shared.clone(), cursor, stored), flusher))
+        Some((IntakeWorker::new(self.shared.clone(), cursor, stored), flusher))
     }
 
     /// Takes in what is left within the deadline, and makes it durable. Call this after closing the
@@ -131,11 +126,6 @@ impl EmbeddedStore {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Returns a snapshot of everything that may have records in the range, as of now.
-    pub fn snapshot(&self, range: TimeRange) -> Snapshot {
-        self.shared.snapshot(range)
-    }
-
     /// Returns whether it is still taking in what was received before it started.
     pub fn is_catching_up(&self) -> bool {
         self.shared.catalog().is_catching_up
@@ -151,31 +141,32 @@ impl EmbeddedStore {
         };
         self.shared.progress.notify_one();
         let queue = self.shared.queue();
-        let is_waiting =
-            |queue: &mut super::catalog::Queue| queue.flushes_served < wanted && !queue.has_ended;
+        let is_waiting = |queue: &mut super::keep::catalog::WorkQueue| {
+            queue.flushes_served < wanted && !queue.has_ended
+        };
         let waited = self.shared.served.wait_timeout_while(queue, timeout, is_waiting);
         let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         queue.flushes_served >= wanted
     }
 
     /// Returns the current metrics.
-    pub fn figures(&self) -> StoreFigures {
-        let snapshot = self.shared.snapshot(TimeRange::ALL);
+    pub fn metrics(&self) -> StoreMetrics {
+        let snapshot = self.snapshot(TimeRange::ALL);
         let catalog = self.shared.catalog();
-        let sum = |of: fn(&super::manifest::SegmentEntry) -> u64| {
+        let sum = |of: fn(&super::write::manifest::SegmentEntry) -> u64| {
             catalog.segments.values().map(|live| of(&live.entry)).sum()
         };
         let counts = &self.shared.counts;
         let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let Retired { segments, rows, bytes } = catalog.counters.retired;
-        StoreFigures {
+        StoreMetrics {
             rows: sum(|entry| entry.rows),
             head_rows: snapshot.chunks.iter().map(|(_, rows)| *rows as u64).sum(),
             head_bytes: head_bytes(&snapshot),
             segments: catalog.segments.len() as u64,
             disk_bytes: sum(|entry| entry.segment_bytes + entry.sidecar_bytes),
             raw_bytes: sum(|entry| entry.raw_bytes),
-            taken_rows: get(&counts.taken_rows),
+            received_rows: get(&counts.received_rows),
             skipped_rows: get(&counts.skipped_rows),
             unparsed: *counts.unparsed.lock().unwrap_or_else(PoisonError::into_inner),
             flushed_bytes: get(&counts.flushed_bytes),
@@ -200,8 +191,8 @@ impl EmbeddedStore {
 
     /// Returns what is stored and how much space it uses; reads the sidecars.
     pub fn report(&self) -> StoreReport {
-        let figures = self.figures();
-        let snapshot = self.shared.snapshot(TimeRange::ALL);
+        let metrics = self.metrics();
+        let snapshot = self.snapshot(TimeRange::ALL);
         let entries: Vec<_> =
             self.shared.catalog().segments.values().map(|live| live.entry).collect();
         let mut services: BTreeMap<String, u64> = BTreeMap::new();
@@ -218,66 +209,29 @@ impl EmbeddedStore {
                 }
             }
         }
-        let mut services: Vec<ClassReport> =
-            services.into_iter().map(|(name, rows)| ClassReport { name, rows }).collect();
+        let mut services: Vec<ServiceReport> =
+            services.into_iter().map(|(name, rows)| ServiceReport { name, rows }).collect();
         services.sort_by_key(|class| std::cmp::Reverse(class.rows));
         let column =
             |(name, (packed_bytes, plain_bytes))| ColumnReport { name, packed_bytes, plain_bytes };
         let mut columns: Vec<ColumnReport> = columns.into_iter().map(column).collect();
         columns.sort_by_key(|column| std::cmp::Reverse(column.packed_bytes));
         StoreReport {
-            segments: figures.segments,
-            rows: figures.rows,
-            head_rows: figures.head_rows,
-            head_bytes: figures.head_bytes,
-            raw_bytes: figures.raw_bytes,
+            segments: metrics.segments,
+            rows: metrics.rows,
+            head_rows: metrics.head_rows,
+            head_bytes: metrics.head_bytes,
+            raw_bytes: metrics.raw_bytes,
             segment_bytes: entries.iter().map(|entry| entry.segment_bytes).sum(),
             sidecar_bytes: entries.iter().map(|entry| entry.sidecar_bytes).sum(),
             first_time_ns: entries.iter().map(|entry| entry.times_ns.0).min(),
             last_time_ns: entries.iter().map(|entry| entry.times_ns.1).max(),
-            unparsed: figures.unparsed,
-            has_caught_up: !figures.is_catching_up,
-            damaged: figures.damaged,
+            unparsed: metrics.unparsed,
+            has_caught_up: !metrics.is_catching_up,
+            damaged: metrics.damaged,
             services,
             columns,
         }
-    }
-}
-
-impl Snapshots for EmbeddedStore {
-    fn snapshot(&self, range: TimeRange) -> Snapshot {
-        EmbeddedStore::snapshot(self, range)
-    }
-
-    fn report(&self) -> StoreReport {
-        EmbeddedStore::report(self)
-    }
-
-    fn figures(&self) -> StoreFigures {
-        EmbeddedStore::figures(self)
-    }
-
-    fn delete(
-        &self,
-        query: &Expr,
-        range: TimeRange,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<u64, DeleteError> {
-        EmbeddedStore::delete(self, query, range, access, timeout)
-    }
-
-    fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
-        EmbeddedStore::deletions(self, access)
-    }
-
-    fn cancel_deletion(
-        &self,
-        id: u64,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<DeletionReport, CancelError> {
-        EmbeddedStore::cancel_deletion(self, id, access, timeout)
     }
 }
 
@@ -293,7 +247,7 @@ fn head_bytes(snapshot: &Snapshot) -> u64 {
 }
 
 /// Adds the records of a segment by service, from its minute counts.
-fn count_services(open: &super::snapshot::OpenSegment, services: &mut BTreeMap<String, u64>) {
+fn count_services(open: &super::read::snapshot::OpenSegment, services: &mut BTreeMap<String, u64>) {
     let Some(sidecar) = &open.sidecar else { return };
     for group in 0..open.segment.group_count() {
         let Ok(Some(counts)) = sidecar.counts(group) else { continue };

@@ -7,7 +7,7 @@ use crate::embedded::columns::{AttributeValue, StoredRecord};
 
 /// What was read for a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scanned {
+pub struct ScanStats {
     /// Number of parts that were searched: row groups of segments, and chunks of what is not in a
     /// segment yet. Parts whose times are outside the range are not included.
     pub parts: u64,
@@ -21,7 +21,7 @@ pub struct Scanned {
     pub bytes: u64,
 }
 
-impl Scanned {
+impl ScanStats {
     /// Adds what another part of the work has read.
     pub fn add(&mut self, other: Self) {
         self.parts += other.parts;
@@ -34,7 +34,7 @@ impl Scanned {
 
 /// Reasons why a result is partial.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shortfall {
+pub enum PartialReason {
     /// The time limit was reached.
     Deadline,
     /// The memory limit of a query was reached.
@@ -52,9 +52,9 @@ pub enum Shortfall {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Coverage {
     /// What was read.
-    pub scanned: Scanned,
+    pub scanned: ScanStats,
     /// Why the result is partial; empty = it is complete.
-    pub shortfalls: Vec<Shortfall>,
+    pub partial_reasons: Vec<PartialReason>,
     /// Fields that were named and that no record has: probably misspelt.
     pub unknown_fields: Vec<String>,
 }
@@ -63,19 +63,20 @@ impl Coverage {
     /// Combines it with that of another scan of the same snapshot.
     pub(crate) fn add(&mut self, other: Self) {
         self.scanned.add(other.scanned);
-        for shortfall in other.shortfalls {
-            let kind = std::mem::discriminant(&shortfall);
-            let known = self.shortfalls.iter_mut().find(|k| std::mem::discriminant(*k) == kind);
-            match (known, shortfall) {
+        for reason in other.partial_reasons {
+            let kind = std::mem::discriminant(&reason);
+            let known =
+                self.partial_reasons.iter_mut().find(|k| std::mem::discriminant(*k) == kind);
+            match (known, reason) {
                 (
-                    Some(Shortfall::Damaged { segments: known }),
-                    Shortfall::Damaged { mut segments },
+                    Some(PartialReason::Damaged { segments: known }),
+                    PartialReason::Damaged { mut segments },
                 ) => {
                     segments.retain(|segment| !known.contains(segment));
                     known.append(&mut segments);
                 }
                 (Some(_), _) => {}
-                (None, shortfall) => self.shortfalls.push(shortfall),
+                (None, reason) => self.partial_reasons.push(reason),
             }
         }
         self.unknown_fields.extend(other.unknown_fields);
@@ -83,7 +84,7 @@ impl Coverage {
 
     /// Returns whether the result is partial.
     pub fn is_partial(&self) -> bool {
-        !self.shortfalls.is_empty()
+        !self.partial_reasons.is_empty()
     }
 }
 

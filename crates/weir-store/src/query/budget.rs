@@ -8,7 +8,7 @@ use weir_host::Clock;
 
 /// Reasons for which a query stops early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// The time limit was reached: the result so far is returned.
     Deadline,
     /// The memory limit was reached: the result so far is returned.
@@ -49,12 +49,12 @@ impl Budget {
     ///
     /// # Errors
     /// The reason to stop.
-    pub fn check(&self) -> Result<(), Stop> {
+    pub fn check(&self) -> Result<(), StopReason> {
         if self.cancelled.load(Ordering::Relaxed) {
-            return Err(Stop::Cancelled);
+            return Err(StopReason::Cancelled);
         }
         match self.deadline {
-            Some(deadline) if self.clock.monotonic() >= deadline => Err(Stop::Deadline),
+            Some(deadline) if self.clock.monotonic() >= deadline => Err(StopReason::Deadline),
             _ => Ok(()),
         }
     }
@@ -68,10 +68,10 @@ impl Budget {
     ///
     /// # Errors
     /// Not enough memory is available; nothing was reserved.
-    pub fn take(&self, bytes: usize) -> Result<(), Stop> {
+    pub fn take(&self, bytes: usize) -> Result<(), StopReason> {
         self.memory_left_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes))
             .map(|_| ())
-            .map_err(|_| Stop::Memory)
+            .map_err(|_| StopReason::Memory)
     }
 }

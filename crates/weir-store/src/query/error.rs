@@ -2,7 +2,7 @@
 
 use weir_expr::CompileError;
 
-use super::answer::Shortfall;
+use super::answer::PartialReason;
 use crate::embedded::segment::SegmentError;
 use crate::limits::DELETIONS_PENDING_MAX;
 
@@ -20,7 +20,7 @@ pub enum QueryError {
     TooSlow,
     /// The record was not found, but not everything could be searched.
     #[error("record not found, but the search was incomplete: {}", reason(.0))]
-    Unfound(Shortfall),
+    Inconclusive(PartialReason),
     /// The query was cancelled.
     #[error("query cancelled")]
     Cancelled,
@@ -30,12 +30,12 @@ pub enum QueryError {
 }
 
 /// Returns the reason why not everything was searched.
-fn reason(shortfall: &Shortfall) -> String {
-    match shortfall {
-        Shortfall::Deadline => "the time limit was reached".to_owned(),
-        Shortfall::Memory => "the memory limit of a query was reached".to_owned(),
-        Shortfall::CatchingUp => "the store is catching up".to_owned(),
-        Shortfall::Damaged { segments } => {
+fn reason(reason: &PartialReason) -> String {
+    match reason {
+        PartialReason::Deadline => "the time limit was reached".to_owned(),
+        PartialReason::Memory => "the memory limit of a query was reached".to_owned(),
+        PartialReason::CatchingUp => "the store is catching up".to_owned(),
+        PartialReason::Damaged { segments } => {
             format!("these segments are damaged: {}", segments.join(", "))
         }
     }
@@ -70,7 +70,7 @@ pub enum DeleteError {
     TooMany,
     /// The query uses a field that is calculated at query time, and whose calculation may change.
     #[error("@{0} is a calculated field: select the records to delete by stored fields")]
-    Computed(String),
+    CalculatedField(String),
     /// The store is starting or stopping.
     #[error("the store is not running")]
     NotRunning,

@@ -15,20 +15,20 @@ mod store;
 
 pub use answer::{
     Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, FieldList, GroupKey,
-    Pattern, Patterns, RecordContext, Scanned, SearchPage, Shortfall, ValueType,
+    PartialReason, Pattern, Patterns, RecordContext, ScanStats, SearchPage, ValueType,
 };
-pub use budget::{Budget, Stop};
+pub use budget::{Budget, StopReason};
 pub use error::{CancelError, DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{
-    Access, AggregateRequest, Aggregation, Compute, ContextRequest, FacetsRequest, Filter, GroupBy,
-    GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId, SearchRequest, SortBy,
-    TimeRange,
+    Access, AggregateRequest, Aggregation, Compute, ContextRequest, DeletionRequest, FacetsRequest,
+    Filter, GroupBy, GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId,
+    SearchRequest, SortBy, TimeRange,
 };
 pub use store::{
-    ClassReport, ColumnReport, DeletionReport, LogStore, StoreFigures, StoreReport, UnparsedRows,
+    ColumnReport, DeletionReport, LogStore, ServiceReport, StoreMetrics, StoreReport, UnparsedRows,
 };
-pub use weir_expr::NamedMeasure;
+pub use weir_expr::CalculatedField;
 
 pub(crate) use answer::{compare_keys, compare_ranks, rank_of};
 pub(crate) use fields::{resource_attributes, tag_value, tags_of};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_expr::{Computed, Field, Fields as _, Unit, Value, naive};
+use weir_expr::{Field, Fields as _, Unit, Value, WithCalculatedFields, naive};
 
 use super::answer::{Aggregate, Bucket, ComputeValue, Coverage, GroupKey, SearchPage};
 use super::fields::StoredFields;
@@ -19,8 +19,8 @@ pub fn matches(filter: &Filter, record: &StoredRecord) -> bool {
         Some(only) => naive::matches(only, &fields),
         None => true,
     };
-    let computed = Computed::new(&fields, &filter.measures);
-    let query = filter.query.clone().in_units(&filter.measures);
+    let computed = WithCalculatedFields::new(&fields, &filter.calculated_fields);
+    let query = filter.query.clone().in_units(&filter.calculated_fields);
     filter.range.contains(record.time_ns) && may_be_seen && naive::matches(&query, &computed)
 }
 
@@ -59,7 +59,7 @@ fn values(record: &StoredRecord, filter: &Filter, field: &Field) -> Vec<Attribut
         return found;
     }
     let fields = StoredFields::new(record);
-    Computed::new(&fields, &filter.measures).visit(field, &mut |value| {
+    WithCalculatedFields::new(&fields, &filter.calculated_fields).visit(field, &mut |value| {
         if !matches!(value, Value::Null | Value::Object) {
             found.push(value.into());
         }
@@ -103,7 +103,7 @@ fn add_groups(
     buckets: &mut Vec<Bucket>,
 ) {
     let Some((group, inner)) = group_by.split_first() else {
-        let compute = |compute: &Compute| figure(records, request, compute);
+        let compute = |compute: &Compute| compute_value(records, request, compute);
         let computes = request.computes.iter().map(compute).collect();
         buckets.push(Bucket { by: by.clone(), computes });
         return;
@@ -152,7 +152,7 @@ fn keys_of(
     request: &AggregateRequest,
     group: &GroupBy,
 ) -> BTreeMap<String, GroupKey> {
-    let unit = Unit::of(&group.field, &request.filter.measures);
+    let unit = Unit::of(&group.field, &request.filter.calculated_fields);
     let mut keys: BTreeMap<String, GroupKey> = BTreeMap::new();
     for value in values(record, &request.filter, &group.field) {
         if let Some((text, key)) = key_of_value(value, group, unit) {
@@ -189,9 +189,9 @@ fn sort_groups(groups: &mut Groups<'_>, request: &AggregateRequest, group: &Grou
     match &group.sort.by {
         SortBy::Value if group.sort.descending => groups.reverse(),
         SortBy::Value => {}
-        SortBy::Figure(compute) => {
+        SortBy::Aggregate(compute) => {
             let rank = |members: &[&StoredRecord]| {
-                super::answer::rank_of(&figure(members, request, compute))
+                super::answer::rank_of(&compute_value(members, request, compute))
             };
             let descending = group.sort.descending;
             groups.sort_by(|a, b| super::answer::compare_ranks(rank(&a.1), rank(&b.1), descending));
@@ -199,7 +199,7 @@ fn sort_groups(groups: &mut Groups<'_>, request: &AggregateRequest, group: &Grou
     }
 }
 
-fn figure(
+fn compute_value(
     records: &[&StoredRecord],
     request: &AggregateRequest,
     compute: &Compute,
@@ -222,7 +222,7 @@ fn total(records: &[&StoredRecord], filter: &Filter, compute: &Compute) -> Compu
     let Some(field) = &compute.field else { return ComputeValue::Count(records.len() as u64) };
     let values: Vec<AttributeValue> =
         records.iter().flat_map(|record| values(record, filter, field)).collect();
-    let unit = Unit::of(field, &filter.measures);
+    let unit = Unit::of(field, &filter.calculated_fields);
     let numbers = values.iter().filter_map(|value| number_of(value, unit));
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);

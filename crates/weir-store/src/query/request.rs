@@ -1,6 +1,6 @@
 //! Requests to a store.
 
-use weir_expr::{Expr, Field, NamedMeasure};
+use weir_expr::{CalculatedField, Expr, ExprKind, Field};
 use weir_host::Zone;
 use weir_model::{Position, StreamId};
 
@@ -47,25 +47,25 @@ impl TimeRange {
 
     /// Returns whether the range contains no time.
     pub fn is_empty(self) -> bool {
-        !self.ends_behind(self.from_ns)
+        !self.ends_after(self.from_ns)
     }
 
     /// Returns whether the range contains the time.
     pub fn contains(self, time_ns: i64) -> bool {
-        self.from_ns <= time_ns && self.ends_behind(time_ns)
+        self.from_ns <= time_ns && self.ends_after(time_ns)
     }
 
     /// Returns whether the range contains some time from `first_ns` to `last_ns`, inclusive.
     pub fn overlaps(self, first_ns: i64, last_ns: i64) -> bool {
-        self.from_ns <= last_ns && self.ends_behind(first_ns)
+        self.from_ns <= last_ns && self.ends_after(first_ns)
     }
 
     /// Returns whether some time is in both ranges.
-    pub fn meets(self, other: Self) -> bool {
-        self.ends_behind(other.from_ns) && other.ends_behind(self.from_ns)
+    pub fn intersects(self, other: Self) -> bool {
+        self.ends_after(other.from_ns) && other.ends_after(self.from_ns)
     }
 
-    fn ends_behind(self, time_ns: i64) -> bool {
+    fn ends_after(self, time_ns: i64) -> bool {
         time_ns < self.to_ns || self.to_ns == Self::END
     }
 }
@@ -80,13 +80,13 @@ pub struct Filter {
     /// What the requester may see.
     pub access: Access,
     /// Calculated fields, for use in the query and in everything else requested.
-    pub measures: Vec<NamedMeasure>,
+    pub calculated_fields: Vec<CalculatedField>,
 }
 
 impl Filter {
     /// Selects all records that may be seen.
     pub fn all(access: Access) -> Self {
-        Self { query: Expr::all(), range: TimeRange::ALL, access, measures: Vec::new() }
+        Self { query: Expr::all(), range: TimeRange::ALL, access, calculated_fields: Vec::new() }
     }
 }
 
@@ -223,7 +223,7 @@ pub enum SortBy {
     /// By the value of the field.
     Value,
     /// By an aggregate, which need not be one of those requested.
-    Figure(Compute),
+    Aggregate(Compute),
 }
 
 /// The order of groups.
@@ -256,7 +256,7 @@ impl GroupBy {
     /// Groups by a field, with the largest groups first.
     pub fn top(field: Field, limit: usize) -> Self {
         let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
-        let sort = GroupSort { by: SortBy::Figure(count), descending: true };
+        let sort = GroupSort { by: SortBy::Aggregate(count), descending: true };
         Self { field, limit, sort, histogram: None, missing: None, total: None }
     }
 }
@@ -283,6 +283,27 @@ pub struct PatternsRequest {
     pub limit: usize,
 }
 
+/// Requests the deletion of the records of a range that match a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeletionRequest {
+    /// The query that the records match.
+    pub query: Expr,
+    /// The time range of the records.
+    pub range: TimeRange,
+    /// What the requester may see: only that is deleted.
+    pub access: Access,
+}
+
+impl DeletionRequest {
+    /// Returns the query of the records to delete: those that match and that the requester may see.
+    pub(crate) fn visible_query(&self) -> Expr {
+        match self.access.restriction() {
+            Some(only) => Expr::new(ExprKind::And(vec![self.query.clone(), only.clone()])),
+            None => self.query.clone(),
+        }
+    }
+}
+
 /// Requests the fields of records, with their most common values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacetsRequest {
@@ -301,17 +322,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_range_without_an_end_has_the_last_time() {
+    fn only_an_unbounded_range_contains_the_last_time() {
         let range = |from_ns, to_ns| TimeRange { from_ns, to_ns };
         for endless in [TimeRange::ALL, range(5, TimeRange::END), range(i64::MAX, TimeRange::END)] {
             assert!(endless.contains(i64::MAX) && endless.overlaps(i64::MAX, i64::MAX));
-            assert!(endless.meets(TimeRange::ALL) && TimeRange::ALL.meets(endless));
+            assert!(endless.intersects(TimeRange::ALL) && TimeRange::ALL.intersects(endless));
             assert!(!endless.is_empty());
         }
         let ends = range(5, i64::MAX - 1);
         assert!(ends.contains(5) && ends.contains(i64::MAX - 2) && !ends.contains(i64::MAX - 1));
         assert!(!ends.contains(i64::MAX) && !ends.overlaps(i64::MAX - 1, i64::MAX));
-        assert!(!ends.meets(range(i64::MAX, TimeRange::END)) && !range(7, 9).meets(range(9, 12)));
+        assert!(
+            !ends.intersects(range(i64::MAX, TimeRange::END))
+                && !range(7, 9).intersects(range(9, 12))
+        );
         assert!(range(5, 5).is_empty() && range(6, 5).is_empty() && !ends.is_empty());
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use weir_expr::{Expr, NamedMeasure};
+use weir_expr::CalculatedField;
 use weir_model::RecordFlags;
 
 use super::answer::{Aggregate, Facets, FieldList, Patterns, RecordContext, SearchPage};
 use super::budget::Budget;
 use super::error::{CancelError, DeleteError, QueryError};
 use super::request::{
-    Access, AggregateRequest, ContextRequest, FacetsRequest, PatternsRequest, SearchRequest,
-    TimeRange,
+    Access, AggregateRequest, ContextRequest, DeletionRequest, FacetsRequest, PatternsRequest,
+    SearchRequest, TimeRange,
 };
 
 /// A store that can be queried. All calls block, so call them only from threads that may wait.
@@ -22,11 +22,11 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError>;
 
     /// Returns the fields that are calculated for every query; those of the query take precedence.
-    fn measures(&self) -> &[NamedMeasure];
+    fn calculated_fields(&self) -> &[CalculatedField];
 
     /// Returns the fields that are calculated for a query that has calculated fields of its own.
-    fn measures_with(&self, own: &[NamedMeasure]) -> Vec<NamedMeasure> {
-        NamedMeasure::together(own.iter().chain(self.measures()).cloned())
+    fn calculated_fields_with(&self, own: &[CalculatedField]) -> Vec<CalculatedField> {
+        CalculatedField::resolve_units(own.iter().chain(self.calculated_fields()).cloned())
     }
 
     /// Returns aggregates of groups of records.
@@ -43,7 +43,7 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// be seen.
     ///
     /// # Errors
-    /// As [`Self::search`]; [`QueryError::Unfound`] when it may be in a part that could not be
+    /// As [`Self::search`]; [`QueryError::Inconclusive`] when it may be in a part that could not be
     /// searched.
     fn context(
         &self,
@@ -78,21 +78,14 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     fn report(&self) -> StoreReport;
 
     /// Returns the metrics of the store; cheap enough to be called every few seconds.
-    fn figures(&self) -> StoreFigures;
+    fn metrics(&self) -> StoreMetrics;
 
-    /// Hides the visible records of the range that match the query, among those received so far,
-    /// and deletes them in the background. Returns the number of the deletion once it is durable,
-    /// within `timeout`.
+    /// Hides the requested records, among those received so far, and deletes them in the
+    /// background. Returns the number of the deletion once it is durable, within `timeout`.
     ///
     /// # Errors
     /// See [`DeleteError`].
-    fn delete(
-        &self,
-        query: &Expr,
-        range: TimeRange,
-        access: &Access,
-        timeout: Duration,
-    ) -> Result<u64, DeleteError>;
+    fn delete(&self, request: &DeletionRequest, timeout: Duration) -> Result<u64, DeleteError>;
 
     /// Returns the requested deletions with their state, latest first.
     fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
@@ -113,7 +106,7 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
 
 /// Metrics of a store.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct StoreFigures {
+pub struct StoreMetrics {
     /// Records in segments.
     pub rows: u64,
     /// Records in memory.
@@ -127,7 +120,7 @@ pub struct StoreFigures {
     /// Size of the records in segments as received, in bytes.
     pub raw_bytes: u64,
     /// Records taken in since start.
-    pub taken_rows: u64,
+    pub received_rows: u64,
     /// Of these, records that were already stored.
     pub skipped_rows: u64,
     /// Of these, records that could not be parsed as what they look like.
@@ -220,7 +213,7 @@ pub struct DeletionReport {
 
 /// What is stored for one service, and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClassReport {
+pub struct ServiceReport {
     /// The service; empty = records without one.
     pub name: String,
     /// Number of records.
@@ -266,7 +259,7 @@ pub struct StoreReport {
     /// Segments that are damaged and were set aside.
     pub damaged: Vec<String>,
     /// Records by service, the largest first.
-    pub services: Vec<ClassReport>,
+    pub services: Vec<ServiceReport>,
     /// Columns, the largest first.
     pub columns: Vec<ColumnReport>,
 }

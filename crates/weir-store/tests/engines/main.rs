@@ -148,7 +148,7 @@ fn query(rng: &mut fastrand::Rng) -> String {
     }
 }
 
-fn figure(aggregation: Aggregation, path: &str) -> Compute {
+fn compute_of(aggregation: Aggregation, path: &str) -> Compute {
     Compute { aggregation, field: Some(Field::Attribute(path.to_owned())), interval_ns: None }
 }
 
@@ -156,13 +156,13 @@ fn figure(aggregation: Aggregation, path: &str) -> Compute {
 fn computes() -> Vec<Compute> {
     vec![
         Compute { aggregation: Aggregation::Count, field: None, interval_ns: None },
-        figure(Aggregation::Count, "size"),
-        figure(Aggregation::Sum, "size"),
-        figure(Aggregation::Average, "load"),
-        figure(Aggregation::Min, "size"),
-        figure(Aggregation::Max, "load"),
-        figure(Aggregation::Percentile(90.0), "load"),
-        figure(Aggregation::Cardinality, "code"),
+        compute_of(Aggregation::Count, "size"),
+        compute_of(Aggregation::Sum, "size"),
+        compute_of(Aggregation::Average, "load"),
+        compute_of(Aggregation::Min, "size"),
+        compute_of(Aggregation::Max, "load"),
+        compute_of(Aggregation::Percentile(90.0), "load"),
+        compute_of(Aggregation::Cardinality, "code"),
     ]
 }
 
@@ -275,14 +275,14 @@ fn by_weir(snapshot: &Snapshot, question: &Question) -> Vec<Vec<Option<String>>>
         GroupKey::Value(AttributeValue::Int(number)) => Some(number.to_string()),
         _ => None,
     };
-    let figure = |value: &ComputeValue| match value {
+    let text = |value: &ComputeValue| match value {
         ComputeValue::Count(count) => Some(count.to_string()),
         ComputeValue::Number(number) => Some(number.to_string()),
         _ => None,
     };
     let rows = found.buckets.iter();
     let mut rows: Vec<Vec<_>> = rows
-        .map(|row| row.by.iter().map(key).chain(row.computes.iter().map(figure)).collect())
+        .map(|row| row.by.iter().map(key).chain(row.computes.iter().map(text)).collect())
         .collect();
     rows.sort();
     rows
@@ -307,7 +307,7 @@ fn is_same(ours: Option<&str>, theirs: Option<&str>, tolerance: f64) -> bool {
 }
 
 #[test]
-fn three_hundred_questions_have_the_same_answers_in_other_engines() {
+fn three_hundred_queries_agree_with_other_engines() {
     let rows = sample();
     let (data, filters) = (file(b""), file(b""));
     write_segment_with_sidecar(&rows, 1, None, &*data, &*filters).unwrap();

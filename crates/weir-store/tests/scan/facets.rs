@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weir_expr::{Field, NamedMeasure, Reserved, parse};
+use weir_expr::{CalculatedField, Field, Reserved, parse};
 use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::embedded::scan;
@@ -29,8 +29,9 @@ fn found(snapshot: &Snapshot, request: &FacetsRequest) -> Facets {
     found
 }
 
-fn field_of(name: &str, measures: &[NamedMeasure]) -> Field {
-    let path = name.strip_prefix('@').filter(|path| measures.iter().any(|m| m.path == *path));
+fn field_of(name: &str, calculated_fields: &[CalculatedField]) -> Field {
+    let path =
+        name.strip_prefix('@').filter(|path| calculated_fields.iter().any(|m| m.path == *path));
     path.map_or_else(
         || weir_expr::parse_field(name).unwrap(),
         |path| Field::Attribute(path.to_owned()),
@@ -86,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn fields_and_values_are_those_of_the_naive_program(
+    fn facets_agree_with_the_naive_implementation(
         older in prop::collection::vec(record(), 0..12),
         newer in prop::collection::vec(record(), 1..12),
         query in prop_oneof![Just("*".to_owned()), query()],
@@ -102,7 +103,7 @@ proptest! {
             let records: Vec<u64> = answer.facets.iter().map(|facet| facet.records).collect();
             prop_assert!(records.is_sorted_by(|a, b| a >= b), "{:?}", records);
             for facet in &answer.facets {
-                let field = field_of(&facet.name, &filter.measures);
+                let field = field_of(&facet.name, &filter.calculated_fields);
                 let is_number = facet.value_type == ValueType::Number;
                 let range = is_number.then(|| range_of(&all, &filter, &field)).flatten();
                 let wanted = counts(&all, &filter, field);
@@ -129,7 +130,7 @@ proptest! {
 const RECORDS: usize = 150_000;
 
 #[test]
-fn an_id_has_no_values_of_use_and_what_is_frequent_has() {
+fn ids_have_no_facet_values_and_frequent_values_do() {
     let mut records = numbered(RECORDS);
     for (number, record) in records.iter_mut().enumerate() {
         let user = if number % 50 < 45 { number % 9 } else { number };
@@ -158,7 +159,7 @@ fn an_id_has_no_values_of_use_and_what_is_frequent_has() {
 }
 
 #[test]
-fn long_texts_that_repeat_are_counted_in_little_memory() {
+fn repeated_long_texts_take_little_memory() {
     let mut records = numbered(20_000);
     for (number, record) in records.iter_mut().enumerate() {
         let agent = format!("agent {} ", number % 10).repeat(20);
@@ -181,7 +182,7 @@ fn long_texts_that_repeat_are_counted_in_little_memory() {
 }
 
 #[test]
-fn what_is_asked_for_is_counted_and_cut_and_what_is_unknown_is_named() {
+fn requested_facets_are_limited_and_unknown_fields_reported() {
     let (_, snapshots) = snapshots(&numbered(1000), &[]);
     for snapshot in &snapshots {
         let filter = filter("*", TimeRange::ALL);

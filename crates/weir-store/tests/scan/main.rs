@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_expr::{Measure, parse};
+use weir_expr::{Formula, parse};
 use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, Form, Rows, StoredRecord};
 use weir_store::embedded::scan;
@@ -20,9 +20,9 @@ use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
 use weir_store::embedded::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Aggregation, Budget, Compute, ComputeValue,
-    ContextRequest, Filter, GroupBy, GroupHistogram, GroupKey, NamedMeasure, Order,
-    PatternsRequest, QueryError, RecordId, SearchRequest, Shortfall, SortBy, TimeRange, naive,
+    Access, Aggregate, AggregateRequest, Aggregation, Budget, CalculatedField, Compute,
+    ComputeValue, ContextRequest, Filter, GroupBy, GroupHistogram, GroupKey, Order, PartialReason,
+    PatternsRequest, QueryError, RecordId, SearchRequest, SortBy, TimeRange, naive,
 };
 
 use random::{PATHS, Record, query, record, rows};
@@ -69,17 +69,24 @@ fn budget() -> Budget {
 }
 
 fn filter(query: &str, range: TimeRange) -> Filter {
-    let measures = [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, measure)| {
-        NamedMeasure { path: path.to_owned(), measure: Measure::parse(measure).unwrap() }
-    });
-    Filter { query: parse(query).unwrap(), range, access: Access::all(), measures: measures.into() }
+    let calculated_fields =
+        [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, formula)| CalculatedField {
+            path: path.to_owned(),
+            formula: Formula::parse(formula).unwrap(),
+        });
+    Filter {
+        query: parse(query).unwrap(),
+        range,
+        access: Access::all(),
+        calculated_fields: calculated_fields.into(),
+    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn a_search_finds_what_the_naive_program_finds(
+    fn search_agrees_with_the_naive_implementation(
         older in prop::collection::vec(record(), 0..12),
         newer in prop::collection::vec(record(), 1..12),
         query in query(),
@@ -108,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn access_and_deletions_hold_beside_any_query(
+    fn access_and_deletions_apply_to_any_query(
         records in prop::collection::vec(record(), 1..16),
         query in query(),
         only in query(),
@@ -128,7 +135,7 @@ proptest! {
                 query: deletion.query.clone(),
                 range: deletion.range,
                 access: Access::all(),
-                measures: Vec::new(),
+                calculated_fields: Vec::new(),
             };
             record.sequence < before_sequence && naive::matches(&filter, record)
         };
@@ -205,15 +212,15 @@ fn name_of(key: &GroupKey) -> String {
     }
 }
 
-type Figures = BTreeMap<Vec<String>, Vec<ComputeValue>>;
+type Aggregates = BTreeMap<Vec<String>, Vec<ComputeValue>>;
 
-fn by_name(found: &Aggregate) -> Figures {
+fn by_name(found: &Aggregate) -> Aggregates {
     let of_bucket = |bucket: &weir_store::query::Bucket| {
         (bucket.by.iter().map(name_of).collect(), bucket.computes.clone())
     };
-    let figures: Figures = found.buckets.iter().map(of_bucket).collect();
-    assert_eq!(figures.len(), found.buckets.len(), "duplicate group: {found:?}");
-    figures
+    let aggregates: Aggregates = found.buckets.iter().map(of_bucket).collect();
+    assert_eq!(aggregates.len(), found.buckets.len(), "duplicate group: {found:?}");
+    aggregates
 }
 
 /// Compares aggregates; sums may differ by rounding. Percentiles are of few numbers, hence exact.
@@ -229,7 +236,7 @@ fn is_close(a: &ComputeValue, b: &ComputeValue) -> bool {
     }
 }
 
-fn are_close(a: &Figures, b: &Figures) -> bool {
+fn are_close(a: &Aggregates, b: &Aggregates) -> bool {
     let are_same = |a: &[ComputeValue], b: &[ComputeValue]| {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_close(a, b))
     };
@@ -240,7 +247,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn figures_of_groups_are_those_of_the_naive_program(
+    fn aggregates_agree_with_the_naive_implementation(
         older in prop::collection::vec(record(), 0..12),
         newer in prop::collection::vec(record(), 1..12),
         query in prop_oneof![Just("*".to_owned()), query()],
@@ -265,7 +272,7 @@ proptest! {
 }
 
 #[test]
-fn groups_are_ordered_and_cut_field_by_field() {
+fn groups_are_ordered_and_limited_field_by_field() {
     let mut records = Vec::new();
     for (service, status, count) in
         [("web", "error", 3), ("web", "info", 1), ("db", "info", 1), ("db", "error", 2)]
@@ -288,7 +295,7 @@ fn groups_are_ordered_and_cut_field_by_field() {
     let (all, snapshots) = snapshots(&records, &[]);
     let field = |key| weir_expr::Field::Reserved(key);
     let mut by_status = GroupBy::top(field(weir_expr::Reserved::Status), 1);
-    by_status.sort.by = SortBy::Figure(Compute {
+    by_status.sort.by = SortBy::Aggregate(Compute {
         aggregation: Aggregation::Sum,
         field: Some(weir_expr::Field::Attribute("n".to_owned())),
         interval_ns: None,
@@ -318,7 +325,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn a_context_is_what_stands_around_a_record_in_its_stream(
+    fn context_contains_the_neighbours_in_the_stream(
         older in prop::collection::vec(record(), 0..16),
         newer in prop::collection::vec(record(), 1..16),
         which in any::<prop::sample::Index>(),
@@ -363,7 +370,7 @@ fn numbered(count: usize) -> Vec<Record> {
 }
 
 #[test]
-fn neighbours_are_found_however_far_apart_they_are_in_time() {
+fn neighbours_far_apart_in_time_are_found() {
     let far = |record: Record| Record { time_ns: record.time_ns * 3_456_000_000_000_000, ..record };
     let records: Vec<Record> = numbered(12).into_iter().map(far).collect();
     let (all, snapshots) = snapshots(&records[..6], &records[6..]);
@@ -375,7 +382,7 @@ fn neighbours_are_found_however_far_apart_they_are_in_time() {
 }
 
 #[test]
-fn a_budget_cuts_the_answer_and_the_answer_says_so() {
+fn exhausted_budget_marks_the_result_as_partial() {
     let (_, snapshots) = snapshots(&numbered(40_000), &numbered(100));
     let clock = || Arc::new(RealClock::new());
     let by_number = AggregateRequest {
@@ -388,9 +395,9 @@ fn a_budget_cuts_the_answer_and_the_answer_says_so() {
     for snapshot in &snapshots {
         let late = Budget::new(clock(), Some(Duration::ZERO), 1 << 20);
         let found = scan::aggregate(snapshot, &by_number, &late).unwrap();
-        assert_eq!(found.coverage.shortfalls, [Shortfall::Deadline]);
+        assert_eq!(found.coverage.partial_reasons, [PartialReason::Deadline]);
         let found = scan::fields(snapshot, TimeRange::ALL, &Access::all(), &late).unwrap();
-        assert_eq!(found.coverage.shortfalls, [Shortfall::Deadline]);
+        assert_eq!(found.coverage.partial_reasons, [PartialReason::Deadline]);
 
         let small = Budget::new(clock(), None, 100_000);
         let found = scan::aggregate(snapshot, &by_number, &small).unwrap();
@@ -409,7 +416,7 @@ fn a_budget_cuts_the_answer_and_the_answer_says_so() {
 }
 
 #[test]
-fn many_pages_are_pruned_and_none_that_matches() {
+fn pruning_never_drops_a_matching_page() {
     let (all, snapshots) = snapshots(&numbered(40_000), &numbered(20_000));
     for (query, order) in [
         ("31234", Order::NewestFirst),
@@ -432,7 +439,7 @@ fn many_pages_are_pruned_and_none_that_matches() {
 }
 
 #[test]
-fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
+fn codes_numbers_and_words_are_found_on_every_page() {
     let mut records = numbered(20_000);
     for (number, record) in records.iter_mut().enumerate() {
         // One page has upper-case letters, the other none; two rows of three have a kind.
@@ -472,7 +479,7 @@ fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
 }
 
 #[test]
-fn a_damaged_segment_is_named_and_the_others_are_searched() {
+fn damaged_segment_is_reported_and_the_others_are_searched() {
     let (whole, broken) = (rows(&numbered(10), 0), rows(&numbered(10), 10));
     let (data, filters) = (file(b""), file(b""));
     write_segment_with_sidecar(&broken, 1, None, &*data, &*filters).unwrap();
@@ -495,13 +502,13 @@ fn a_damaged_segment_is_named_and_the_others_are_searched() {
         after: None,
     };
     let found = scan::search(&snapshot, &request, &budget()).unwrap();
-    let wanted = Shortfall::Damaged { segments: vec!["broken".to_owned()] };
-    assert_eq!(found.coverage.shortfalls, [wanted]);
+    let wanted = PartialReason::Damaged { segments: vec!["broken".to_owned()] };
+    assert_eq!(found.coverage.partial_reasons, [wanted]);
     assert_eq!(found.records.len(), 10);
 }
 
 #[test]
-fn fields_that_no_record_has_are_named() {
+fn unknown_fields_are_reported() {
     let (_, snapshots) = snapshots(&numbered(5), &numbered(5));
     for snapshot in &snapshots[..2] {
         let request = SearchRequest {
@@ -518,7 +525,7 @@ fn fields_that_no_record_has_are_named() {
 }
 
 #[test]
-fn units_of_fields_texts_and_measures_are_one() {
+fn units_of_fields_texts_and_calculated_fields_agree() {
     let wait = [AttributeValue::Int(2_000), AttributeValue::Text("2s".to_owned())];
     let waits = |record: Record, value: &AttributeValue| Record {
         attributes: vec![("wait_ms", value.clone())],
@@ -536,7 +543,7 @@ fn units_of_fields_texts_and_measures_are_one() {
             assert_eq!(found.records.len(), 4, "{query}");
         }
     }
-    let figures = [Aggregation::Average, Aggregation::Max, Aggregation::Percentile(0.0)];
+    let aggregates = [Aggregation::Average, Aggregation::Max, Aggregation::Percentile(0.0)];
     let field = weir_expr::Field::Attribute("wait_ms".to_owned());
     let compute =
         |aggregation| Compute { aggregation, field: Some(field.clone()), interval_ns: None };
@@ -544,12 +551,12 @@ fn units_of_fields_texts_and_measures_are_one() {
     let by_step = GroupBy { histogram: Some(step), ..GroupBy::top(field.clone(), 9) };
     let request = AggregateRequest {
         filter: filter("*", TimeRange::ALL),
-        computes: figures.map(compute).to_vec(),
+        computes: aggregates.map(compute).to_vec(),
         group_by: vec![by_step],
         zone: Zone::UTC,
     };
     let wanted = vec![ComputeValue::Number(2000.0); 3];
-    let wanted: Figures = [(vec![format!("{:?}", GroupKey::From(2000.0))], wanted)].into();
+    let wanted: Aggregates = [(vec![format!("{:?}", GroupKey::From(2000.0))], wanted)].into();
     assert_eq!(by_name(&naive::aggregate(&all, &request)), wanted);
     for snapshot in &snapshots {
         assert_eq!(by_name(&scan::aggregate(snapshot, &request, &budget()).unwrap()), wanted);
@@ -557,7 +564,7 @@ fn units_of_fields_texts_and_measures_are_one() {
 }
 
 #[test]
-fn tags_that_no_record_has_are_named_where_nothing_was_found() {
+fn unknown_tags_are_reported_if_nothing_was_found() {
     let records: Vec<Record> = numbered(5)
         .into_iter()
         .map(|record| Record { tags: Some(r#"["env:prod"]"#), ..record })
@@ -595,7 +602,7 @@ fn field_names(snapshot: &Snapshot, range: TimeRange, access: &Access) -> BTreeS
 }
 
 #[test]
-fn of_very_many_fields_the_common_ones_come_first() {
+fn most_common_fields_come_first() {
     let names: Vec<&'static str> =
         (0..15_000).map(|number| &*format!("k{number:05}").leak()).collect();
     let mut records = numbered(3000);
@@ -623,7 +630,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn fields_are_those_of_records_that_may_be_seen(
+    fn field_list_respects_access(
         older in prop::collection::vec(record(), 0..12),
         newer in prop::collection::vec(record(), 1..12),
         only in prop_oneof![Just(None), query().prop_map(Some)],
@@ -680,7 +687,7 @@ proptest! {
 }
 
 #[test]
-fn a_reader_learns_no_field_and_no_value_that_only_others_have() {
+fn fields_and_values_of_invisible_records_stay_hidden() {
     let mut records = numbered(40_000);
     for (number, record) in records.iter_mut().enumerate() {
         let path = if number % 2 == 0 { "of.web" } else { "of.db" };

@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn figures_in_a_zone_are_those_of_the_naive_program(
+    fn aggregates_in_a_time_zone_agree_with_the_naive_implementation(
         (zone, records) in around(),
         minutes in prop::sample::select(vec![1, 20, 30, 60, 120, 360, 720, 1440, 2880, 10_080]),
         cut in 0_usize..40,
@@ -147,7 +147,7 @@ fn by_day(zone: &str, first_day: i64, interval_ns: i64) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_day_of_23_or_25_hours_is_one() {
+fn day_of_23_or_25_hours_is_one_bucket() {
     for (zone, second, want) in [
         ("Europe/Berlin", 1_774_700_000, vec![24, 23, 24]),
         ("Europe/Berlin", 1_792_800_000, vec![24, 25, 24]),
@@ -163,7 +163,7 @@ fn a_day_of_23_or_25_hours_is_one() {
 }
 
 #[test]
-fn a_day_that_begins_within_a_minute_is_not_told_by_counts_of_minutes() {
+fn minute_counts_are_not_used_for_days_that_begin_within_a_minute() {
     // 1971-06-01, 44 minutes and 30 seconds after midnight of UTC.
     let midnight = 44_582_400 + 44 * 60 + 30;
     let times = [midnight - 1, midnight, midnight + 1];

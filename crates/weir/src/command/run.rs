@@ -20,7 +20,7 @@ use weir_pipeline::config::{OutputType, SourceKind};
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Pipeline, StartError};
-use weir_store::embedded::{EmbeddedStore, Explorer};
+use weir_store::embedded::{EmbeddedStore, QueryEngine};
 
 use crate::cli::ConfigArgs;
 use crate::command::config::{load_plan, summary};
@@ -95,8 +95,8 @@ impl Running {
         if let Some(api) = &self.api {
             let calculated_fields = &self.plan.calculated_fields;
             let explorer = |store: &Arc<_>| {
-                let explorer = Explorer::new(Arc::clone(store));
-                Arc::new(explorer.with_measures(calculated_fields.clone())) as Arc<_>
+                let explorer = QueryEngine::new(Arc::clone(store));
+                Arc::new(explorer.with_calculated_fields(calculated_fields.clone())) as Arc<_>
             };
             let view = self.pipeline.view();
             view.set_names(calculated_fields, &self.plan.renames);

@@ -2,8 +2,8 @@
 //!
 //! Invariant: an error points at its place in the text of the expression.
 
-use weir_expr::Measure;
-use weir_store::query::NamedMeasure;
+use weir_expr::Formula;
+use weir_store::query::CalculatedField;
 
 use super::diagnostic::Diagnostics;
 use super::rules::inside;
@@ -14,11 +14,11 @@ use super::tree::{Entry, NodeValue};
 pub(crate) fn calculated_fields(
     store: &Section,
     diagnostics: &mut Diagnostics,
-) -> Vec<NamedMeasure> {
+) -> Vec<CalculatedField> {
     let entries = store.values("calculated_fields").iter();
     let found = entries.filter_map(|entry| calculated_field(store, entry, diagnostics));
-    let found = NamedMeasure::together(found);
-    let wrong = if let Some(trail) = NamedMeasure::circle(&found) {
+    let found = CalculatedField::resolve_units(found);
+    let wrong = if let Some(trail) = CalculatedField::find_cycle(&found) {
         let through = match &trail[1..] {
             [] => String::new(),
             others => format!(" through {}", others.join(", ")),
@@ -27,7 +27,7 @@ pub(crate) fn calculated_fields(
         Some((trail[0], text, "give it another name"))
     } else {
         let text = "is too long after the fields that it uses are expanded".to_owned();
-        NamedMeasure::too_long(&found).map(|path| (path, text, "use each of them fewer times"))
+        CalculatedField::too_long(&found).map(|path| (path, text, "use each of them fewer times"))
     };
     if let Some((path, text, help)) = wrong {
         let is_it = |entry: &&Entry| path_of(entry) == path;
@@ -48,7 +48,7 @@ fn calculated_field(
     store: &Section,
     entry: &Entry,
     diagnostics: &mut Diagnostics,
-) -> Option<NamedMeasure> {
+) -> Option<CalculatedField> {
     let path = path_of(entry).to_owned();
     let key_path = format!("{}.{}", store.key_path("calculated_fields"), entry.key);
     let location = &entry.node.location;
@@ -59,13 +59,13 @@ fn calculated_field(
             .help("calculated_fields = { queueing_delay = \"@request_time - @service_time\" }");
         return None;
     };
-    match Measure::parse(text) {
+    match Formula::parse(text) {
         Ok(_) if path.is_empty() => {
             let message = format!("{key_path}: a calculated field needs a name");
             diagnostics.error(Some(location.clone()), &key_path, message);
             None
         }
-        Ok(measure) => Some(NamedMeasure { path, measure }),
+        Ok(measure) => Some(CalculatedField { path, formula: measure }),
         Err(error) => {
             let mut message = format!("{key_path}: {}", error.message);
             if let Some(expected) = &error.expected {

@@ -15,7 +15,7 @@ use weir_pipeline::config::{
     SourceType, SplunkHec, TailSettings, TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
-use weir_store::query::NamedMeasure;
+use weir_store::query::CalculatedField;
 
 use super::check;
 use super::choices::{
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     /// Weir's own store; `None` if it is disabled.
     pub(crate) store: Option<StoreConfig>,
     /// Calculated fields of the store.
-    pub(crate) calculated_fields: Vec<NamedMeasure>,
+    pub(crate) calculated_fields: Vec<CalculatedField>,
     /// Names under which the store and live tails use attributes.
     pub(crate) renames: Renames,
     /// Records and what the rules must do with them.

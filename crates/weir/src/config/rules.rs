@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use weir_codec::LineFormat;
-use weir_expr::{Expr, Finding, Limits, Measure, ParseError, RuleSet};
+use weir_expr::{Expr, Finding, Formula, Limits, ParseError, RuleSet};
 use weir_pipeline::rule::{
     Action, BodyFormat, Keep, Pattern, RulePlan, SetValue, Target, Template,
 };
@@ -163,7 +163,7 @@ impl Reader<'_> {
         let text = self.section.text(key)?;
         match weir_expr::parse(text) {
             Ok(expression) => {
-                for lint in expression.doubts(text) {
+                for lint in expression.lints(text) {
                     let location = self.section.location(key);
                     let location = location.map(|location| inside(&location, text, lint.span));
                     let message = format!("{}: {}", self.section.key_path(key), lint.message);
@@ -294,8 +294,8 @@ impl Reader<'_> {
                 [Entry { key, node: Node { location, value: NodeValue::Text(text) }, .. }]
                     if key == "calculated" =>
                 {
-                    match Measure::parse(text) {
-                        Ok(measure) => SetValue::Measure(measure),
+                    match Formula::parse(text) {
+                        Ok(measure) => SetValue::Formula(measure),
                         Err(error) => {
                             self.parse_error(Some(location.clone()), "set", &error);
                             return None;

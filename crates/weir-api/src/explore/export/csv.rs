@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use weir_expr::{Field, key_like};
 use weir_store::embedded::columns::StoredRecord;
-use weir_store::query::NamedMeasure;
+use weir_store::query::CalculatedField;
 
 use crate::explore::query::field;
 use crate::explore::record::{LogAttributes, LogEntry, precise_time};
@@ -55,7 +55,7 @@ impl CsvColumns {
     pub(super) fn row(
         &self,
         record: StoredRecord,
-        calculated_fields: &[NamedMeasure],
+        calculated_fields: &[CalculatedField],
         text: &mut Vec<u8>,
     ) {
         let source = record.source.clone().unwrap_or_default();

@@ -23,7 +23,9 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
-use weir_store::query::{NamedMeasure, Order, PageKey, SearchPage, SearchRequest, Shortfall};
+use weir_store::query::{
+    CalculatedField, Order, PageKey, PartialReason, SearchPage, SearchRequest,
+};
 
 use super::admission::{AnswerStatus, Rejection};
 use super::limits::{EXPORT_BYTES_MAX, EXPORT_RECORDS_MAX, PAGE_RECORDS_MAX};
@@ -136,7 +138,8 @@ pub(crate) async fn get(
     let ExportStart { request, spec, hash, remaining } =
         ExportStart::of(&state, &headers, &params)?;
     let columns = CsvColumns::parse(params.columns.as_deref())?;
-    let calculated_fields = state.explore.calculated_fields(&request.filter.measures)?.into();
+    let calculated_fields =
+        state.explore.calculated_fields(&request.filter.calculated_fields)?.into();
     let store = state.explore.store()?;
     let permit = state.explore.exports.clone().try_acquire_owned().map_err(|_| {
         let title = "the maximum number of exports is running; try again when one has ended";
@@ -225,7 +228,7 @@ struct ConvertedPage<T> {
     /// Approximate memory of the records.
     bytes: usize,
     next: Option<PageKey>,
-    shortfalls: Vec<Shortfall>,
+    partial_reasons: Vec<PartialReason>,
 }
 
 impl Export {
@@ -243,7 +246,7 @@ impl Export {
                 request.limit.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
             match self.page(request, convert.clone()).await {
                 Ok(Ok(page)) => {
-                    let needs_less = page.shortfalls.contains(&Shortfall::Memory);
+                    let needs_less = page.partial_reasons.contains(&PartialReason::Memory);
                     if needs_less && self.request.limit > 1 {
                         self.request.limit /= 2;
                         self.records_max = self.request.limit;
@@ -253,7 +256,7 @@ impl Export {
                     self.remaining -= (page.rows as u64).min(self.remaining);
                     self.is_done = page.next.is_none() || self.remaining == 0;
                     self.request.after = page.next;
-                    self.reasons.add(&page.shortfalls);
+                    self.reasons.add(&page.partial_reasons);
                     return Ok(page.content);
                 }
                 Ok(Err(problem)) => return Err(problem),
@@ -292,9 +295,9 @@ impl Export {
                 } else {
                     AnswerStatus::Complete
                 };
-                let shortfalls = coverage.shortfalls;
+                let partial_reasons = coverage.partial_reasons;
                 let page =
-                    ConvertedPage { content: convert(records), rows, bytes, next, shortfalls };
+                    ConvertedPage { content: convert(records), rows, bytes, next, partial_reasons };
                 (Ok(page), status)
             }
             Err(error) => (Err(store_problem(&error)), AnswerStatus::Failed),
@@ -322,7 +325,7 @@ fn memory_bytes(record: &StoredRecord) -> usize {
 /// Formats that are written record by record.
 #[derive(Debug, Clone)]
 struct LineFormat {
-    calculated_fields: Arc<[NamedMeasure]>,
+    calculated_fields: Arc<[CalculatedField]>,
     /// The columns of CSV; `None` means NDJSON.
     columns: Option<Arc<CsvColumns>>,
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
-use weir_store::query::Shortfall;
+use weir_store::query::PartialReason;
 
 /// The header with the reasons why the response is partial.
 pub(super) const PARTIAL_HEADER: HeaderName = HeaderName::from_static("x-weir-partial");
@@ -24,13 +24,13 @@ pub(super) struct PartialReasons(Vec<&'static str>);
 
 impl PartialReasons {
     /// Adds the reasons of a page.
-    pub(super) fn add(&mut self, shortfalls: &[Shortfall]) {
-        for shortfall in shortfalls {
-            let name = match shortfall {
-                Shortfall::Deadline => "deadline",
-                Shortfall::Memory => "memory",
-                Shortfall::CatchingUp => "catching_up",
-                Shortfall::Damaged { .. } => "damaged",
+    pub(super) fn add(&mut self, partial_reasons: &[PartialReason]) {
+        for reason in partial_reasons {
+            let name = match reason {
+                PartialReason::Deadline => "deadline",
+                PartialReason::Memory => "memory",
+                PartialReason::CatchingUp => "catching_up",
+                PartialReason::Damaged { .. } => "damaged",
             };
             if !self.0.contains(&name) {
                 self.0.push(name);
@@ -60,10 +60,10 @@ mod tests {
 
     #[test]
     fn every_reason_is_reported_once() {
-        let damaged = |name: &str| Shortfall::Damaged { segments: vec![name.to_owned()] };
+        let damaged = |name: &str| PartialReason::Damaged { segments: vec![name.to_owned()] };
         let mut reasons = PartialReasons::default();
         assert!(reasons.headers().is_empty());
-        reasons.add(&[Shortfall::CatchingUp, damaged("a")]);
+        reasons.add(&[PartialReason::CatchingUp, damaged("a")]);
         reasons.add(&[]);
         reasons.add(&[damaged("b")]);
         assert_eq!(reasons.headers()[PARTIAL_HEADER], "catching_up,damaged");

@@ -210,8 +210,8 @@ fn new_names_change_what_is_looked_for_without_compiling_it_again() {
     join(&mut hub.state(), "@delay:5");
     let set = hub.state().set.clone().unwrap();
     let version = hub.state().version;
-    let measure = weir_expr::Measure::parse("@total - @service").unwrap();
-    let measures = [NamedMeasure { path: "delay".to_owned(), measure }];
+    let measure = weir_expr::Formula::parse("@total - @service").unwrap();
+    let measures = [CalculatedField { path: "delay".to_owned(), formula: measure }];
     let names = Names { measures: measures.into(), renames: Arc::default() };
     hub.set_names(names.clone());
     let Wanted::Changed { version, set: same, names: told } = hub.wanted(version) else {

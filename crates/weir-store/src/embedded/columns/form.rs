@@ -205,7 +205,7 @@ mod tests {
     const TIME_NS: i64 = 1_700_000_000_123_456_000;
 
     #[test]
-    fn a_time_is_taken_only_if_it_can_be_written_again() {
+    fn time_is_promoted_only_if_it_round_trips() {
         let style = |text: &str| TimeStyle::of(Scalar::Text(text.as_bytes()), TIME_NS);
         assert_eq!(style("2023-11-14T22:13:20.123456Z"), Some(TimeStyle::Rfc3339(6)));
         assert_eq!(style("2023-11-14T22:13:20.123456000Z"), Some(TimeStyle::Rfc3339(9)));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_says_what_was_put_into_it() {
+    fn form_round_trips() {
         let mut buffer = Vec::new();
         for style in (0..=9).map(TimeStyle::Rfc3339).chain(UNITS.into_iter().map(TimeStyle::Units))
         {

@@ -16,7 +16,7 @@ use weir_model::{Batch, RecordFlags, RecordView, unescape_json_into};
 
 use super::form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
 use super::record::value_of;
-use super::resources::{Finder, Known, Resources};
+use super::resources::{FirstText, ParsedResource, Resources};
 use super::rows::{Full, NewRow, Rows, is_utf8};
 use crate::query::UnparsedRows;
 
@@ -42,9 +42,9 @@ pub struct Intake {
     /// Path and hints of each attribute of the last record, because the next one is often like it.
     shape: Vec<(Vec<u8>, Hints)>,
     /// Those of the current record.
-    places: Places,
+    indexes: AttributeIndexes,
     /// Those of earlier records, by shape.
-    known: KnownPlaces,
+    known: AttributeIndexCache,
 }
 
 /// The fields of a record that its attributes may affect, one bit each.
@@ -81,7 +81,7 @@ impl Hints {
 
 /// The indexes of the attributes of a record that may become columns of its own.
 #[derive(Debug, Default, Clone, Copy)]
-struct Places {
+struct AttributeIndexes {
     hints: Hints,
     /// By index in [`MESSAGE_PATHS`] and [`TIME_PATHS`]: the index of the path's only value, if it
     /// is inside the body.
@@ -96,31 +96,31 @@ struct Places {
 type ShapePair = [Option<u64>; 2];
 
 /// Number of remembered shapes, indexed by their lowest bits.
-const SHAPES_KNOWN: usize = 64;
+const SHAPES_CACHED_MAX: usize = 64;
 
 /// The places in records of known shapes.
 #[derive(Debug)]
-struct KnownPlaces(Vec<(ShapePair, Places)>);
+struct AttributeIndexCache(Vec<(ShapePair, AttributeIndexes)>);
 
-impl Default for KnownPlaces {
+impl Default for AttributeIndexCache {
     fn default() -> Self {
-        Self(vec![Default::default(); SHAPES_KNOWN])
+        Self(vec![Default::default(); SHAPES_CACHED_MAX])
     }
 }
 
-impl KnownPlaces {
+impl AttributeIndexCache {
     /// Returns the slot for a pair of shapes, with the pair that it is currently used for.
-    fn slot(&mut self, [own, inside]: ShapePair) -> &mut (ShapePair, Places) {
+    fn slot(&mut self, [own, inside]: ShapePair) -> &mut (ShapePair, AttributeIndexes) {
         let mixed = own.unwrap_or(0).wrapping_mul(31).wrapping_add(inside.unwrap_or(0));
-        &mut self.0[mixed as usize % SHAPES_KNOWN]
+        &mut self.0[mixed as usize % SHAPES_CACHED_MAX]
     }
 }
 
 /// The indexes of the attributes that are kept in columns of the record's own.
 #[derive(Debug, Clone, Copy)]
-struct Taken([usize; 4]);
+struct Promoted([usize; 4]);
 
-impl Taken {
+impl Promoted {
     const NONE: Self = Self([usize::MAX; 4]);
     const MESSAGE: usize = 0;
     const TRACE: usize = 1;
@@ -180,7 +180,7 @@ impl Intake {
         let is_parsed = stated.is_some();
         let stated = stated.and_then(|stated| Status::from_severity(stated.severity));
         self.renames.apply(&mut self.own, &mut self.inside);
-        self.find_places();
+        self.find_indexes();
         let status = self.find_status(view, stated) || self.find_status_in_text(body);
         let service = self.find_text(Reserved::Service, &resource);
         let host = self.find_text(Reserved::Host, &resource);
@@ -239,25 +239,25 @@ impl Intake {
 
     /// Finds the places of attributes once, so that absent attributes are not searched for; for a
     /// record of a known shape even that is skipped.
-    fn find_places(&mut self) {
+    fn find_indexes(&mut self) {
         let shapes = [&self.own, &self.inside].map(Attributes::shape);
         let is_known = |index: usize, all: &Attributes| all.is_empty() || shapes[index].is_some();
         let has_shape = is_known(0, &self.own) && is_known(1, &self.inside);
         if has_shape
-            && let (known, places) = self.known.slot(shapes)
+            && let (known, indexes) = self.known.slot(shapes)
             && *known == shapes
         {
-            self.places = *places;
+            self.indexes = *indexes;
             return;
         }
-        self.places = Places {
+        self.indexes = AttributeIndexes {
             hints: self.find_hints(),
             message: MESSAGE_PATHS.map(|path| self.only_inside(path)),
             time: TIME_PATHS.map(|path| self.only_inside(path)),
             first_message: MESSAGE_PATHS.iter().find_map(|path| self.first_inside(path)),
         };
         if has_shape {
-            *self.known.slot(shapes) = (shapes, self.places);
+            *self.known.slot(shapes) = (shapes, self.indexes);
         }
     }
 
@@ -291,32 +291,32 @@ impl Intake {
     ) -> Result<(), Full> {
         let mut row = *row;
         let body = row.message.unwrap_or_default();
-        let mut taken = Taken::NONE;
+        let mut promoted = Promoted::NONE;
         let value = |place: Option<u16>| {
             let number = usize::from(place?);
             Some((self.own.len() + number, self.inside.get(number)?))
         };
         if is_object {
             row.message = None;
-            for (index, place) in self.places.message.into_iter().enumerate() {
+            for (index, place) in self.indexes.message.into_iter().enumerate() {
                 if let Some((number, Scalar::Text(text))) = value(place) {
                     row.message = Some(text);
                     row.form = row.form.with_message(index);
-                    taken.0[Taken::MESSAGE] = number;
+                    promoted.0[Promoted::MESSAGE] = number;
                     break;
                 }
             }
             if row.message.is_none()
-                && let Some((_, Scalar::Text(text))) = value(self.places.first_message)
+                && let Some((_, Scalar::Text(text))) = value(self.indexes.first_message)
             {
                 row.message = Some(text);
             }
-            for (index, place) in self.places.time.into_iter().enumerate() {
+            for (index, place) in self.indexes.time.into_iter().enumerate() {
                 if let Some((number, value)) = value(place)
                     && let Some(style) = TimeStyle::of_next(value, row.time_ns, times)
                 {
                     row.form = row.form.with_time(index, style);
-                    taken.0[Taken::TIME] = number;
+                    promoted.0[Promoted::TIME] = number;
                     break;
                 }
             }
@@ -324,21 +324,21 @@ impl Intake {
         if let Some((index, path, text)) = self.find_id(Reserved::TraceId) {
             row.trace_id = Some(text);
             row.form = row.form.with_trace(index);
-            taken.0[Taken::TRACE] = self.number_of(path);
+            promoted.0[Promoted::TRACE] = self.number_of(path);
         }
         if let Some((index, path, text)) = self.find_id(Reserved::SpanId) {
             row.span_id = Some(text);
             row.form = row.form.with_span(index);
-            taken.0[Taken::SPAN] = self.number_of(path);
+            promoted.0[Promoted::SPAN] = self.number_of(path);
         }
         // The content of an object is UTF-8 if the whole object is.
         if is_object && self.own.is_empty() && is_utf8(body) {
-            return rows.push_utf8(&row, &self.inside, |number| taken.has(number));
+            return rows.push_utf8(&row, &self.inside, |number| promoted.has(number));
         }
         let own = self.own.iter();
         let inside = self.inside.iter();
         let all = own.chain(inside).enumerate().filter(|(number, (path, _))| {
-            !taken.has(*number) && (*number < self.own.len() || !self.is_shadowed(path))
+            !promoted.has(*number) && (*number < self.own.len() || !self.is_shadowed(path))
         });
         rows.push(&row, all.map(|(_, attribute)| attribute).take(ATTRIBUTES_MAX))
     }
@@ -371,7 +371,7 @@ impl Intake {
     /// Returns the text of a trace or span that is the only value of its path.
     fn find_id(&self, key: Reserved) -> Option<(usize, &'static str, &[u8])> {
         let hint = if key == Reserved::TraceId { Hints::TRACE } else { Hints::SPAN };
-        if !self.places.hints.has(hint) {
+        if !self.indexes.hints.has(hint) {
             return None;
         }
         for (index, path) in key.record_paths().iter().enumerate() {
@@ -390,25 +390,25 @@ impl Intake {
 
     /// Finds the first value of a reserved key, as text. A value in the resource takes precedence
     /// over the record.
-    fn find_text(&mut self, key: Reserved, resource: &Known) -> Found {
+    fn find_text(&mut self, key: Reserved, resource: &ParsedResource) -> ReservedValue {
         let (buffer, hint, of_resource) = match key {
             Reserved::Service => (&mut self.service, Hints::SERVICE, &resource.service),
             _ => (&mut self.host, Hints::HOST, &resource.host),
         };
         if of_resource.is_some() {
-            return Found::InResource;
+            return ReservedValue::InResource;
         }
-        if !self.places.hints.has(hint) {
-            return Found::Nowhere;
+        if !self.indexes.hints.has(hint) {
+            return ReservedValue::Nowhere;
         }
         buffer.clear();
-        let mut found = Finder::new(buffer);
+        let mut found = FirstText::new(buffer);
         for path in key.record_paths() {
             let path = path.as_bytes();
             self.own.values(path).for_each(|value| found.take(value));
             self.inside.values(path).for_each(|value| found.take(value));
         }
-        if found.is_found() { Found::InRecord } else { Found::Nowhere }
+        if found.is_found() { ReservedValue::InRecord } else { ReservedValue::Nowhere }
     }
 
     /// Finds the status: what the source or the body states, otherwise that of an attribute.
@@ -418,7 +418,7 @@ impl Intake {
             self.status.extend_from_slice(status.name().as_bytes());
             return true;
         }
-        if !self.places.hints.has(Hints::STATUS) {
+        if !self.indexes.hints.has(Hints::STATUS) {
             return false;
         }
         for path in Reserved::Status.record_paths() {
@@ -449,7 +449,7 @@ impl Intake {
     /// Collects the tags that the record states: a list under `tags`, a text under `ddtags`.
     fn find_tags(&mut self) -> bool {
         self.tags.clear();
-        if !self.places.hints.has(Hints::TAGS) {
+        if !self.indexes.hints.has(Hints::TAGS) {
             return false;
         }
         for attributes in [&self.own, &self.inside] {
@@ -501,13 +501,13 @@ fn plain_body<'a>(view: &RecordView<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
 
 /// Where the value of a reserved key was found.
 #[derive(Debug, Clone, Copy)]
-enum Found {
+enum ReservedValue {
     Nowhere,
     InResource,
     InRecord,
 }
 
-impl Found {
+impl ReservedValue {
     fn text<'a>(self, record: &'a [u8], resource: Option<&'a [u8]>) -> Option<&'a [u8]> {
         match self {
             Self::Nowhere => None,

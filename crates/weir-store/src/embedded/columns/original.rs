@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_and_no_bytes_are_too_short() {
+    fn original_record_round_trips_and_rejects_truncation() {
         let attributes: [(&[u8], Scalar<'_>); 5] = [
             (b"a\xff", Scalar::Text(b"\xfe")),
             (b"a\xff", Scalar::Null),

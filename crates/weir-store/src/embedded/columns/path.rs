@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use weir_codec::Scalar;
 
-use super::texts::{Texts, taken_bytes};
+use super::texts::{Texts, allocated_bytes};
 
 /// Integers up to this magnitude are exact as floats, and floats up to it as integers.
 pub(crate) const EXACT_INT_MAX: i64 = 1 << 53;
@@ -113,11 +113,11 @@ impl Values {
 
     fn memory_bytes(&self) -> usize {
         match self {
-            Self::Bool(values) => taken_bytes(values),
-            Self::Int(values) => taken_bytes(values),
-            Self::Float(values) => taken_bytes(values),
+            Self::Bool(values) => allocated_bytes(values),
+            Self::Int(values) => allocated_bytes(values),
+            Self::Float(values) => allocated_bytes(values),
             Self::Text(texts) => texts.memory_bytes(),
-            Self::Any(cells, texts) => taken_bytes(cells) + texts.memory_bytes(),
+            Self::Any(cells, texts) => allocated_bytes(cells) + texts.memory_bytes(),
         }
     }
 }
@@ -218,7 +218,7 @@ impl PathColumn {
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.path.capacity()
-            + taken_bytes(&self.rows)
+            + allocated_bytes(&self.rows)
             + self.values.memory_bytes()
     }
 }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_values_and_not_spellings() {
+    fn numbers_are_stored_by_value_not_spelling() {
         assert_eq!(canonical(Scalar::Float(1.0)), Scalar::Int(1));
         assert_eq!(canonical(Scalar::Float(-0.0)), Scalar::Int(0));
         assert_eq!(canonical(Scalar::Float(0.0)), Scalar::Int(0));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_takes_values_of_every_type() {
+    fn path_column_takes_values_of_every_type() {
         let values = [
             Scalar::Int(1),
             Scalar::Text(b"007"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_of_some_rows_are_those_of_each() {
+    fn values_of_some_rows_equal_the_values_of_each() {
         let mut rng = fastrand::Rng::with_seed(5);
         for _ in 0..200 {
             let mut some = |share: u32| -> Vec<usize> {

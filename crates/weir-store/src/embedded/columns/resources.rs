@@ -18,7 +18,7 @@ const RESOURCES_MAX: usize = 2048;
 
 /// What is known about a resource.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ParsedResource {
     /// As encoded in the frame; `None` when it is empty.
     pub(super) json: Option<Box<[u8]>>,
     /// Its service and host, which no record overrides.
@@ -30,9 +30,9 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Resources {
     /// By their number in the current batch, filled on demand.
-    of_batch: Vec<Option<Arc<Known>>>,
+    of_batch: Vec<Option<Arc<ParsedResource>>>,
     /// By their text.
-    known: HashMap<Box<[u8]>, Arc<Known>>,
+    known: HashMap<Box<[u8]>, Arc<ParsedResource>>,
     attributes: Attributes,
 }
 
@@ -43,7 +43,7 @@ impl Resources {
     }
 
     /// Returns what is known about the resource of a record of the current batch.
-    pub(super) fn of(&mut self, batch: &Batch, view: &RecordView<'_>) -> Arc<Known> {
+    pub(super) fn of(&mut self, batch: &Batch, view: &RecordView<'_>) -> Arc<ParsedResource> {
         let number = usize::from(view.resource());
         if let Some(Some(known)) = self.of_batch.get(number) {
             return known.clone();
@@ -56,7 +56,7 @@ impl Resources {
         known
     }
 
-    fn find(&mut self, encoded: &[u8]) -> Arc<Known> {
+    fn find(&mut self, encoded: &[u8]) -> Arc<ParsedResource> {
         if let Some(known) = self.known.get(encoded) {
             return known.clone();
         }
@@ -68,20 +68,20 @@ impl Resources {
         known
     }
 
-    fn read(&mut self, encoded: &[u8]) -> Known {
+    fn read(&mut self, encoded: &[u8]) -> ParsedResource {
         self.attributes.clear();
         // A resource that is not an object is treated as empty, as everywhere.
         let _ = self.attributes.read_json(encoded);
         let text_of = |key: Reserved| {
             let mut buffer = Vec::new();
-            let mut found = Finder::new(&mut buffer);
+            let mut found = FirstText::new(&mut buffer);
             for path in key.resource_paths() {
                 self.attributes.values(path.as_bytes()).for_each(|value| found.take(value));
             }
             let is_found = found.is_found();
             is_found.then(|| buffer.into_boxed_slice())
         };
-        Known {
+        ParsedResource {
             json: (!self.attributes.is_empty()).then(|| encoded.into()),
             service: text_of(Reserved::Service),
             host: text_of(Reserved::Host),
@@ -90,12 +90,12 @@ impl Resources {
 }
 
 /// Takes the first value that has a text.
-pub(super) struct Finder<'a> {
+pub(super) struct FirstText<'a> {
     buffer: &'a mut Vec<u8>,
     is_found: bool,
 }
 
-impl<'a> Finder<'a> {
+impl<'a> FirstText<'a> {
     pub(super) fn new(buffer: &'a mut Vec<u8>) -> Self {
         Self { buffer, is_found: false }
     }

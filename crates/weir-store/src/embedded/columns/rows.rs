@@ -7,7 +7,7 @@ use weir_codec::{Attributes, PATH_BYTES_MAX, Scalar};
 use weir_model::{Position, StreamId};
 
 use super::record::add_attribute;
-use super::texts::{emptied, taken_bytes};
+use super::texts::{allocated_bytes, emptied};
 use super::{Form, Original, PathColumn, StoredRecord, Texts, canonical};
 use crate::embedded::hash::Interner;
 use crate::limits::{ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX};
@@ -93,7 +93,7 @@ impl CodeColumn {
     }
 
     fn memory_bytes(&self) -> usize {
-        taken_bytes(&self.codes) + self.interner.memory_bytes()
+        allocated_bytes(&self.codes) + self.interner.memory_bytes()
     }
 
     fn emptied(self) -> Self {
@@ -205,7 +205,7 @@ impl SparseTexts {
     }
 
     fn memory_bytes(&self) -> usize {
-        taken_bytes(&self.numbers) + self.texts.memory_bytes()
+        allocated_bytes(&self.numbers) + self.texts.memory_bytes()
     }
 
     fn emptied(self) -> Self {
@@ -304,7 +304,7 @@ impl Rows {
         &mut self,
         row: &NewRow<'_>,
         attributes: &Attributes,
-        is_taken: impl Fn(usize) -> bool,
+        is_promoted: impl Fn(usize) -> bool,
     ) -> Result<(), Full> {
         if self.is_full() {
             return Err(Full);
@@ -312,7 +312,7 @@ impl Rows {
         let index = self.len() as u32;
         let mut place = 0;
         for (number, (path, value)) in attributes.iter().enumerate() {
-            if !is_taken(number) {
+            if !is_promoted(number) {
                 self.attribute_bytes += attribute_bytes(value);
                 self.push_value(index, place, path, value);
                 place += 1;
@@ -453,9 +453,9 @@ impl Rows {
             [&self.service, &self.host, &self.source, &self.status, &self.tags, &self.resource];
         let texts = [&self.message, &self.trace_id, &self.span_id];
         let numbers = [&self.sequence, &self.stream, &self.offset, &self.form];
-        taken_bytes(&self.time_ns)
-            + numbers.into_iter().map(taken_bytes).sum::<usize>()
-            + taken_bytes(&self.epoch)
+        allocated_bytes(&self.time_ns)
+            + numbers.into_iter().map(allocated_bytes).sum::<usize>()
+            + allocated_bytes(&self.epoch)
             + codes.into_iter().map(CodeColumn::memory_bytes).sum::<usize>()
             + texts.into_iter().map(SparseTexts::memory_bytes).sum::<usize>()
             + paths

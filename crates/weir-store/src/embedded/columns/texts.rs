@@ -5,7 +5,7 @@ const SYSTEM_PAGE_BYTES: usize = 4096;
 
 /// Returns the memory used by a vector, in bytes. Capacity that was never written to does not
 /// count, because the system provides memory on the first write.
-pub(super) fn taken_bytes<T>(values: &Vec<T>) -> usize {
+pub(super) fn allocated_bytes<T>(values: &Vec<T>) -> usize {
     let written = (values.len() * size_of::<T>()).next_multiple_of(SYSTEM_PAGE_BYTES);
     written.min(values.capacity() * size_of::<T>())
 }
@@ -85,7 +85,7 @@ impl Texts {
 
     /// Returns the memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        taken_bytes(&self.bytes) + taken_bytes(&self.ends)
+        allocated_bytes(&self.bytes) + allocated_bytes(&self.ends)
     }
 
     /// Returns an empty collection that reuses the memory.
@@ -106,18 +106,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_that_was_never_written_to_is_no_memory() {
+    fn untouched_capacity_is_not_counted_as_memory() {
         let mut numbers: Vec<u64> = Vec::with_capacity(1 << 20);
-        assert_eq!(taken_bytes(&numbers), 0);
+        assert_eq!(allocated_bytes(&numbers), 0);
         numbers.push(1);
-        assert_eq!(taken_bytes(&numbers), SYSTEM_PAGE_BYTES);
+        assert_eq!(allocated_bytes(&numbers), SYSTEM_PAGE_BYTES);
         numbers.resize(1 << 20, 1);
-        assert_eq!(taken_bytes(&numbers), 8 << 20);
-        assert_eq!(taken_bytes(&vec![1_u8; 3]), 3, "a small vector counts in full");
+        assert_eq!(allocated_bytes(&numbers), 8 << 20);
+        assert_eq!(allocated_bytes(&vec![1_u8; 3]), 3, "a small vector counts in full");
     }
 
     #[test]
-    fn memory_is_kept_for_what_will_fill_it() {
+    fn memory_is_kept_only_if_it_will_be_filled() {
         let mut texts = Texts::default();
         (0..1000).for_each(|_| texts.push(b"a text"));
         let room = texts.bytes.capacity();

@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn codes_pass_as_one_by_one(
+        fn code_set_filters_like_single_codes(
             runs in proptest::collection::vec((any::<u32>(), 1_usize..40), 0..40),
             passes in proptest::collection::vec(any::<bool>(), 1..300),
             wider in 0_u32..3,
@@ -167,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, count in 0_usize..2000, width in 0_u32..40) {
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>, count in 0_usize..2000, width in 0_u32..40) {
             let set = CodeSet::new(vec![true, false, true, true, false]);
             let mut codes = Vec::new();
             let is_whole = super::super::decode::hybrid(&bytes, width, count, &mut codes).is_some();

@@ -37,7 +37,7 @@ impl Segment {
                 .iter()
                 .map(|source| {
                     self.read_page(group, source.column, page, &mut buffer)?;
-                    Ok(Cells::of(source, &buffer))
+                    Ok(PageCells::of(source, &buffer))
                 })
                 .collect::<Result<Vec<_>, SegmentError>>()?;
             let mut attributes = Vec::new();
@@ -49,18 +49,22 @@ impl Segment {
     }
 
     /// Returns the columns that make up a record.
-    fn sources(&self, group: usize, buffer: &mut PageBuffer) -> Result<Vec<Source>, SegmentError> {
+    fn sources(
+        &self,
+        group: usize,
+        buffer: &mut PageBuffer,
+    ) -> Result<Vec<SourceColumn>, SegmentError> {
         let is_own = |(_, role): &(usize, &Role)| !matches!(role, Role::Number(_));
         let roles = self.columns().iter().map(|column| &column.role).enumerate().filter(is_own);
         let roles: Vec<(usize, &Role)> = roles.collect();
-        let place_of = |wanted: &Role| roles.iter().position(|(_, role)| *role == wanted);
+        let index_of = |wanted: &Role| roles.iter().position(|(_, role)| *role == wanted);
         let source = |(column, role): &(usize, &Role)| {
             let kinds = match role {
-                Role::Attribute(path) => place_of(&Role::Kind(path.clone())),
+                Role::Attribute(path) => index_of(&Role::Kind(path.clone())),
                 _ => None,
             };
             let dictionary = self.dictionary(group, *column, buffer)?;
-            Ok(Source { column: *column, role: (*role).clone(), kinds, dictionary })
+            Ok(SourceColumn { column: *column, role: (*role).clone(), kinds, dictionary })
         };
         roles.iter().map(source).collect()
     }
@@ -68,7 +72,7 @@ impl Segment {
 
 /// A column of a row group.
 #[derive(Debug)]
-struct Source {
+struct SourceColumn {
     column: usize,
     role: Role,
     /// Index of the source that gives the types of the values.
@@ -81,8 +85,8 @@ const NONE: u32 = u32::MAX;
 
 /// The values of a page of a column.
 #[derive(Debug)]
-struct Cells<'s> {
-    source: &'s Source,
+struct PageCells<'s> {
+    source: &'s SourceColumn,
     /// For each row the index of its value; `None` when every row has one.
     numbers: Option<Vec<u32>>,
     values: Values,
@@ -98,8 +102,8 @@ enum Values {
     Codes(Vec<u32>),
 }
 
-impl<'s> Cells<'s> {
-    fn of(source: &'s Source, page: &PageBuffer) -> Self {
+impl<'s> PageCells<'s> {
+    fn of(source: &'s SourceColumn, page: &PageBuffer) -> Self {
         let values = match page.values() {
             PageValues::Ints(values) => Values::Ints(values.to_vec()),
             PageValues::Doubles(values) => Values::Doubles(values.to_vec()),
@@ -140,7 +144,7 @@ impl<'s> Cells<'s> {
 
 /// Adds a row. `attributes` and `rest` are scratch buffers.
 fn copy_row<'c>(
-    columns: &'c [Cells<'_>],
+    columns: &'c [PageCells<'_>],
     row: usize,
     attributes: &mut Vec<(&'c [u8], Scalar<'c>)>,
     rest: &mut Attributes,

@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn codes_come_back(runs in proptest::collection::vec((0_u32..70_000, 1_usize..40), 0..40)) {
+        fn codes_round_trip(runs in proptest::collection::vec((0_u32..70_000, 1_usize..40), 0..40)) {
             let codes: Vec<u32> =
                 runs.into_iter().flat_map(|(code, run)| std::iter::repeat_n(code, run)).collect();
             let width = encode::bit_width(codes.iter().copied().max().unwrap_or(0).into());
@@ -297,7 +297,7 @@ mod tests {
         }
 
         #[test]
-        fn whole_numbers_come_back(
+        fn integers_round_trip(
             values in prop_oneof![
                 proptest::collection::vec(any::<i64>(), 0..600),
                 proptest::collection::vec(-50_i64..50, 0..600),
@@ -313,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn texts_come_back(texts in proptest::collection::vec(".{0,40}", 0..300)) {
+        fn texts_round_trip(texts in proptest::collection::vec(".{0,40}", 0..300)) {
             let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
             let mut bytes = Vec::new();
             encode::delta_length(&texts, &mut bytes);
@@ -326,7 +326,7 @@ mod tests {
         }
 
         #[test]
-        fn presence_comes_back(present in proptest::collection::vec(any::<bool>(), 0..300)) {
+        fn presence_round_trips(present in proptest::collection::vec(any::<bool>(), 0..300)) {
             let mut bytes = Vec::new();
             encode::levels(&present, &mut bytes);
             let mut found = Vec::new();
@@ -341,7 +341,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, count in 0_usize..2000, width in 0_u32..40) {
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>, count in 0_usize..2000, width in 0_u32..40) {
             let (mut codes, mut values, mut ends) = (Vec::new(), Vec::new(), Vec::new());
             let is_whole = hybrid(&bytes, width, count, &mut codes).is_some();
             prop_assert_eq!(is_whole, is_hybrid(&bytes, width, count));

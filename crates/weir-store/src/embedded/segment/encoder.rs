@@ -186,7 +186,7 @@ fn encodings(encoded: &Encoded<'_, '_>) -> Vec<Encoding> {
 }
 
 /// Returns whether the column has few distinct values by nature, such as services or hosts.
-fn repeats_by_nature(column: &Column) -> bool {
+fn is_repetitive(column: &Column) -> bool {
     use Fixed::{SpanId, TraceId};
     matches!(&column.role, Role::Fixed(fixed) if !matches!(fixed, TraceId | SpanId))
         || matches!(column.role, Role::Kind(_))
@@ -221,7 +221,7 @@ fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Dictionary, Ve
     if count == 0 {
         return None;
     }
-    let share = match (repeats_by_nature(column), values) {
+    let share = match (is_repetitive(column), values) {
         (true, _) => 1,
         (false, Values::Text(_) | Values::Coded(..)) => 2,
         (false, _) => 4,
@@ -243,7 +243,7 @@ fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Dictionary, Ve
 }
 
 /// Returns whether so many of the values are distinct that a dictionary is not worthwhile.
-fn is_hopeless(count: usize, distinct: usize, share: usize) -> bool {
+fn has_too_many_values(count: usize, distinct: usize, share: usize) -> bool {
     count == DICTIONARY_SAMPLE && distinct * share > count
 }
 
@@ -256,7 +256,7 @@ fn number_codes(
     for value in values {
         codes.push(interner.intern(value));
         let distinct = interner.numbers().len();
-        if is_hopeless(codes.len(), distinct, share) || distinct > DICTIONARY_VALUES_MAX {
+        if has_too_many_values(codes.len(), distinct, share) || distinct > DICTIONARY_VALUES_MAX {
             return None;
         }
     }
@@ -269,7 +269,7 @@ fn text_codes(texts: &[&[u8]], share: usize) -> Option<(Dictionary, Vec<u32>)> {
     for text in texts {
         codes.push(interner.intern(text));
         let distinct = interner.texts();
-        if is_hopeless(codes.len(), distinct.len(), share)
+        if has_too_many_values(codes.len(), distinct.len(), share)
             || distinct.len() > DICTIONARY_VALUES_MAX
             || distinct.byte_count() > DICTIONARY_BYTES_MAX
         {

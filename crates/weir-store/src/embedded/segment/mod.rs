@@ -8,6 +8,7 @@
 mod chunk;
 mod codes;
 mod column;
+mod concat;
 mod copy;
 mod decode;
 mod encode;
@@ -17,14 +18,13 @@ mod page;
 mod plan;
 mod reader;
 mod records;
-mod stitch;
 mod writer;
 
 pub use codes::CodeSet;
 pub use column::{Column, Fixed, Role, ValueKind};
+pub use concat::{concat_columns, concat_segments, cut_segment};
 pub use error::SegmentError;
 pub use reader::{ChunkInfo, Dictionary, MinMax, PageBuffer, PageTexts, PageValues, Segment};
-pub use stitch::{cut_segment, stitch_segments, stitched_columns};
 pub use writer::{ColumnSummary, Provenance, SegmentSummary, write_segment};
 
 pub(crate) use chunk::{Chunk, OwnedChunk, Values};

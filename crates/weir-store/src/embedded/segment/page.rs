@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_comes_back_and_no_damaged_bit_passes() {
+    fn page_round_trips_and_detects_every_flipped_bit() {
         let text = b"a page with some text in it, some of it twice, some of it twice".as_slice();
         let mut page = Vec::new();
         let mut writer = PageWriter::new(1).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_page_comes_back() {
+    fn dictionary_page_round_trips() {
         let mut page = Vec::new();
         let mut writer = PageWriter::new(1).unwrap();
         writer.append(true, PageEncoding::Plain, 300, b"", &mut page).unwrap();

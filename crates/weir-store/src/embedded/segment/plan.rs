@@ -34,7 +34,7 @@ enum Storage {
 
 /// What is known about the values of a path.
 #[derive(Debug, Default)]
-struct Facts {
+struct ValueStats {
     bools: usize,
     ints: usize,
     floats: usize,
@@ -47,7 +47,7 @@ struct Facts {
     no_numbers: bool,
 }
 
-impl Facts {
+impl ValueStats {
     fn of(column: &PathColumn) -> Self {
         let mut facts = Self::default();
         let is_plain = is_one_per_row(column);
@@ -149,7 +149,7 @@ fn is_single(rows: &[u32], index: usize) -> bool {
 
 /// The origin of a column's values.
 #[derive(Debug)]
-enum Source {
+enum ColumnSource {
     Fixed(Fixed),
     /// The path with that index, and how it is stored.
     Attribute(usize, Storage),
@@ -165,7 +165,7 @@ pub(super) struct Plan<'a> {
     rows: &'a Rows,
     /// The row at each position.
     order: Vec<u32>,
-    sources: Vec<Source>,
+    sources: Vec<ColumnSource>,
     columns: Vec<Column>,
     /// The dimensions of the numbers among the texts of a path.
     pub(super) units: BTreeMap<String, Dimension>,
@@ -184,19 +184,19 @@ impl<'a> Plan<'a> {
             rest: BTreeMap::new(),
         };
         for fixed in Fixed::ALL {
-            plan.add(Source::Fixed(*fixed), Column::fixed(*fixed));
+            plan.add(ColumnSource::Fixed(*fixed), Column::fixed(*fixed));
         }
         plan.add_attributes();
         if !plan.rest.is_empty() {
-            plan.add(Source::Rest, Column::optional(Role::Rest, ValueKind::Text));
+            plan.add(ColumnSource::Rest, Column::optional(Role::Rest, ValueKind::Text));
         }
         if !rows.originals.is_empty() {
-            plan.add(Source::Raw, Column::optional(Role::Raw, ValueKind::Bytes));
+            plan.add(ColumnSource::Raw, Column::optional(Role::Raw, ValueKind::Bytes));
         }
         plan
     }
 
-    fn add(&mut self, source: Source, column: Column) {
+    fn add(&mut self, source: ColumnSource, column: Column) {
         self.sources.push(source);
         self.columns.push(column);
     }
@@ -215,7 +215,7 @@ impl<'a> Plan<'a> {
         chosen.sort_by_key(|index| paths[*index].path());
         let mut is_chosen = vec![false; paths.len()];
         for index in chosen {
-            let facts = Facts::of(&paths[index]);
+            let facts = ValueStats::of(&paths[index]);
             let Some(storage) = facts.storage() else { continue };
             is_chosen[index] = true;
             self.add_attribute(index, storage, &facts);
@@ -223,7 +223,7 @@ impl<'a> Plan<'a> {
         self.fill_rest(&is_chosen);
     }
 
-    fn add_attribute(&mut self, index: usize, storage: Storage, facts: &Facts) {
+    fn add_attribute(&mut self, index: usize, storage: Storage, facts: &ValueStats) {
         let path = self.rows.paths()[index].path().to_owned();
         let kind = match storage {
             Storage::Int => ValueKind::Int,
@@ -232,17 +232,17 @@ impl<'a> Plan<'a> {
             Storage::Text | Storage::Mixed => ValueKind::Text,
         };
         let role = Role::Attribute(path.clone());
-        self.add(Source::Attribute(index, storage), Column::optional(role, kind));
+        self.add(ColumnSource::Attribute(index, storage), Column::optional(role, kind));
         if storage == Storage::Mixed {
             let role = Role::Kind(path.clone());
-            self.add(Source::Kind(index), Column::optional(role, ValueKind::Int));
+            self.add(ColumnSource::Kind(index), Column::optional(role, ValueKind::Int));
         }
         if !facts.no_numbers {
             if let Some(dimension) = facts.dimension {
                 self.units.insert(path.clone(), dimension);
             }
             let role = Role::Number(path);
-            self.add(Source::Number(index), Column::optional(role, ValueKind::Double));
+            self.add(ColumnSource::Number(index), Column::optional(role, ValueKind::Double));
         }
     }
 
@@ -284,18 +284,20 @@ impl<'a> Plan<'a> {
     /// Returns the values of a column, in file order. `texts` holds those that are created here.
     pub(super) fn chunk<'b>(&'b self, column: usize, texts: &'b mut Texts) -> Chunk<'b> {
         match &self.sources[column] {
-            Source::Fixed(fixed) => self.fixed_chunk(*fixed),
-            Source::Attribute(index, storage) => self.attribute_chunk(*index, *storage, texts),
-            Source::Number(index) => self.sparse(
+            ColumnSource::Fixed(fixed) => self.fixed_chunk(*fixed),
+            ColumnSource::Attribute(index, storage) => {
+                self.attribute_chunk(*index, *storage, texts)
+            }
+            ColumnSource::Number(index) => self.sparse(
                 *index,
                 |value| number_of(value).map(|(number, ..)| number),
                 Values::Double,
             ),
-            Source::Kind(index) => self.sparse(*index, kind_of, Values::Int),
-            Source::Rest => {
+            ColumnSource::Kind(index) => self.sparse(*index, kind_of, Values::Int),
+            ColumnSource::Rest => {
                 self.optional(|row| self.rest.get(&row).map(Vec::as_slice), Values::Text)
             }
-            Source::Raw => self.optional(|row| self.original(row), Values::Text),
+            ColumnSource::Raw => self.optional(|row| self.original(row), Values::Text),
         }
     }
 

@@ -83,7 +83,7 @@ impl ChunkInfo {
     }
 
     /// Returns offset and length of its pages, that of the dictionary first.
-    pub(super) fn page_places(&self) -> impl Iterator<Item = (u64, u32)> {
+    pub(super) fn page_spans(&self) -> impl Iterator<Item = (u64, u32)> {
         self.dictionary.into_iter().chain(self.pages.iter().copied())
     }
 

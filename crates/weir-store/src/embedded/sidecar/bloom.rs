@@ -68,7 +68,7 @@ mod tests {
     use crate::embedded::hash::hash_bytes;
 
     #[test]
-    fn the_pages_of_a_term_are_found_and_few_others() {
+    fn bloom_filter_finds_the_pages_of_a_term() {
         let term = |page: u64, n: u64| hash_bytes(&(page << 32 | n).to_le_bytes());
         let pages: Vec<TermSet> = (0..64)
             .map(|page| {

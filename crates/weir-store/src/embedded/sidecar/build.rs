@@ -8,11 +8,11 @@ use weir_codec::{Attributes, Scalar};
 use weir_host::DiskFile;
 
 use super::counts::Counter;
-use super::file::{Draft, GroupEntry, Sidecar, SidecarError};
+use super::file::{GroupEntry, Sidecar, SidecarBuffer, SidecarError};
 use super::frequent::FrequentWords;
 use super::grams::{PageGrams, table_of};
 use super::paths::RestPaths;
-use super::terms::{Recent, TermSet, Word, Words, text_term, value_term};
+use super::terms::{RecentWords, TermSet, Word, Words, text_term, value_term};
 use super::{bloom, fuse};
 use crate::embedded::columns::Rows;
 use crate::embedded::segment::{
@@ -62,14 +62,14 @@ pub fn rebuild_sidecar(
 
 /// Concatenates the sidecars of segments that were stitched together, in the same order, into an
 /// empty file. `summary` is the result of [`crate::embedded::segment::stitch_segments`].
-pub fn stitch_sidecars(
+pub fn concat_sidecars(
     sidecars: &[&Sidecar],
     summary: &SegmentSummary,
     file: &dyn DiskFile,
 ) -> Result<(), SidecarError> {
     let mut builder = Builder::default();
     for sidecar in sidecars {
-        sidecar.copy_groups(sidecar.groups(), &mut builder.draft)?;
+        sidecar.copy_groups(sidecar.groups(), &mut builder.buffer)?;
         builder.rest.merge(&sidecar.rest_paths()?);
     }
     builder.finish(summary.identity, file)
@@ -89,7 +89,7 @@ pub fn cut_sidecar(
         return Ok(());
     }
     let mut builder = Builder::default();
-    sidecar.copy_groups(groups, &mut builder.draft)?;
+    sidecar.copy_groups(groups, &mut builder.buffer)?;
     builder.finish(summary.identity, file)
 }
 
@@ -100,7 +100,7 @@ fn is_of_interest(column: &Column) -> bool {
 
 #[derive(Debug, Default)]
 struct Builder {
-    draft: Draft,
+    buffer: SidecarBuffer,
     /// Terms of each page of the row group.
     pages: Vec<TermSet>,
     /// Encoded trigrams of the words of each page, and frequent words; both empty when there are no
@@ -110,7 +110,7 @@ struct Builder {
     counter: Counter,
     rest: RestPaths,
     finder: Words,
-    recent: Recent,
+    recent: RecentWords,
     attributes: Attributes,
     /// The first error, if something could not be built.
     failure: Option<SegmentError>,
@@ -164,20 +164,20 @@ impl Observer for Builder {
         let entry = GroupEntry {
             pages: pages.len() as u32,
             fuse: shape,
-            fuse_at: self.draft.put(&bytes),
+            fuse_at: self.buffer.put(&bytes),
             blocks,
-            bloom_at: self.draft.put(&bloom),
-            counts_at: self.draft.put(&counts),
-            grams_at: self.draft.put(&std::mem::take(&mut self.grams)),
-            frequent_at: self.draft.put(&std::mem::take(&mut self.frequent)),
+            bloom_at: self.buffer.put(&bloom),
+            counts_at: self.buffer.put(&counts),
+            grams_at: self.buffer.put(&std::mem::take(&mut self.grams)),
+            frequent_at: self.buffer.put(&std::mem::take(&mut self.frequent)),
         };
-        self.draft.groups.push(entry);
+        self.buffer.groups.push(entry);
     }
 }
 
 /// Collects the words of one page's messages.
 struct PageWords<'a> {
-    recent: &'a mut Recent,
+    recent: &'a mut RecentWords,
     frequent: &'a mut FrequentWords,
     terms: &'a mut TermSet,
     grams: &'a mut PageGrams,
@@ -185,10 +185,10 @@ struct PageWords<'a> {
 
 impl PageWords<'_> {
     #[inline]
-    fn note(&mut self, word: Word<'_>, row: u32) {
+    fn add(&mut self, word: Word<'_>, row: u32) {
         // By its bytes: two words may have the same term, but different trigrams.
         let number = self.recent.number(word).unwrap_or_else(|| self.take(word));
-        self.frequent.note(number, row);
+        self.frequent.add(number, row);
     }
 
     /// Adds a word that was not seen recently. Kept out of the loop over all words, which is short
@@ -216,7 +216,7 @@ impl Builder {
             self.recent.clear();
             let mut page =
                 PageWords { recent: &mut self.recent, frequent: &mut frequent, terms, grams };
-            let mut each = |word: Word<'_>, row| page.note(word, row);
+            let mut each = |word: Word<'_>, row| page.add(word, row);
             let has_text = |row: &usize| chunk.present.as_ref().is_none_or(|rows| rows[*row]);
             for (row, text) in span.rows.filter(has_text).zip(&texts[span.values]) {
                 self.finder.add(text, row as u32, &mut each);
@@ -266,8 +266,8 @@ impl Builder {
             return Err(failure.into());
         }
         let rest = self.rest.encode();
-        self.draft.rest_at = self.draft.put(&rest);
-        self.draft.write(identity, file)?;
+        self.buffer.rest_at = self.buffer.put(&rest);
+        self.buffer.write(identity, file)?;
         Ok(())
     }
 }

@@ -46,7 +46,7 @@ pub enum SidecarError {
 
 /// A byte range of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Stretch {
+pub(super) struct ByteRange {
     offset: u64,
     len: u64,
 }
@@ -56,16 +56,16 @@ pub(super) struct Stretch {
 pub(super) struct GroupEntry {
     pub(super) pages: u32,
     pub(super) fuse: FuseShape,
-    pub(super) fuse_at: Stretch,
+    pub(super) fuse_at: ByteRange,
     /// Number of blocks of each page's filter.
     pub(super) blocks: u32,
-    pub(super) bloom_at: Stretch,
+    pub(super) bloom_at: ByteRange,
     /// Empty when there are no counts.
-    pub(super) counts_at: Stretch,
+    pub(super) counts_at: ByteRange,
     /// Empty when there are no messages.
-    pub(super) grams_at: Stretch,
+    pub(super) grams_at: ByteRange,
     /// Empty when there are no frequent words.
-    pub(super) frequent_at: Stretch,
+    pub(super) frequent_at: ByteRange,
 }
 
 /// Size of a row group's directory entry, in bytes.
@@ -86,7 +86,7 @@ impl GroupEntry {
     }
 
     /// Returns the positions of its data.
-    pub(super) fn stretches(&mut self) -> [&mut Stretch; 5] {
+    pub(super) fn byte_ranges(&mut self) -> [&mut ByteRange; 5] {
         [
             &mut self.fuse_at,
             &mut self.bloom_at,
@@ -106,15 +106,15 @@ impl GroupEntry {
                 part_len: u32_at(12),
                 part_count: u32_at(16),
             },
-            fuse_at: Stretch::decode(bytes, 20),
+            fuse_at: ByteRange::decode(bytes, 20),
             blocks: u32_at(36),
-            bloom_at: Stretch::decode(bytes, 40),
-            counts_at: Stretch::decode(bytes, 56),
-            grams_at: Stretch::decode(bytes, 72),
-            frequent_at: Stretch::decode(bytes, 88),
+            bloom_at: ByteRange::decode(bytes, 40),
+            counts_at: ByteRange::decode(bytes, 56),
+            grams_at: ByteRange::decode(bytes, 72),
+            frequent_at: ByteRange::decode(bytes, 88),
         };
         let is_whole = entry
-            .stretches()
+            .byte_ranges()
             .iter()
             .all(|at| at.offset.checked_add(at.len).is_some_and(|end| end <= data_len))
             && entry.pages as usize <= ROW_GROUP_PAGES_MAX
@@ -136,7 +136,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-impl Stretch {
+impl ByteRange {
     fn encode(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.len.to_le_bytes());
@@ -155,18 +155,18 @@ impl Stretch {
 
 /// A sidecar that is being built in memory.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct SidecarBuffer {
     pub(super) groups: Vec<GroupEntry>,
-    pub(super) rest_at: Stretch,
+    pub(super) rest_at: ByteRange,
     data: Vec<u8>,
 }
 
-impl Draft {
+impl SidecarBuffer {
     /// Adds data; returns its position.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> Stretch {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> ByteRange {
         let offset = self.data.len() as u64;
         self.data.extend_from_slice(bytes);
-        Stretch { offset, len: bytes.len() as u64 }
+        ByteRange { offset, len: bytes.len() as u64 }
     }
 
     /// Writes the file, which must be empty.
@@ -199,7 +199,7 @@ impl Draft {
 pub struct Sidecar {
     file: Arc<dyn DiskFile>,
     groups: Vec<GroupEntry>,
-    rest_at: Stretch,
+    rest_at: ByteRange,
     /// Checksums of the data blocks.
     checksums: Vec<u32>,
     data_at: u64,
@@ -254,7 +254,7 @@ impl Sidecar {
         let mut buffer = Vec::new();
         let mut found = 0;
         for probe in probes {
-            let at = Stretch { offset: entry.fuse_at.offset + probe as u64, len: 1 };
+            let at = ByteRange { offset: entry.fuse_at.offset + probe as u64, len: 1 };
             found ^= self.read(at, &mut buffer)?.first().copied().unwrap_or(0);
         }
         if found != wanted {
@@ -262,7 +262,7 @@ impl Sidecar {
         }
         let block = u64::from(bloom::block_of(term, entry.blocks));
         let len = entry.row_len() as u64;
-        let row = Stretch { offset: entry.bloom_at.offset + block * len, len };
+        let row = ByteRange { offset: entry.bloom_at.offset + block * len, len };
         Ok(bloom::pages_of(self.read(row, &mut buffer)?, term))
     }
 
@@ -330,7 +330,7 @@ impl Sidecar {
         let mut buffer = Vec::new();
         for offset in (0..self.data_len).step_by(PIECE_BYTES) {
             let len = (self.data_len - offset).min(PIECE_BYTES as u64);
-            self.read(Stretch { offset, len }, &mut buffer)?;
+            self.read(ByteRange { offset, len }, &mut buffer)?;
         }
         Ok(())
     }
@@ -344,15 +344,15 @@ impl Sidecar {
     pub(super) fn copy_groups(
         &self,
         groups: Range<usize>,
-        draft: &mut Draft,
+        target: &mut SidecarBuffer,
     ) -> Result<(), SidecarError> {
         let mut buffer = Vec::new();
         for group in groups {
             let mut copy = *self.group(group)?;
-            for at in copy.stretches() {
-                *at = draft.put(self.read(*at, &mut buffer)?);
+            for at in copy.byte_ranges() {
+                *at = target.put(self.read(*at, &mut buffer)?);
             }
-            draft.groups.push(copy);
+            target.groups.push(copy);
         }
         Ok(())
     }
@@ -367,7 +367,7 @@ impl Sidecar {
     }
 
     /// Reads data, together with the rest of the blocks that contain it.
-    fn read<'b>(&self, at: Stretch, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], SidecarError> {
+    fn read<'b>(&self, at: ByteRange, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], SidecarError> {
         const CHECK: u64 = CHECK_BYTES as u64;
         let first = at.offset / CHECK;
         let start = first * CHECK;
@@ -385,9 +385,9 @@ impl Sidecar {
     }
 }
 
-fn read_directory(directory: &[u8], data_len: u64) -> Option<(Stretch, Vec<GroupEntry>)> {
+fn read_directory(directory: &[u8], data_len: u64) -> Option<(ByteRange, Vec<GroupEntry>)> {
     let (rest, groups) = directory.split_first_chunk::<16>()?;
-    let rest_at = Stretch::decode(rest, 0);
+    let rest_at = ByteRange::decode(rest, 0);
     rest_at.offset.checked_add(rest_at.len).filter(|end| *end <= data_len)?;
     let (groups, []) = groups.as_chunks::<GROUP_LEN>() else { return None };
     let entries = groups.iter().map(|group| GroupEntry::decode(group, data_len));

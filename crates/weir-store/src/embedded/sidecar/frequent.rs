@@ -32,19 +32,19 @@ const LEVEL: i32 = 1;
 /// The frequent words of a row group, and the rows that have them.
 #[derive(Debug)]
 pub(super) struct FrequentWords {
-    words: Vec<Kept>,
+    words: Vec<FrequentWord>,
     numbers: HashMap<Vec<u8>, u8, FoldState>,
     /// For each word by number, which of the current 64 rows have it. This keeps the updates in a
     /// small area of memory; a word that is not kept is updated too, which is cheaper than a
     /// branch.
     block: [u64; 1 << u8::BITS],
-    /// Index of the current rows in [`Kept::rows`].
+    /// Index of the current rows in [`FrequentWord::rows`].
     block_at: usize,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct FrequentWord {
     /// In lower case.
     text: Vec<u8>,
     /// One bit for each row.
@@ -53,7 +53,7 @@ struct Kept {
 
 /// How many of the sampled messages contain a word.
 #[derive(Debug)]
-struct Seen {
+struct WordCount {
     text: Vec<u8>,
     messages: usize,
     last: u32,
@@ -62,10 +62,10 @@ struct Seen {
 impl FrequentWords {
     /// Chooses words from the messages of `rows` rows.
     pub(super) fn choose(messages: &[&[u8]], rows: usize) -> Self {
-        let mut chosen = seen(messages);
+        let mut chosen = count_words(messages);
         chosen.truncate(WORDS_MAX);
         let numbers = (0..).zip(&chosen).map(|(number, seen)| (seen.text.clone(), number));
-        let kept = |text| Kept { text, rows: vec![0; rows.div_ceil(64)] };
+        let kept = |text| FrequentWord { text, rows: vec![0; rows.div_ceil(64)] };
         Self {
             numbers: numbers.collect(),
             words: chosen.into_iter().map(|seen| kept(seen.text)).collect(),
@@ -75,14 +75,14 @@ impl FrequentWords {
         }
     }
 
-    /// Returns the number of a word, for use with [`Self::note`].
+    /// Returns the number of a word, for use with [`Self::add`].
     pub(super) fn number(&self, word: Word<'_>) -> u8 {
         self.numbers.get(word.bytes(&mut [0; 16])).copied().unwrap_or(NOT_KEPT)
     }
 
     /// Records that a row has the word with that number; rows must come in order.
     #[inline]
-    pub(super) fn note(&mut self, number: u8, row: u32) {
+    pub(super) fn add(&mut self, number: u8, row: u32) {
         let at = row as usize / 64;
         if at != self.block_at {
             self.end_block();
@@ -146,12 +146,12 @@ fn samples<'a>(messages: &[&'a [u8]]) -> Vec<&'a [u8]> {
 }
 
 /// Returns the words that many of the sampled messages contain, the most frequent first.
-fn seen(messages: &[&[u8]]) -> Vec<Seen> {
-    let mut seen: HashMap<u64, Seen, FoldState> = HashMap::default();
+fn count_words(messages: &[&[u8]]) -> Vec<WordCount> {
+    let mut seen: HashMap<u64, WordCount, FoldState> = HashMap::default();
     let mut each = |word: Word<'_>, message: u32| {
         let of_word = seen.entry(word.term()).or_insert_with(|| {
             let text = word.bytes(&mut [0; 16]).to_vec();
-            Seen { text, messages: 0, last: u32::MAX }
+            WordCount { text, messages: 0, last: u32::MAX }
         });
         if of_word.last != message {
             of_word.last = message;
@@ -166,7 +166,8 @@ fn seen(messages: &[&[u8]]) -> Vec<Seen> {
     }
     words.end(&mut each);
     let least = (count / RARITY).max(2);
-    let mut seen: Vec<Seen> = seen.into_values().filter(|seen| seen.messages >= least).collect();
+    let mut seen: Vec<WordCount> =
+        seen.into_values().filter(|seen| seen.messages >= least).collect();
     seen.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.text.cmp(&b.text)));
     seen
 }
@@ -178,11 +179,11 @@ const ENTRY_BYTES: usize = 12;
 /// each word: offset, length, the length of the word (4 bytes each), the word.
 ///
 /// `Err` when it is not a valid list, `None` when the word is not in it.
-pub(super) fn find(mut list: &[u8], word: &[u8]) -> Result<Option<(u64, u64)>, NoList> {
+pub(super) fn find(mut list: &[u8], word: &[u8]) -> Result<Option<(u64, u64)>, InvalidWordList> {
     while !list.is_empty() {
-        let (entry, rest) = list.split_first_chunk::<ENTRY_BYTES>().ok_or(NoList)?;
+        let (entry, rest) = list.split_first_chunk::<ENTRY_BYTES>().ok_or(InvalidWordList)?;
         let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| entry[at + i]));
-        let (text, rest) = rest.split_at_checked(number(8) as usize).ok_or(NoList)?;
+        let (text, rest) = rest.split_at_checked(number(8) as usize).ok_or(InvalidWordList)?;
         if text == word {
             return Ok(Some((u64::from(number(0)), u64::from(number(4)))));
         }
@@ -193,7 +194,7 @@ pub(super) fn find(mut list: &[u8], word: &[u8]) -> Result<Option<(u64, u64)>, N
 
 /// The data is not a valid list of words.
 #[derive(Debug)]
-pub(super) struct NoList;
+pub(super) struct InvalidWordList;
 
 /// Unpacks the rows of a word, one bit each. `None` when the data does not match the number of
 /// rows.
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_long_messages_fewer_are_looked_at() {
+    fn fewer_long_messages_are_sampled() {
         let long: Vec<Vec<u8>> = (0..500)
             .map(|number| {
                 let mut text = format!("begin {number} ").repeat(8000).into_bytes();
@@ -222,8 +223,10 @@ mod tests {
         let bytes: usize = chosen.iter().map(|text| text.len()).sum();
         assert!((SAMPLE_BYTES / 2..=2 * SAMPLE_BYTES).contains(&bytes), "{bytes}");
         assert!(chosen.len() > 10 && chosen.contains(&messages[0]));
-        let words: Vec<String> =
-            seen(&messages).iter().map(|seen| String::from_utf8_lossy(&seen.text).into()).collect();
+        let words: Vec<String> = count_words(&messages)
+            .iter()
+            .map(|seen| String::from_utf8_lossy(&seen.text).into())
+            .collect();
         assert_eq!(words, ["begin", "end"], "found in all messages, up to their ends");
 
         let short = vec![b"a message".as_slice(); 10_000];

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_term_is_found_and_few_others() {
+    fn fuse_filter_finds_every_term() {
         for count in [0, 1, 2, 3, 10, 100, 5000, 200_000_u64] {
             let terms: Vec<u64> = (1..=count).map(mix).collect();
             let (shape, bytes) = build(&terms).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_are_within_the_filter() {
+    fn fuse_probes_stay_within_the_filter() {
         let (shape, bytes) = build(&[mix(1), mix(2), mix(3)]).unwrap();
         for n in 0..100_000 {
             let (probes, _) = shape.probes(mix(n));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_by_parts_of_words() {
+    fn grams_select_pages_by_parts_of_words() {
         let grams = grams(&["Connection refused", "took 1234 ms", "größer", "x"]);
         for (text, pages) in [
             ("nect", 1),
@@ -150,7 +150,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_page_with_the_text_is_left_out(
+        fn grams_never_exclude_a_page_with_the_text(
             texts in proptest::collection::vec("[a-cA-C0-3é .]{0,30}", 1..20),
             part in "[a-cA-C0-3é .]{0,6}",
         ) {

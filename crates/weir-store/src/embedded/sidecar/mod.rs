@@ -17,7 +17,7 @@ mod grams;
 mod paths;
 mod terms;
 
-pub use build::{cut_sidecar, rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar};
+pub use build::{concat_sidecars, cut_sidecar, rebuild_sidecar, write_segment_with_sidecar};
 pub use counts::{MinuteCount, MinuteCounts};
 pub use file::{Sidecar, SidecarError};
 pub use grams::Grams;

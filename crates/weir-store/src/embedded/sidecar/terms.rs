@@ -201,13 +201,13 @@ pub(super) struct TermSet {
 /// Recently seen short words, and the number of each. Most words in logs repeat, and what was
 /// recorded for one need not be recorded again.
 #[derive(Debug)]
-pub(super) struct Recent {
-    /// Indexed by [`place_of`]; 0 = none.
+pub(super) struct RecentWords {
+    /// Indexed by [`slot_of`]; 0 = none.
     words: Box<[u128]>,
     numbers: Box<[u8]>,
 }
 
-impl Default for Recent {
+impl Default for RecentWords {
     fn default() -> Self {
         Self { words: vec![0; RECENT].into(), numbers: vec![0; RECENT].into() }
     }
@@ -215,12 +215,12 @@ impl Default for Recent {
 
 /// Returns the slot for a word of up to sixteen bytes.
 #[inline]
-fn place_of(word: u128) -> usize {
+fn slot_of(word: u128) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     ((word as u64 ^ (word >> 61) as u64).wrapping_mul(FACTOR) >> 32) as usize % RECENT
 }
 
-impl Recent {
+impl RecentWords {
     /// Forgets all words.
     pub(super) fn clear(&mut self) {
         self.words.fill(0);
@@ -230,15 +230,15 @@ impl Recent {
     #[inline]
     pub(super) fn number(&self, word: Word<'_>) -> Option<u8> {
         let Word::Short(bytes, _) = word else { return None };
-        let place = place_of(bytes);
-        (self.words[place] == bytes).then(|| self.numbers[place])
+        let slot = slot_of(bytes);
+        (self.words[slot] == bytes).then(|| self.numbers[slot])
     }
 
     /// Remembers a word, if it is short.
     pub(super) fn remember(&mut self, word: Word<'_>, number: u8) {
         if let Word::Short(bytes, _) = word {
-            let place = place_of(bytes);
-            (self.words[place], self.numbers[place]) = (bytes, number);
+            let slot = slot_of(bytes);
+            (self.words[slot], self.numbers[slot]) = (bytes, number);
         }
     }
 }
@@ -300,7 +300,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn words_are_those_of_the_language(text in proptest::collection::vec(
+        fn words_are_split_as_in_expressions(text in proptest::collection::vec(
             proptest::prop_oneof![
                 proptest::prelude::any::<u8>(),
                 proptest::char::range(' ', '~').prop_map(|c| c as u8),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_the_same_in_any_case() {
+    fn words_are_case_insensitive() {
         assert_eq!(
             words_of(b"Error: time-out"),
             [b"error", b"TIME!".as_slice(), b"out"]
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_of_their_column_and_numbers_are_values() {
+    fn value_terms_depend_on_column_and_numeric_value() {
         let text = Scalar::Text(b"5");
         assert_ne!(value_term("@a", text), value_term("@b", text));
         assert_eq!(value_term("@a", text), value_term("@a", Scalar::Float(5.0)));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_has_each_term_once() {
+    fn term_set_contains_each_term_once() {
         let mut set = TermSet::default();
         for term in (0..10_000_u64).chain(0..10_000) {
             set.insert(hash_bytes(&term.to_le_bytes()));

@@ -5,13 +5,13 @@ use std::time::Duration;
 use weir_model::StreamId;
 use weir_testkit::FaultyDisk;
 
-use super::world::{Process, assert_each_once, config, files, names, tally};
+use super::world::{Process, assert_each_once, config, count_records, files, names};
+use crate::embedded::QueryEngine;
 use crate::embedded::store::StoreConfig;
-use crate::embedded::threads::Wait;
-use crate::embedded::{Explorer, Snapshots};
+use crate::embedded::write::threads::Wait;
 use crate::query::{
-    Access, Budget, CancelError, DeleteError, DeletionReport, Filter, LogStore, NamedMeasure,
-    Order, SearchRequest, StoreFigures, StoreReport, TimeRange,
+    Access, Budget, CalculatedField, DeleteError, DeletionRequest, Filter, LogStore, Order,
+    SearchRequest, TimeRange,
 };
 
 fn start(
@@ -22,20 +22,20 @@ fn start(
 }
 
 #[test]
-fn records_are_seen_at_once_and_are_in_one_place_only() {
+fn records_are_visible_at_once_and_stored_once() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 50));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {
         process.read(*stream, file, 30);
     }
-    assert!(matches!(process.feeder.step(), Wait::Records(_)));
+    assert!(matches!(process.intake.step(), Wait::Records(_)));
     assert_eq!(process.records().len(), 60);
     assert!(process.flush());
     assert_eq!(process.records().len(), 60);
     for (stream, file) in &mut files {
         process.read(*stream, file, 20);
     }
-    process.feeder.step();
+    process.intake.step();
     let snapshot = process.store.snapshot(TimeRange::ALL);
     assert_eq!((snapshot.chunks.len(), snapshot.segments.len()), (1, 1));
     assert_each_once(&process.records(), &files, "");
@@ -48,13 +48,13 @@ fn records_are_seen_at_once_and_are_in_one_place_only() {
 }
 
 #[test]
-fn what_is_stored_is_there_after_a_start_and_the_rest_is_read_again() {
+fn restart_keeps_stored_records_and_reads_the_others_again() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 100));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 40);
     assert!(process.flush());
     process.read(1, files.get_mut(&1).unwrap(), 40);
-    process.feeder.step();
+    process.intake.step();
     drop(process);
     let disk = disk.kill();
     let mut process = start(&disk, &mut files);
@@ -66,13 +66,13 @@ fn what_is_stored_is_there_after_a_start_and_the_rest_is_read_again() {
 }
 
 #[test]
-fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
+fn stored_records_are_skipped_when_sent_again() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 100));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 40);
-    process.feeder.step();
+    process.intake.step();
     process.clock.advance(Duration::from_secs(61));
-    process.feeder.step();
+    process.intake.step();
     // The manifest is written, and the machine stops before the journal is notified.
     process.flusher.step();
     assert_eq!(names(&disk, "parquet").len(), 1);
@@ -85,13 +85,13 @@ fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
     process.read(1, files.get_mut(&1).unwrap(), 30);
     assert!(process.flush());
     assert_each_once(&process.records(), &files, "");
-    let figures = process.store.figures();
-    assert_eq!((figures.skipped_rows, figures.taken_rows, figures.rows), (40, 100, 100));
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.skipped_rows, metrics.received_rows, metrics.rows), (40, 100, 100));
     assert_eq!(process.journal.ledger().cursors[0].book.delivered, 100);
 }
 
 #[test]
-fn a_full_head_stops_taking_and_loses_nothing() {
+fn full_head_stops_the_intake_and_loses_nothing() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 20_000));
     let head_bytes = 512 * 1024;
     let config = StoreConfig { head_bytes, ..config() };
@@ -101,9 +101,9 @@ fn a_full_head_stops_taking_and_loses_nothing() {
         for (stream, file) in &mut files {
             process.read(*stream, file, 500);
         }
-        if process.feeder.step() == Wait::Room {
+        if process.intake.step() == Wait::Room {
             was_full = true;
-            assert!(process.store.figures().is_full);
+            assert!(process.store.metrics().is_full);
             process.flusher.step();
             had_spare |= process.store.shared.queue().spare.is_some();
         }
@@ -117,12 +117,12 @@ fn a_full_head_stops_taking_and_loses_nothing() {
     assert!(process.flush());
     assert!(process.store.shared.queue().spare.is_none(), "memory kept for nothing");
     assert_each_once(&process.records(), &files, "");
-    let figures = process.store.figures();
-    assert!(figures.flushes > 5 && !figures.is_full, "{figures:?}");
+    let metrics = process.store.metrics();
+    assert!(metrics.flushes > 5 && !metrics.is_full, "{metrics:?}");
 }
 
 #[test]
-fn streams_that_ended_leave_the_manifest() {
+fn ended_streams_are_removed_from_the_manifest() {
     let (disk, mut files) = (FaultyDisk::new(), files(20, 5));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {
@@ -142,7 +142,7 @@ fn streams_that_ended_leave_the_manifest() {
 }
 
 #[test]
-fn a_stream_that_the_journal_has_forgotten_is_a_new_one() {
+fn stream_unknown_to_the_journal_is_new() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 30));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 30);
@@ -156,18 +156,18 @@ fn a_stream_that_the_journal_has_forgotten_is_a_new_one() {
     assert_eq!(files[&1].next, 0);
     process.read(1, files.get_mut(&1).unwrap(), 30);
     assert!(process.flush());
-    assert!(tally(&process.records()).values().all(|count| *count == 2));
+    assert!(count_records(&process.records()).values().all(|count| *count == 2));
 }
 
 #[test]
-fn a_deleted_file_has_the_head_flushed_soon() {
+fn deleted_file_causes_an_early_flush() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 30));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 20);
-    process.feeder.step();
+    process.intake.step();
     process.delete(1, files.get_mut(&1).unwrap());
     assert!(process.run());
-    assert_eq!(process.store.figures().flushes, 1, "without waiting for the interval");
+    assert_eq!(process.store.metrics().flushes, 1, "without waiting for the interval");
     drop(process);
     let disk = disk.crash(7);
     let process = start(&disk, &mut files);
@@ -175,7 +175,7 @@ fn a_deleted_file_has_the_head_flushed_soon() {
 }
 
 #[test]
-fn closing_the_journal_flushes_what_is_left() {
+fn closing_the_journal_flushes_the_head() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 40));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {
@@ -183,87 +183,47 @@ fn closing_the_journal_flushes_what_is_left() {
     }
     process.journal.close();
     assert!(process.run());
-    assert_eq!(process.feeder.step(), Wait::Ended);
+    assert_eq!(process.intake.step(), Wait::Ended);
     assert_eq!(process.journal.ledger().cursors[0].in_flight, 0);
     assert_each_once(&process.records(), &files, "");
     assert_eq!(names(&disk, "parquet").len(), 1);
     assert_eq!(names(&disk, "tmp").len(), 0);
 }
 
-/// A store that never changes.
-#[derive(Debug)]
-struct Still(crate::embedded::snapshot::Snapshot);
-
-impl Snapshots for Still {
-    fn snapshot(&self, _: TimeRange) -> crate::embedded::snapshot::Snapshot {
-        self.0.clone()
-    }
-
-    fn report(&self) -> StoreReport {
-        StoreReport::default()
-    }
-
-    fn figures(&self) -> StoreFigures {
-        StoreFigures::default()
-    }
-
-    fn delete(
-        &self,
-        _: &weir_expr::Expr,
-        _: TimeRange,
-        _: &Access,
-        _: Duration,
-    ) -> Result<u64, DeleteError> {
-        Ok(7)
-    }
-
-    fn cancel_deletion(
-        &self,
-        id: u64,
-        _: &Access,
-        _: std::time::Duration,
-    ) -> Result<DeletionReport, CancelError> {
-        Err(CancelError::Unknown(id))
-    }
-
-    fn deletions(&self, _: &Access) -> Vec<DeletionReport> {
-        Vec::new()
-    }
-}
-
 #[test]
-fn measures_of_the_configuration_are_there_for_every_question() {
+fn configured_calculated_fields_apply_to_every_query() {
     let (disk, mut files) = (FaultyDisk::new(), files(1, 3));
     let mut process = start(&disk, &mut files);
     process.read(1, files.get_mut(&1).unwrap(), 3);
-    process.feeder.step();
-    let measure = |text| NamedMeasure {
+    process.intake.step();
+    let calculated = |text| CalculatedField {
         path: "answer".to_owned(),
-        measure: weir_expr::Measure::parse(text).unwrap(),
+        formula: weir_expr::Formula::parse(text).unwrap(),
     };
-    let store = std::sync::Arc::new(Still(process.store.snapshot(TimeRange::ALL)));
-    let explorer = Explorer::new(store).with_measures(vec![measure("40 + 2")]);
+    let engine =
+        QueryEngine::new(process.store.clone()).with_calculated_fields(vec![calculated("40 + 2")]);
     let budget = Budget::new(std::sync::Arc::new(process.clock.clone()), None, usize::MAX);
-    let count = |query, measures| {
+    let count = |query, calculated_fields| {
         let query = weir_expr::parse(query).unwrap();
-        let filter = Filter { query, measures, ..Filter::all(Access::all()) };
+        let filter = Filter { query, calculated_fields, ..Filter::all(Access::all()) };
         let request = SearchRequest { filter, order: Order::default(), limit: 9, after: None };
-        explorer.search(&request, &budget).unwrap().records.len()
+        engine.search(&request, &budget).unwrap().records.len()
     };
     assert_eq!((count("@answer:42", vec![]), count("@answer:41", vec![])), (3, 0));
-    assert_eq!(count("@answer:41", vec![measure("41")]), 3, "the query's own field wins");
-    let fields = explorer.fields(TimeRange::ALL, &Access::all(), &budget).unwrap().fields;
+    assert_eq!(count("@answer:41", vec![calculated("41")]), 3, "the query's own field wins");
+    let fields = engine.fields(TimeRange::ALL, &Access::all(), &budget).unwrap().fields;
     assert!(fields.iter().any(|field| field.name == "@answer"), "{fields:?}");
     let delete = |query| {
         let query = weir_expr::parse(query).unwrap();
-        explorer.delete(&query, TimeRange::ALL, &Access::all(), Duration::ZERO)
+        let request = DeletionRequest { query, range: TimeRange::ALL, access: Access::all() };
+        engine.delete(&request, Duration::ZERO)
     };
-    assert_eq!(delete("@answer:42"), Err(DeleteError::Computed("answer".to_owned())));
-    assert_eq!(delete("other"), Ok(7));
+    assert_eq!(delete("@answer:42"), Err(DeleteError::CalculatedField("answer".to_owned())));
+    assert_eq!(delete("other"), Err(DeleteError::NotRunning), "passed on to the store");
 }
 
 #[test]
-fn a_report_says_what_is_stored() {
+fn report_describes_the_stored_records() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 40));
     let mut process = start(&disk, &mut files);
     for (stream, file) in &mut files {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_testkit::{Fault, FaultKind, FaultyDisk};
 
-use super::world::{File, Process, assert_each_once, config, files, records_of, tally};
+use super::world::{File, Process, assert_each_once, config, count_records, files, records_of};
 use crate::query::TimeRange;
 
 /// One run of the process, cut short when the machine stops.
@@ -60,8 +60,8 @@ fn go_on(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64
         unreachable!("no more faults")
     };
     let found = records_of(&process.store.snapshot(TimeRange::ALL));
-    assert!(tally(&found).values().all(|count| *count == 1), "{shown}: stored twice");
-    let damaged = process.store.figures().damaged;
+    assert!(count_records(&found).values().all(|count| *count == 1), "{shown}: stored twice");
+    let damaged = process.store.metrics().damaged;
     assert!(damaged.is_empty(), "{shown}: {damaged:?}");
     for file in files.values_mut() {
         file.written += 5;
@@ -94,11 +94,11 @@ fn store_twice(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 }
 
 #[test]
-fn a_first_flush_is_cut_anywhere() {
+fn first_flush_survives_a_crash_anywhere() {
     cut_everywhere(nothing, store_twice, 6);
 }
 
 #[test]
-fn a_later_flush_is_cut_anywhere() {
+fn later_flush_survives_a_crash_anywhere() {
     cut_everywhere(store_twice, store_some, 6);
 }

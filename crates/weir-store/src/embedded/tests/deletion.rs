@@ -8,16 +8,16 @@ use std::time::Duration;
 use weir_testkit::{CallKind, Fault, FaultKind, FaultyDisk, Moment};
 
 use super::crash::{begin, cut_everywhere_and};
-use super::world::{File, Process, SECRETIVE, config, files, names, records_of};
+use super::world::{File, Process, SECRET_STREAM, config, files, names, records_of};
 use crate::embedded::columns::StoredRecord;
-use crate::embedded::deletion::{ask, ask_to_cancel};
-use crate::embedded::flusher::Step;
-use crate::embedded::requests::{Asked, Untold};
-use crate::embedded::scan;
-use crate::embedded::snapshot::Snapshot;
+use crate::embedded::keep::deletion::{request_cancellation, request_deletion};
+use crate::embedded::read::scan;
+use crate::embedded::read::snapshot::Snapshot;
+use crate::embedded::write::flusher::Step;
+use crate::embedded::write::requests::{NoReply, PendingReply};
 use crate::query::{
-    Access, Budget, CancelError, DeleteError, DeletionReport, Filter, Order, SearchRequest,
-    TimeRange,
+    Access, Budget, CancelError, DeleteError, DeletionReport, DeletionRequest, Filter, Order,
+    SearchRequest, TimeRange,
 };
 
 const ALL: TimeRange = TimeRange::ALL;
@@ -39,13 +39,21 @@ fn flush_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     process.flush();
 }
 
+/// Requests the deletion of everything that matches.
+fn delete(process: &Process, query: &str) -> PendingReply {
+    let query = weir_expr::parse(query).unwrap();
+    let request = DeletionRequest { query, range: ALL, access: Access::all() };
+    request_deletion(&process.store.shared, &request).expect("one is allowed")
+}
+
 /// Requests a deletion and waits until it is durable, no more.
 fn hide(process: &mut Process, query: &str, range: TimeRange) -> u64 {
     let query = weir_expr::parse(query).unwrap();
-    let asked = ask(&process.store.shared, &query, range, &Access::all()).unwrap();
+    let request = DeletionRequest { query, range, access: Access::all() };
+    let pending = request_deletion(&process.store.shared, &request).unwrap();
     for _ in 0..100 {
-        process.feeder.step();
-        if let Ok(id) = asked.told.try_recv() {
+        process.intake.step();
+        if let Ok(id) = pending.reply.try_recv() {
             return id;
         }
         process.flusher.step();
@@ -103,7 +111,7 @@ fn store_in_all_forms(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 }
 
 #[test]
-fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
+fn deletion_hides_earlier_records_at_once_but_not_later_ones() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -118,15 +126,15 @@ fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
         process.store.deletions(&Access::only(weir_expr::parse("a").unwrap()))[0].query.is_none()
     );
     add_some(&mut process, &mut files);
-    process.feeder.step();
+    process.intake.step();
     assert_eq!(split(&process), (3, 18));
     assert!(process.flush());
     assert_eq!(split(&process), (3, 18));
-    assert_eq!(process.store.figures().deleted_rows, 6);
+    assert_eq!(process.store.metrics().deleted_rows, 6);
 }
 
 #[test]
-fn what_is_deleted_is_in_no_byte_afterwards_whatever_form_it_was_in() {
+fn deleted_records_are_gone_from_every_file() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     store_in_all_forms(&mut process, &mut files);
@@ -154,24 +162,24 @@ fn what_is_deleted_is_in_no_byte_afterwards_whatever_form_it_was_in() {
     let done: Vec<_> = entries.iter().map(|d| (d.id, d.rows, d.segments_left)).collect();
     assert_eq!(done, [(2, 4, 0), (1, 1, 0)]);
     assert!(entries.iter().all(|d| d.done_ns.is_some() && d.query.is_none()), "{entries:?}");
-    let figures = process.store.figures();
-    assert_eq!((figures.deleted_rows, figures.deletions_pending, figures.rows), (5, 0, 148));
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.deleted_rows, metrics.deletions_pending, metrics.rows), (5, 0, 148));
     drop(process);
     let disk = disk.kill();
     let mut process = start(&disk, &mut files);
-    assert_eq!((list(&process), process.store.figures().deleted_rows), (entries, 5));
+    assert_eq!((list(&process), process.store.metrics().deleted_rows), (entries, 5));
     flush_some(&mut process, &mut files);
     assert_eq!(split(&process), (49, 108));
 }
 
 #[test]
-fn a_segment_of_which_nothing_is_left_goes() {
+fn segment_without_remaining_records_is_removed() {
     let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
     hide(&mut process, "*", ALL);
     assert!(process.run());
-    assert_eq!((names(&disk, "parquet").len(), process.store.figures().deleted_rows), (0, 6));
+    assert_eq!((names(&disk, "parquet").len(), process.store.metrics().deleted_rows), (0, 6));
     assert!(list(&process)[0].done_ns.is_some());
     drop(process);
     let disk = disk.kill();
@@ -181,7 +189,7 @@ fn a_segment_of_which_nothing_is_left_goes() {
 }
 
 #[test]
-fn it_is_done_only_when_nobody_reads_the_old_file_any_more() {
+fn deletion_ends_only_when_no_query_reads_the_old_file() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -198,28 +206,31 @@ fn it_is_done_only_when_nobody_reads_the_old_file_any_more() {
 }
 
 #[test]
-fn only_what_may_be_seen_is_deleted_and_only_so_much_at_once() {
+fn deletion_respects_access_and_the_maximum_of_pending_ones() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
     let reader = process.store.snapshot(ALL);
     let parse = |text| weir_expr::parse(text).unwrap();
     let shared = &process.store.shared.clone();
-    let mine = Access::only(parse("password"));
-    let _told = ask(shared, &parse("-hunter1"), ALL, &mine).unwrap();
+    let delete = |query| {
+        let access = Access::only(parse("password"));
+        let request = DeletionRequest { query: parse(query), range: ALL, access };
+        request_deletion(shared, &request)
+    };
+    let _pending = delete("-hunter1").unwrap();
     assert!(process.run());
     assert_eq!(split(&process), (1, 6));
-    let _told: Vec<_> =
-        (1..64).map(|_| ask(shared, &parse("nothing"), ALL, &mine).unwrap()).collect();
-    assert_eq!(ask(shared, &parse("a"), ALL, &mine).unwrap_err(), DeleteError::TooMany);
+    let _pending: Vec<_> = (1..64).map(|_| delete("nothing").unwrap()).collect();
+    assert_eq!(delete("a").unwrap_err(), DeleteError::TooMany);
     drop(reader);
     assert!(process.run());
-    assert!(ask(shared, &parse("a"), ALL, &mine).is_ok());
+    assert!(delete("a").is_ok());
     assert!(list(&process).iter().all(|entry| entry.rows <= 2));
 }
 
 #[test]
-fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
+fn cancelled_deletion_restores_what_is_not_removed_yet() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     store_in_all_forms(&mut process, &mut files);
@@ -231,21 +242,21 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     }
     let removed = list(&process)[0].rows as usize;
     assert!((1..51).contains(&removed), "{removed}");
-    let told = ask_to_cancel(&process.store.shared, id).unwrap().told;
+    let reply = request_cancellation(&process.store.shared, id).unwrap().reply;
     assert!(process.run());
-    assert_eq!((told.try_recv(), split(&process)), (Ok(1), (51 - removed, 102)));
+    assert_eq!((reply.try_recv(), split(&process)), (Ok(1), (51 - removed, 102)));
     let entry = list(&process).remove(0);
     assert!(entry.is_cancelled && entry.done_ns.is_some() && entry.query.is_none(), "{entry:?}");
     assert_eq!((entry.rows as usize, entry.segments_left), (removed, 0));
-    assert_eq!(process.store.figures().deletions_pending, 0);
+    assert_eq!(process.store.metrics().deletions_pending, 0);
     let is_manifest = |path: &&std::path::PathBuf| path.to_string_lossy().contains("MANIFEST");
     let manifests: Vec<_> = disk.names().iter().filter(is_manifest).cloned().collect();
     assert!(!manifests.iter().any(|path| has_text(&disk, path, "password")), "query forgotten");
     // Cancelling again changes nothing; a deletion that is done or unknown cannot be cancelled.
-    let again = ask_to_cancel(&process.store.shared, id).unwrap().told;
+    let again = request_cancellation(&process.store.shared, id).unwrap().reply;
     let done = hide(&mut process, "hunter50", ALL);
     assert!(process.run() && again.try_recv() == Ok(1));
-    let cancel = |id| ask_to_cancel(&process.store.shared, id).unwrap_err();
+    let cancel = |id| request_cancellation(&process.store.shared, id).unwrap_err();
     assert_eq!((cancel(done), cancel(9)), (CancelError::Done(2), CancelError::Unknown(9)));
     drop(process);
     let disk = disk.kill();
@@ -255,37 +266,37 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
 }
 
 /// The result of a cancellation, once it was requested.
-type LaterAsked = Arc<Mutex<Option<Asked>>>;
+type LaterReply = Arc<Mutex<Option<PendingReply>>>;
 
 /// Cancels the deletion as soon as the next segment file gets its final name.
-fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterAsked {
-    let cancelled = LaterAsked::default();
-    let (shared, asked) = (Arc::downgrade(&process.store.shared), cancelled.clone());
+fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterReply {
+    let cancelled = LaterReply::default();
+    let (shared, pending) = (Arc::downgrade(&process.store.shared), cancelled.clone());
     disk.watch(move |call, path, moment| {
         let is_piece = call == CallKind::Rename && moment == Moment::After;
-        let mut asked = asked.lock().unwrap();
-        if is_piece && path.to_string_lossy().contains("seg-") && asked.is_none() {
-            *asked = shared.upgrade().and_then(|shared| ask_to_cancel(&shared, id).ok());
+        let mut pending = pending.lock().unwrap();
+        if is_piece && path.to_string_lossy().contains("seg-") && pending.is_none() {
+            *pending = shared.upgrade().and_then(|shared| request_cancellation(&shared, id).ok());
         }
     });
     cancelled
 }
 
 /// Works until the cancellation was requested; returns the number reported by then.
-fn work_until_asked(process: &mut Process, cancelled: &LaterAsked) -> Option<u64> {
+fn work_until_asked(process: &mut Process, cancelled: &LaterReply) -> Option<u64> {
     while cancelled.lock().unwrap().is_none() {
         assert_eq!(process.flusher.step(), Step::Worked);
     }
-    cancelled.lock().unwrap().as_ref()?.told.try_recv().ok()
+    cancelled.lock().unwrap().as_ref()?.reply.try_recv().ok()
 }
 
 #[test]
-fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
+fn cancellation_takes_effect_during_a_rewrite() {
     let (disk, mut files) = stored();
     let disk = disk.kill();
     let mut process = begin(&disk, &mut files);
     process.run_on();
-    let (before, known) = (names(&disk, "parquet"), process.store.figures().segments);
+    let (before, known) = (names(&disk, "parquet"), process.store.metrics().segments);
     let id = hide(&mut process, "password", ALL);
     let cancelled = cancel_after_a_piece(&disk, &process, id);
     // No further step is needed, and nothing was lost or left behind.
@@ -294,12 +305,12 @@ fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
     assert!(entry.is_cancelled && entry.rows == 0, "{entry:?}");
     assert_eq!((split(&process), names(&disk, "parquet")), ((51, 102), before));
     assert!(process.run());
-    let figures = process.store.figures();
-    assert_eq!((figures.segments, figures.deleted_rows, figures.failures), (known, 0, 0));
+    let metrics = process.store.metrics();
+    assert_eq!((metrics.segments, metrics.deleted_rows, metrics.failures), (known, 0, 0));
 }
 
 #[test]
-fn the_cancel_of_another_deletion_does_not_stop_one_that_is_at_work() {
+fn cancellation_does_not_stop_another_deletion() {
     let (disk, mut files) = stored();
     let disk = disk.kill();
     let mut process = begin(&disk, &mut files);
@@ -315,7 +326,7 @@ fn the_cancel_of_another_deletion_does_not_stop_one_that_is_at_work() {
 }
 
 #[test]
-fn a_cancel_does_not_wait_for_a_flush_that_fails() {
+fn cancellation_does_not_wait_for_a_failing_flush() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
@@ -329,16 +340,16 @@ fn a_cancel_does_not_wait_for_a_flush_that_fails() {
     let pause = process.flusher.step();
     assert!(matches!(pause, Step::Failed(_)) && process.flusher.step() == pause, "{pause:?}");
     // Cancelled during the pause after the failure, which is not cut short.
-    let told = ask_to_cancel(&process.store.shared, id).unwrap().told;
+    let reply = request_cancellation(&process.store.shared, id).unwrap().reply;
     assert_eq!(process.flusher.step(), Step::Worked);
-    assert_eq!((told.try_recv(), split(&process)), (Ok(id), (6, 12)));
+    assert_eq!((reply.try_recv(), split(&process)), (Ok(id), (6, 12)));
     assert_eq!(process.flusher.step(), pause);
-    assert!(process.store.figures().error.is_some());
+    assert!(process.store.metrics().error.is_some());
     // What was cancelled meanwhile does not affect what waits.
     disk.faults().clear();
     process.clock.advance(Duration::from_secs(20));
     process.run_on();
-    assert_eq!((split(&process), process.store.figures().error), ((6, 12), None));
+    assert_eq!((split(&process), process.store.metrics().error), ((6, 12), None));
     drop(process);
     let mut process = start(&disk.kill(), &mut files);
     process.run_on();
@@ -346,45 +357,44 @@ fn a_cancel_does_not_wait_for_a_flush_that_fails() {
 }
 
 #[test]
-fn who_does_not_wait_any_longer_takes_back_no_request_of_others() {
+fn timeout_withdraws_only_its_own_request() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
     let shared = process.store.shared.clone();
-    let wait = |asked: &Asked| asked.wait(&shared, |queue| &mut queue.cancels, Duration::ZERO);
+    let wait =
+        |pending: &PendingReply| pending.wait(&shared, |queue| &mut queue.cancels, Duration::ZERO);
     let id = hide(&mut process, "password", ALL);
-    let [first, second, third] = [(); 3].map(|()| ask_to_cancel(&shared, id).unwrap());
-    assert_eq!(wait(&second), Err(Untold::GivenUp));
+    let [first, second, third] = [(); 3].map(|()| request_cancellation(&shared, id).unwrap());
+    assert_eq!(wait(&second), Err(NoReply::Withdrawn));
     let begun = shared.queue().cancels.pop();
-    assert_eq!(wait(&first), Err(Untold::Uncertain), "it is being carried out");
+    assert_eq!(wait(&first), Err(NoReply::Uncertain), "it is being carried out");
     drop(begun);
-    assert_eq!(wait(&first), Err(Untold::Ended));
+    assert_eq!(wait(&first), Err(NoReply::Ended));
     assert_eq!(process.flusher.step(), Step::Worked);
     assert_eq!(wait(&third), Ok(id));
     assert!(list(&process)[0].is_cancelled && split(&process) == (3, 6));
     // Two requests for the same deletion are two deletions.
-    let query = weir_expr::parse("password").unwrap();
-    let [mine, other] = [(); 2].map(|()| ask(&shared, &query, ALL, &Access::all()).unwrap());
+    let [mine, other] = [(); 2].map(|()| delete(&process, "password"));
     let late = mine.wait(&shared, |queue| &mut queue.deletions, Duration::ZERO);
     assert!(process.run());
-    assert_eq!((late, other.told.try_recv()), (Err(Untold::GivenUp), Ok(id + 1)));
+    assert_eq!((late, other.reply.try_recv()), (Err(NoReply::Withdrawn), Ok(id + 1)));
     assert_eq!((split(&process), list(&process).len()), ((0, 6), 2));
 }
 
 #[test]
-fn any_call_of_the_disk_may_fail_once() {
+fn deletion_survives_any_failed_disk_call() {
     let (disk, files) = stored();
     for kind in [FaultKind::NoSpace, FaultKind::Io] {
         for nth in 1.. {
             let (disk, mut files) = (disk.kill(), files.clone());
             let mut process = begin(&disk, &mut files);
             disk.inject(Fault::new(kind).path("store").nth(nth));
-            let query = weir_expr::parse("password -hunter0").unwrap();
-            let told = ask(&process.store.shared, &query, ALL, &Access::all()).unwrap().told;
+            let reply = delete(&process, "password -hunter0").reply;
             process.run_on();
             process.clock.advance(Duration::from_secs(20));
             process.run_on();
-            assert_eq!((told.try_recv(), split(&process)), (Ok(1), (1, 102)), "call {nth}");
+            assert_eq!((reply.try_recv(), split(&process)), (Ok(1), (1, 102)), "call {nth}");
             assert!(list(&process)[0].done_ns.is_some(), "call {nth}: {:?}", list(&process));
             assert_eq!(list(&process)[0].rows, 50, "call {nth}");
             assert_eq!(files_with(&disk, &process, "hunter7"), 1, "call {nth}");
@@ -398,27 +408,25 @@ fn any_call_of_the_disk_may_fail_once() {
 
 pub(super) fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     add_some(process, files);
-    let query = weir_expr::parse("password").unwrap();
-    let asked = ask(&process.store.shared, &query, ALL, &Access::all());
-    let told = asked.expect("one is allowed").told;
+    let reply = delete(process, "password").reply;
     process.run();
     process.clock.advance(Duration::from_secs(20));
     process.run();
-    if told.try_recv().is_ok() {
+    if reply.try_recv().is_ok() {
         // Once a deletion has been reported as done, it must stay done.
-        files.entry(SECRETIVE).or_default().is_told_gone = true;
+        files.entry(SECRET_STREAM).or_default().is_deletion_confirmed = true;
     }
 }
 
 /// After a start either all or none are hidden, and then the deletion is completed.
-pub(super) fn look_for_secrets(
+pub(super) fn check_secrets(
     disk: &FaultyDisk,
     files: &mut BTreeMap<u64, File>,
     nth: u64,
     seed: u64,
 ) {
     let shown = format!("cut at call {nth}, seed {seed}");
-    let is_told = files[&SECRETIVE].is_told_gone;
+    let is_told = files[&SECRET_STREAM].is_deletion_confirmed;
     let mut process = begin(disk, files);
     let is_hidden = !list(&process).is_empty();
     assert!(is_hidden || !is_told, "{shown}: the deletion was forgotten");
@@ -431,16 +439,16 @@ pub(super) fn look_for_secrets(
     }
     process.run_on();
     let written: u64 = files.values().map(|file| file.written).sum();
-    let secrets = files[&SECRETIVE].written;
+    let secrets = files[&SECRET_STREAM].written;
     let want = if is_hidden { 0 } else { secrets };
     assert_eq!(split(&process), (want as usize, (written - secrets) as usize), "{shown}");
     if is_hidden {
         let entry = &list(&process)[0];
         assert!(entry.done_ns.is_some() && entry.rows == secrets, "{shown}: {entry:?}");
         assert_eq!(files_with(disk, &process, "hunter"), 0, "{shown}");
-        assert_eq!(process.store.figures().deleted_rows, secrets, "{shown}");
+        assert_eq!(process.store.metrics().deleted_rows, secrets, "{shown}");
     }
-    assert!(process.store.figures().damaged.is_empty(), "{shown}");
+    assert!(process.store.metrics().damaged.is_empty(), "{shown}");
 }
 
 /// Returns a disk with records in all forms of storage, and no running process.
@@ -453,39 +461,45 @@ fn stored() -> (FaultyDisk, BTreeMap<u64, File>) {
 }
 
 #[test]
-fn a_deletion_is_cut_anywhere() {
+fn deletion_survives_a_crash_anywhere() {
     let (disk, files) = stored();
     let prepared = || {
         let (disk, mut files) = (disk.kill(), files.clone());
         let process = begin(&disk, &mut files);
         (disk, files, process)
     };
-    cut_everywhere_and(prepared, delete_secrets, 2, look_for_secrets);
+    cut_everywhere_and(prepared, delete_secrets, 2, check_secrets);
 }
 
 /// The deletion is cancelled when the first segment has lost its secrets.
 fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
-    let query = weir_expr::parse("password").unwrap();
-    let told =
-        ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed").told;
+    let reply = delete(process, "password").reply;
     for _ in 0..100 {
-        process.feeder.step();
+        process.intake.step();
         if list(process).first().is_some_and(|entry| entry.rows > 0) {
             break;
         }
         process.flusher.step();
     }
-    if let (Ok(id), Ok(asked)) = (told.try_recv(), ask_to_cancel(&process.store.shared, 1)) {
+    if let (Ok(id), Ok(pending)) =
+        (reply.try_recv(), request_cancellation(&process.store.shared, 1))
+    {
         process.run();
         // Marks that the reply was sent: the remaining secrets then stay for good.
-        files.entry(SECRETIVE).or_default().is_told_gone = asked.told.try_recv() == Ok(id);
+        files.entry(SECRET_STREAM).or_default().is_deletion_confirmed =
+            pending.reply.try_recv() == Ok(id);
     }
 }
 
 /// The deletion applies completely, or is cancelled and nothing more is removed.
-fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
+fn check_remaining_records(
+    disk: &FaultyDisk,
+    files: &mut BTreeMap<u64, File>,
+    nth: u64,
+    seed: u64,
+) {
     let shown = format!("cut at call {nth}, seed {seed}");
-    let is_told = files[&SECRETIVE].is_told_gone;
+    let is_told = files[&SECRET_STREAM].is_deletion_confirmed;
     let mut process = begin(disk, files);
     let is_cancelled = |process: &Process| list(process).first().map(|entry| entry.is_cancelled);
     let known = is_cancelled(&process);
@@ -495,32 +509,31 @@ fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u6
     assert_eq!(is_cancelled(&process), known, "{shown}");
     let entry = list(&process).first().cloned();
     let removed = entry.as_ref().map_or(0, |entry| entry.rows);
-    assert_eq!(process.store.figures().deleted_rows, removed, "{shown}");
+    assert_eq!(process.store.metrics().deleted_rows, removed, "{shown}");
     assert_eq!(split(&process), (51 - removed as usize, 102), "{shown}");
     let is_whole = removed == 51 || known != Some(false);
     assert!(is_whole && entry.is_none_or(|entry| entry.done_ns.is_some()), "{shown}");
 }
 
 #[test]
-fn a_cancelled_deletion_is_cut_anywhere() {
+fn cancelled_deletion_survives_a_crash_anywhere() {
     let (disk, files) = stored();
     let prepared = || {
         let (disk, mut files) = (disk.kill(), files.clone());
         let process = begin(&disk, &mut files);
         (disk, files, process)
     };
-    cut_everywhere_and(prepared, delete_and_cancel, 2, look_what_is_left);
+    cut_everywhere_and(prepared, delete_and_cancel, 2, check_remaining_records);
 }
 
 /// The deletion is cancelled while the first segment is being rewritten.
 fn delete_and_cancel_at_work(process: &mut Process, _: &mut BTreeMap<u64, File>) {
-    let query = weir_expr::parse("password").unwrap();
-    let _told = ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed");
+    let _pending = delete(process, "password");
     process.run();
 }
 
 #[test]
-fn a_deletion_that_is_cancelled_at_work_is_cut_anywhere() {
+fn deletion_cancelled_during_a_rewrite_survives_a_crash_anywhere() {
     let (disk, files) = stored();
     let prepared = || {
         let (disk, mut files) = (disk.kill(), files.clone());
@@ -528,5 +541,5 @@ fn a_deletion_that_is_cancelled_at_work_is_cut_anywhere() {
         let _asked = cancel_after_a_piece(&disk, &process, 1);
         (disk, files, process)
     };
-    cut_everywhere_and(prepared, delete_and_cancel_at_work, 2, look_what_is_left);
+    cut_everywhere_and(prepared, delete_and_cancel_at_work, 2, check_remaining_records);
 }

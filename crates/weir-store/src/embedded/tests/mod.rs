@@ -1,9 +1,9 @@
 //! A store and a journal, both driven step by step on a disk that fails and loses unflushed data.
 
 mod basics;
-mod compaction;
 mod crash;
 mod deletion;
 mod faults;
-mod tidying;
+mod maintenance;
+mod manifest;
 mod world;

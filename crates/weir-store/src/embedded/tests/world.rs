@@ -20,12 +20,12 @@ use weir_model::{
 use weir_testkit::{FakeClock, FaultyDisk};
 
 use crate::embedded::columns::StoredRecord;
-use crate::embedded::flusher::{Flusher, Step};
-use crate::embedded::head::Upstream;
+use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::Segment;
-use crate::embedded::snapshot::Snapshot;
 use crate::embedded::store::{EmbeddedStore, StoreConfig};
-use crate::embedded::threads::{Feeder, Wait};
+use crate::embedded::write::flusher::{Flusher, Step};
+use crate::embedded::write::head::Upstream;
+use crate::embedded::write::threads::{IntakeWorker, Wait};
 use crate::query::TimeRange;
 
 pub(super) const STEP: u64 = 16;
@@ -41,15 +41,15 @@ pub(super) struct File {
     pub(super) next: u64,
     pub(super) is_deleted: bool,
     /// The deletion of its records was confirmed.
-    pub(super) is_told_gone: bool,
+    pub(super) is_deletion_confirmed: bool,
 }
 
 /// Everything that lives as long as the process.
 pub(super) struct Process {
     pub(super) journal: Journal,
     pub(super) writer: Arc<Mutex<JournalWriter>>,
-    pub(super) store: EmbeddedStore,
-    pub(super) feeder: Feeder,
+    pub(super) store: Arc<EmbeddedStore>,
+    pub(super) intake: IntakeWorker,
     pub(super) flusher: Flusher,
     pub(super) clock: FakeClock,
     /// Another destination besides the store.
@@ -137,7 +137,7 @@ impl Process {
         let store_cursor = cursor("store");
         let other = has_other.then(|| cursor("other"));
         let store = EmbeddedStore::open(config, shared_disk, shared_clock);
-        let store = store.ok().filter(|_| !disk.is_dead())?;
+        let store = Arc::new(store.ok().filter(|_| !disk.is_dead())?);
         let writer = Arc::new(Mutex::new(writer));
         let upstream = Stepped {
             memory: store_cursor.memory(),
@@ -145,7 +145,7 @@ impl Process {
             writer: writer.clone(),
             clock: clock.clone(),
         };
-        let (feeder, flusher) = store.parts_with(store_cursor, Box::new(upstream))?;
+        let (intake, flusher) = store.parts_with(store_cursor, Box::new(upstream))?;
         for (stream, file) in &mut *files {
             let spec = spec_of(*stream, file.is_deleted);
             if file.is_deleted {
@@ -154,7 +154,7 @@ impl Process {
             file.next = journal.open_stream(&spec).position.offset / STEP;
         }
         journal.release_unclaimed();
-        Some(Self { journal, writer, store, feeder, flusher, clock, other })
+        Some(Self { journal, writer, store, intake, flusher, clock, other })
     }
 
     /// Reads up to `count` records of a file into the journal.
@@ -188,7 +188,7 @@ impl Process {
     /// Does what the threads do until there is nothing left to do. Returns false on failure.
     pub(super) fn run(&mut self) -> bool {
         for _ in 0..100_000 {
-            let wait = self.feeder.step();
+            let wait = self.intake.step();
             let step = self.flusher.step();
             if step == Step::Idle && (wait == Wait::Ended || matches!(wait, Wait::Records(_))) {
                 self.write_journal();
@@ -209,12 +209,12 @@ impl Process {
             }
             self.clock.advance(Duration::from_secs(20));
         }
-        panic!("it keeps failing: {:?}", self.store.figures().error);
+        panic!("it keeps failing: {:?}", self.store.metrics().error);
     }
 
     /// Flushes the head to a segment.
     pub(super) fn flush(&mut self) -> bool {
-        self.feeder.step();
+        self.intake.step();
         self.clock.advance(Duration::from_secs(61));
         self.run()
     }
@@ -287,11 +287,11 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
 }
 
 /// Streams from this number on contain secrets.
-pub(super) const SECRETIVE: u64 = 3;
+pub(super) const SECRET_STREAM: u64 = 3;
 
 fn body_of(stream: u64, n: u64) -> String {
     match stream {
-        SECRETIVE.. => format!("{stream}/{n} password=hunter{n}"),
+        SECRET_STREAM.. => format!("{stream}/{n} password=hunter{n}"),
         _ => format!("{stream}/{n}"),
     }
 }
@@ -319,26 +319,29 @@ pub(super) fn records_of(snapshot: &Snapshot) -> Vec<StoredRecord> {
 }
 
 /// Counts how often each record exists, by stream and number.
-pub(super) fn tally(records: &[StoredRecord]) -> BTreeMap<(u64, u64), u32> {
-    let mut tally = BTreeMap::new();
+pub(super) fn count_records(records: &[StoredRecord]) -> BTreeMap<(u64, u64), u32> {
+    let mut counts = BTreeMap::new();
     for record in records {
         let (stream, n) = (record.stream.0, record.position.offset / STEP - 1);
         assert_eq!(record.message.as_deref(), Some(body_of(stream, n).as_str()));
-        *tally.entry((stream, n)).or_insert(0) += 1;
+        *counts.entry((stream, n)).or_insert(0) += 1;
     }
-    tally
+    counts
 }
 
 /// Asserts that every record of the files exists exactly once, and nothing else does.
 #[track_caller]
 pub(super) fn assert_each_once(records: &[StoredRecord], files: &BTreeMap<u64, File>, shown: &str) {
-    let tally = tally(records);
-    for (record, count) in &tally {
+    let counts = count_records(records);
+    for (record, count) in &counts {
         assert_eq!(*count, 1, "{shown}: {record:?} exists {count} times");
     }
     for (stream, file) in files {
         for n in 0..file.written {
-            assert!(tally.contains_key(&(*stream, n)), "{shown}: {stream}/{n} was lost ({file:?})");
+            assert!(
+                counts.contains_key(&(*stream, n)),
+                "{shown}: {stream}/{n} was lost ({file:?})"
+            );
         }
     }
     let sequences: std::collections::BTreeSet<u64> = records.iter().map(|r| r.sequence).collect();

@@ -49,7 +49,7 @@ impl Units {
 pub(super) fn to_show(name: &str, reported: Option<&str>) -> Option<Unit> {
     let path = name.strip_prefix('@').unwrap_or(name);
     let by_name = || Unit::of(&Field::Attribute(path.to_owned()), &[]);
-    match Unit::said_by(path) {
+    match Unit::from_path(path) {
         Some(_) => None,
         None => reported.and_then(Unit::from_symbol).or_else(by_name),
     }

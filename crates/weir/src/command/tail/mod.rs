@@ -87,10 +87,10 @@ impl Tail {
     /// Warns about what is probably not intended, since there may be no output for a long time.
     fn print_lints(&self, query: &str) {
         let Ok(expression) = weir_expr::parse(query) else { return };
-        for lint in expression.doubts(query) {
+        for lint in expression.lints(query) {
             self.print_status(Style::Warn, &format!("{}; {}", lint.message, lint.help));
         }
-        if let Some(reason) = expression.never() {
+        if let Some(reason) = expression.unsatisfiable_reason() {
             self.print_status(Style::Warn, &format!("no record can match: {reason}"));
         }
     }
