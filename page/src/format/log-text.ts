@@ -1,0 +1,104 @@
+// Log text made harmless to look at: colours of terminals become styles, control characters and
+// marks that turn the direction of text become visible signs. The result is only ever set as text.
+
+export interface TextPart {
+  text: string
+  /** A class of the style sheet: a colour, or a sign that stands for a character. */
+  kind?: string
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+const special = /\u001b\[([0-9;]*)([A-Za-z])|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g
+
+const colours = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
+
+const marks: Record<number, string> = {
+  0x61c: 'ALM',
+  0x200b: 'ZWSP',
+  0x200c: 'ZWNJ',
+  0x200d: 'ZWJ',
+  0x200e: 'LRM',
+  0x200f: 'RLM',
+  0x202a: 'LRE',
+  0x202b: 'RLE',
+  0x202c: 'PDF',
+  0x202d: 'LRO',
+  0x202e: 'RLO',
+  0x2066: 'LRI',
+  0x2067: 'RLI',
+  0x2068: 'FSI',
+  0x2069: 'PDI',
+  0xfeff: 'BOM',
+}
+
+export function partsOf(text: string): TextPart[] {
+  if (text.search(special) < 0) return [{ text }]
+  const parts: TextPart[] = []
+  let kind: string | undefined
+  let at = 0
+  for (const match of text.matchAll(special)) {
+    push(parts, text.slice(at, match.index), kind)
+    at = match.index + match[0].length
+    if (match[2] === 'm') kind = colourOf(match[1] ?? '', kind)
+    else if (match[2] === undefined) push(parts, signOf(match[0]), 'sign')
+  }
+  push(parts, text.slice(at), kind)
+  return parts
+}
+
+function push(parts: TextPart[], text: string, kind: string | undefined): void {
+  if (text) parts.push(kind ? { text, kind } : { text })
+}
+
+function colourOf(codes: string, before: string | undefined): string | undefined {
+  let kind = before
+  for (const code of codes.split(';').map(Number)) {
+    if (code === 0 || code === 39) kind = undefined
+    else if (code === 1) kind ??= 'ansi-bold'
+    else if (code >= 30 && code <= 37) kind = `ansi-${colours[code - 30]}`
+    else if (code >= 90 && code <= 97) kind = `ansi-${colours[code - 90]}`
+  }
+  return kind
+}
+
+function signOf(char: string): string {
+  const code = char.charCodeAt(0)
+  if (code < 0x20) return String.fromCharCode(0x2400 + code)
+  if (code === 0x7f) return '\u2421'
+  return marks[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
+}
+
+/** A message in one line of at most so many characters. */
+export function oneLine(text: string, length: number): string {
+  const cut = text.length > length ? `${text.slice(0, length)}…` : text
+  return cut.replace(/\s*\n\s*/g, ' ⏎ ')
+}
+
+/** Cuts parts where words are to be marked. */
+export function marked(parts: TextPart[], words: RegExp | undefined): TextPart[] {
+  if (!words) return parts
+  return parts.flatMap((part) => (part.kind === 'sign' ? [part] : markedPart(part, words)))
+}
+
+function markedPart(part: TextPart, words: RegExp): TextPart[] {
+  const found: TextPart[] = []
+  let at = 0
+  for (const match of part.text.matchAll(words)) {
+    if (!match[0]) continue
+    push(found, part.text.slice(at, match.index), part.kind)
+    push(found, match[0], 'mark')
+    at = match.index + match[0].length
+  }
+  push(found, part.text.slice(at), part.kind)
+  return found
+}
+
+/** One expression for all words; a phrase goes over whatever separates its words. */
+export function wordsExpression(words: string[]): RegExp | undefined {
+  const sources = words
+    .map((word) => word.match(/[\p{L}\p{N}]+/gu) ?? [])
+    .filter((pieces) => pieces.length > 0)
+    .map((pieces) => pieces.join('[^\\p{L}\\p{N}]+'))
+  if (sources.length === 0) return undefined
+  return new RegExp(`(?<![\\p{L}\\p{N}])(?:${sources.join('|')})(?![\\p{L}\\p{N}])`, 'giu')
+}
