@@ -1,0 +1,1 @@
+export function Live() { return <p>later</p> }

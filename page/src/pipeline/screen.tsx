@@ -1,0 +1,1 @@
+export function Pipeline() { return <p>later</p> }
