@@ -64,11 +64,11 @@ export function stopTail(): void {
 }
 
 let secondTimer = 0
-let current: Second | undefined
+let statAt = 0
 
 async function run(url: string, mine: AbortController): Promise<void> {
   window.clearInterval(secondTimer)
-  secondTimer = window.setInterval(endSecond, 1_000)
+  secondTimer = window.setInterval(addQuietSecond, 1_000)
   let wait = 500
   tailState.value = 'connecting'
   while (!mine.signal.aborted) {
@@ -129,7 +129,8 @@ function takeStat(data: string): void {
   const stat = JSON.parse(data) as Partial<Totals> & { sample_ratio?: number }
   const { matched = 0, shown = 0, skipped = 0, missed = 0 } = stat
   const before = totals.peek()
-  current = { matched, shown, skipped, missed, sampleRatio: stat.sample_ratio ?? 1 }
+  statAt = Date.now()
+  addSecond({ matched, shown, skipped, missed, sampleRatio: stat.sample_ratio ?? 1 })
   totals.value = {
     matched: before.matched + matched,
     shown: before.shown + shown,
@@ -138,10 +139,13 @@ function takeStat(data: string): void {
   }
 }
 
-/** A second without a stat is one without records. */
-function endSecond(): void {
-  seconds.value = [...seconds.peek(), current ?? { ...none, sampleRatio: 1 }].slice(-minute)
-  current = undefined
+function addSecond(second: Second): void {
+  seconds.value = [...seconds.peek(), second].slice(-minute)
+}
+
+/** Seconds in which nothing matches have no stat. */
+function addQuietSecond(): void {
+  if (Date.now() - statAt > 1_500) addSecond({ ...none, sampleRatio: 1 })
 }
 
 const reasons: Record<string, string> = {

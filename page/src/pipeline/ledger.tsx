@@ -72,12 +72,17 @@ function Discards({ counts, of }: { counts: Record<string, number>; of: number }
   )
 }
 
+function columnClass(name: string, index: number): string {
+  if (name === 'book') return 'book-sign'
+  return index > 0 && !/discarded|abandoned/.test(name) ? 'number' : ''
+}
+
 function Heads({ names }: { names: string[] }) {
   return (
     <thead>
       <tr>
         {names.map((name, index) => (
-          <th key={name} scope="col" class={index > 0 && !/discarded|abandoned|book/.test(name) ? 'number' : ''}>
+          <th key={name} scope="col" class={columnClass(name, index)}>
             {name}
           </th>
         ))}
@@ -88,7 +93,7 @@ function Heads({ names }: { names: string[] }) {
 
 function SourceBook({ sources }: { sources: SourceStatus[] }) {
   return (
-    <table>
+    <table class="book">
       <caption>
         Lines of sources <span class="quiet">lines = records + joined + discarded</span>
       </caption>
@@ -115,7 +120,7 @@ function FileBook({ sources }: { sources: SourceStatus[] }) {
   const read = sources.filter((source) => source.book.files)
   if (read.length === 0) return null
   return (
-    <table>
+    <table class="book">
       <caption>
         Bytes of files <span class="quiet">seen = read + unread + abandoned</span>
       </caption>
@@ -145,7 +150,7 @@ function FileBook({ sources }: { sources: SourceStatus[] }) {
 
 function OutputBook({ outputs }: { outputs: OutputStatus[] }) {
   return (
-    <table>
+    <table class="book">
       <caption>
         Records of outputs <span class="quiet">routed = delivered + discarded + dead-lettered + in flight</span>
       </caption>

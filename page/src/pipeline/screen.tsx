@@ -115,7 +115,7 @@ function Problems() {
             <span class="dot bad" />
             <strong>{reason.component}</strong>
             <span class="grow">{reason.text}</span>
-            <span class="quiet">since {ago(Date.parse(reason.since), Date.now())}</span>
+            <span class="quiet">began {ago(Date.parse(reason.since), Date.now())}</span>
           </li>
         ))}
       </ul>

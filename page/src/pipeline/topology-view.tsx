@@ -120,7 +120,7 @@ function NodeBox({ node, box }: { node: PipelineNode; box: Box | undefined }) {
       <span class="node-foot">
         {node.rate && <span>{node.state.text}</span>}
         {node.lag >= 1 && <span>lag {seconds(node.lag)}</span>}
-        {node.fill !== undefined && <span>{percent(node.fill)} full</span>}
+        {node.fill !== undefined && node.fill > 0 && <span>{percent(node.fill)} full</span>}
       </span>
       {node.fill !== undefined && (
         <span class="node-fill">
