@@ -23,7 +23,8 @@ export async function serve(api, { port = 0, prefix = '' } = {}) {
     const url = request.url ?? '/'
     if (!url.startsWith(prefix)) return end(response, 404)
     const rest = url.slice(prefix.length)
-    if (/^\/(api|weir|health|metrics)(\/|$|\?)/.test(rest)) return forward(api, rest, request, response)
+    if (/^\/(api|weir|health|metrics)(\/|$|\?)/.test(rest))
+      return forward(api, rest, request, response)
     return sendFile(rest.split('?')[0] ?? '/', response)
   })
   await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve))
@@ -50,7 +51,9 @@ function sendFile(name, response) {
     'content-type': types[path.extname(sent)] ?? 'application/octet-stream',
     'content-security-policy': policy,
     'x-content-type-options': 'nosniff',
-    'cache-control': name.startsWith('/assets/') ? 'public, max-age=31536000, immutable' : 'no-cache',
+    'cache-control': name.startsWith('/assets/')
+      ? 'public, max-age=31536000, immutable'
+      : 'no-cache',
   })
   createReadStream(sent).pipe(response)
 }

@@ -91,11 +91,28 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
       <a class="skip button primary" href="#main" onClick={skip}>
         To the content
       </a>
-      <a class="brand" href={link({}, 'explore')} onClick={(event) => leadTo(event, link({}, 'explore'))}>
+      <a
+        class="brand"
+        href={link({}, 'explore')}
+        onClick={(event) => leadTo(event, link({}, 'explore'))}
+      >
         <svg viewBox="0 0 32 32" aria-hidden="true">
           <rect width="32" height="32" rx="7" fill="#0b6e86" />
-          <path d="M6 11h9v10h11" fill="none" stroke="#fff" stroke-width="3" stroke-linecap="round" stroke-linejoin="round" />
-          <path d="M6 25c2.500-2 5-2 7.500 0s5 2 7.500 0 3-2 5-1" fill="none" stroke="#9fe0ee" stroke-width="2.500" stroke-linecap="round" />
+          <path
+            d="M6 11h9v10h11"
+            fill="none"
+            stroke="#fff"
+            stroke-width="3"
+            stroke-linecap="round"
+            stroke-linejoin="round"
+          />
+          <path
+            d="M6 25c2.500-2 5-2 7.500 0s5 2 7.500 0 3-2 5-1"
+            fill="none"
+            stroke="#9fe0ee"
+            stroke-width="2.500"
+            stroke-linecap="round"
+          />
         </svg>
         <span>weir</span>
       </a>
@@ -156,7 +173,12 @@ function Pulse() {
   const loss = found.lost + found.deadLettered
   const tone = !found.balanced || loss > 0 ? 'bad' : problems.length > 0 ? 'caution' : 'good'
   return (
-    <a class="pulse" href={addressOf('pipeline')} onClick={(event) => leadTo(event, addressOf('pipeline'))} title="The pipeline and its books">
+    <a
+      class="pulse"
+      href={addressOf('pipeline')}
+      onClick={(event) => leadTo(event, addressOf('pipeline'))}
+      title="The pipeline and its books"
+    >
       <span class="item">
         <span class={`dot ${tone}`} />
         <strong>{found.rate === undefined ? short(found.taken) : rate(found.rate)}</strong>

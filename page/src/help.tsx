@@ -1,6 +1,7 @@
 // The keys of the page, as they are bound at this moment.
-import { bindings, type Binding } from './ui/keys'
+
 import { Dialog } from './ui/dialog'
+import { type Binding, bindings } from './ui/keys'
 
 const groups: Array<Binding['group']> = ['Everywhere', 'Query and time', 'Records', 'Live tail']
 
@@ -22,7 +23,9 @@ export function Help({ onClose }: { onClose: () => void }) {
     <Dialog title="Keys" onClose={onClose}>
       <div class="key-list">
         {groups.map((group) => {
-          const found = bindings.value.filter((one) => one.group === group).map((one) => [one.keys, one.does] as const)
+          const found = bindings.value
+            .filter((one) => one.group === group)
+            .map((one) => [one.keys, one.does] as const)
           return found.length > 0 && <KeyGroup key={group} title={group} keys={found} />
         })}
         <KeyGroup title="In the list" keys={inGrid} />

@@ -29,7 +29,8 @@ export class Problem extends Error {
 export function address(path: string, query: object = {}): string {
   const url = new URL(path.replace(/^\//, ''), root)
   for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined && value !== null && value !== '') url.searchParams.set(name, `${value}`)
+    if (value !== undefined && value !== null && value !== '')
+      url.searchParams.set(name, `${value}`)
   }
   return url.href
 }

@@ -3,9 +3,9 @@ import { useSignal } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import { get } from '../api/client'
 import type { ContextAnswer, LogEntry } from '../api/schema'
+import { oneLine, wordsExpression } from '../format/log-text'
 import { letterOf, statusOf, toneOf } from '../format/status'
 import { clock } from '../format/times'
-import { oneLine, wordsExpression } from '../format/log-text'
 import { go } from '../state/location'
 import { createResource } from '../state/resource'
 import { Button } from '../ui/button'
@@ -32,7 +32,11 @@ export function ContextTab({ record }: { record: LogEntry }) {
   const answer = context.data.value
   if (!answer) {
     const problem = context.problem.value
-    return problem ? <ProblemView problem={problem} again={load} /> : <Skeleton lines={10} label="Looking for neighbours" />
+    return problem ? (
+      <ProblemView problem={problem} again={load} />
+    ) : (
+      <Skeleton lines={10} label="Looking for neighbours" />
+    )
   }
   return (
     <>
@@ -72,7 +76,8 @@ function Neighbours({ answer, filter }: { answer: ContextAnswer; filter: string 
   return (
     <>
       <p class="quiet drawer-note">
-        {answer.before.length} before and {answer.after.length} after it in the same stream, whatever the query says.
+        {answer.before.length} before and {answer.after.length} after it in the same stream,
+        whatever the query says.
       </p>
       <ol class="neighbours">
         {shown.map((record) => (

@@ -23,7 +23,11 @@ export function FieldsTab({ record }: { record: LogEntry }) {
         <Button small icon="copy" onClick={() => copy(lineOf(record), 'the record as a line')}>
           Copy as a line
         </Button>
-        <Button small icon="copy" onClick={() => copy(JSON.stringify(record, null, 2), 'the record as JSON')}>
+        <Button
+          small
+          icon="copy"
+          onClick={() => copy(JSON.stringify(record, null, 2), 'the record as JSON')}
+        >
           Copy as JSON
         </Button>
       </div>
@@ -65,7 +69,12 @@ function Message({ text }: { text: string }) {
       <pre class="drawer-message">
         <LogText text={shown} />
       </pre>
-      <IconButton small icon="copy" label="Copy the message" onClick={() => copy(text, 'the message')} />
+      <IconButton
+        small
+        icon="copy"
+        label="Copy the message"
+        onClick={() => copy(text, 'the message')}
+      />
       {shown.length < text.length && (
         <Button
           small
@@ -109,8 +118,18 @@ function FieldRow({ field }: { field: FieldValue }) {
       <span class="field-actions">
         {filters && (
           <>
-            <IconButton small icon="include" label={`Only ${name} ${text}`} onClick={() => include(name, value)} />
-            <IconButton small icon="exclude" label={`Hide ${name} ${text}`} onClick={() => exclude(name, value)} />
+            <IconButton
+              small
+              icon="include"
+              label={`Only ${name} ${text}`}
+              onClick={() => include(name, value)}
+            />
+            <IconButton
+              small
+              icon="exclude"
+              label={`Hide ${name} ${text}`}
+              onClick={() => exclude(name, value)}
+            />
           </>
         )}
         <IconButton

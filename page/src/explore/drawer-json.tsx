@@ -11,7 +11,11 @@ export function JsonTab({ record }: { record: LogEntry }) {
   return (
     <>
       <div class="drawer-actions">
-        <Button small icon="copy" onClick={() => copy(JSON.stringify(record, null, 2), 'the record as JSON')}>
+        <Button
+          small
+          icon="copy"
+          onClick={() => copy(JSON.stringify(record, null, 2), 'the record as JSON')}
+        >
           Copy
         </Button>
       </div>
@@ -23,8 +27,10 @@ export function JsonTab({ record }: { record: LogEntry }) {
 }
 
 function Value({ value, depth }: { value: unknown; depth: number }) {
-  if (Array.isArray(value)) return <Items open="[" close="]" depth={depth} items={value.map((one) => ['', one])} />
-  if (isObject(value)) return <Items open="{" close="}" depth={depth} items={Object.entries(value)} />
+  if (Array.isArray(value))
+    return <Items open="[" close="]" depth={depth} items={value.map((one) => ['', one])} />
+  if (isObject(value))
+    return <Items open="{" close="}" depth={depth} items={Object.entries(value)} />
   if (typeof value === 'string') {
     const text = JSON.stringify(value.slice(0, textShown))
     const rest = value.length - textShown

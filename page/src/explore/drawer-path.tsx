@@ -3,9 +3,9 @@
 import type { LogEntry } from '../api/schema'
 import { seconds, short } from '../format/numbers'
 import { full } from '../format/times'
+import { outputState } from '../pipeline/figures'
 import { link } from '../state/location'
 import { status } from '../state/status'
-import { outputState } from '../pipeline/figures'
 
 export function PathTab({ record }: { record: LogEntry }) {
   const details = record.weir
@@ -16,7 +16,8 @@ export function PathTab({ record }: { record: LogEntry }) {
         <Hop title="Written" state="good">
           <p>
             {record.attributes.service ?? 'A program'}
-            {record.attributes.host ? ` on ${record.attributes.host}` : ''}, {full(Date.parse(record.attributes.timestamp))}
+            {record.attributes.host ? ` on ${record.attributes.host}` : ''},{' '}
+            {full(Date.parse(record.attributes.timestamp))}
           </p>
         </Hop>
         <Hop title={`Taken in by ${details?.source ?? 'weir'}`} state="good">
@@ -40,8 +41,8 @@ export function PathTab({ record }: { record: LogEntry }) {
         ))}
       </ol>
       <p class="quiet drawer-note">
-        Outputs are shown as they are at this moment; weir does not say yet which of them had this very record, and when. The{' '}
-        <a href={link({}, 'pipeline')}>pipeline</a> has the books.
+        Outputs are shown as they are at this moment; weir does not say yet which of them had this
+        very record, and when. The <a href={link({}, 'pipeline')}>pipeline</a> has the books.
       </p>
     </div>
   )

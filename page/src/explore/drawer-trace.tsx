@@ -3,9 +3,9 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { post } from '../api/client'
 import type { LogEntry } from '../api/schema'
+import { oneLine } from '../format/log-text'
 import { duration } from '../format/numbers'
 import { statusOf, toneOf } from '../format/status'
-import { oneLine } from '../format/log-text'
 import { quoteKey, quoteValue } from '../query/quote'
 import { go } from '../state/location'
 import { createResource } from '../state/resource'
@@ -13,9 +13,9 @@ import { Button } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { ProblemView, Skeleton } from '../ui/states'
 import { colourOfName } from '../ui/theme'
-import { setQueryNow } from './value-menu'
 import { timeOf, traceOf } from './record'
 import { type TraceBar, type Waterfall, waterfallOf } from './trace'
+import { setQueryNow } from './value-menu'
 
 /** Requests take minutes at most; looking further would cost more than it finds. */
 const reach = 15 * 60_000
@@ -31,7 +31,12 @@ export function TraceTab({ record }: { record: LogEntry }) {
     const [from, to] = [time - reach, time + reach].map((one) => new Date(one).toISOString())
     found.ask(async (signal) => {
       const filter = { query: term, from: from ?? '', to: to ?? '' }
-      const body = { filter, sort: 'timestamp' as const, page: { limit: recordsMax }, weir: { details: true } }
+      const body = {
+        filter,
+        sort: 'timestamp' as const,
+        page: { limit: recordsMax },
+        weir: { details: true },
+      }
       return (await post('/api/v2/logs/events/search', body, signal)).data
     })
   }
@@ -41,7 +46,11 @@ export function TraceTab({ record }: { record: LogEntry }) {
   const records = found.data.value
   if (!records) {
     const problem = found.problem.value
-    return problem ? <ProblemView problem={problem} again={load} /> : <Skeleton lines={8} label="Looking for the trace" />
+    return problem ? (
+      <ProblemView problem={problem} again={load} />
+    ) : (
+      <Skeleton lines={8} label="Looking for the trace" />
+    )
   }
   return (
     <>
@@ -61,7 +70,8 @@ function TraceView({ waterfall, current }: { waterfall: Waterfall; current: stri
   return (
     <>
       <p class="quiet drawer-note">
-        {bars.length} records of {services.length} {services.length === 1 ? 'service' : 'services'} in {duration(length * 1e6)}
+        {bars.length} records of {services.length} {services.length === 1 ? 'service' : 'services'}{' '}
+        in {duration(length * 1e6)}
       </p>
       <ol class="waterfall">
         {bars.map((bar) => (
@@ -79,7 +89,11 @@ function Bar({ bar, total, current }: { bar: TraceBar; total: number; current: b
   const width = (bar.length / total) * 100
   return (
     <li aria-current={current}>
-      <button type="button" class={`waterfall-row tone-${toneOf(status)}`} onClick={() => go({ row: record.id })}>
+      <button
+        type="button"
+        class={`waterfall-row tone-${toneOf(status)}`}
+        onClick={() => go({ row: record.id })}
+      >
         <span class="waterfall-service">
           <span class="swatch" style={{ background: `var(${colourOfName(service)})` }} />
           <span class="grow">{service}</span>
@@ -87,7 +101,11 @@ function Bar({ bar, total, current }: { bar: TraceBar; total: number; current: b
         <span class="waterfall-lane">
           <span
             class={bar.length > 0 ? 'waterfall-bar' : 'waterfall-bar moment'}
-            style={{ left: `${left}%`, width: `${width}%`, background: `var(${colourOfName(service)})` }}
+            style={{
+              left: `${left}%`,
+              width: `${width}%`,
+              background: `var(${colourOfName(service)})`,
+            }}
           />
         </span>
         <span class="waterfall-length">{bar.length > 0 ? duration(bar.length * 1e6) : ''}</span>

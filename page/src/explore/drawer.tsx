@@ -57,7 +57,11 @@ function Missing({ problem }: { problem: Problem | undefined }) {
         <h2 class="grow">Record</h2>
         <IconButton icon="close" label="Close the record" keys="Escape" onClick={closeRow} />
       </header>
-      {problem ? <ProblemView problem={problem} again={closeRow} /> : <Skeleton lines={8} label="Loading the record" />}
+      {problem ? (
+        <ProblemView problem={problem} again={closeRow} />
+      ) : (
+        <Skeleton lines={8} label="Loading the record" />
+      )}
     </>
   )
 }
@@ -75,9 +79,26 @@ function Opened({ record }: { record: LogEntry }) {
           <strong>{attributes.service ?? attributes.host ?? 'record'}</strong>
           <span class="quiet"> {full(timeOf(record))}</span>
         </div>
-        <IconButton small icon="chevronUp" label="The record before" keys="k" onClick={() => selectRow(selected.peek() - 1)} />
-        <IconButton small icon="chevronDown" label="The next record" keys="j" onClick={() => selectRow(selected.peek() + 1)} />
-        <IconButton small icon="link" label="Copy a link to this record" onClick={() => copy(link({}), 'the link')} />
+        <IconButton
+          small
+          icon="chevronUp"
+          label="The record before"
+          keys="k"
+          onClick={() => selectRow(selected.peek() - 1)}
+        />
+        <IconButton
+          small
+          icon="chevronDown"
+          label="The next record"
+          keys="j"
+          onClick={() => selectRow(selected.peek() + 1)}
+        />
+        <IconButton
+          small
+          icon="link"
+          label="Copy a link to this record"
+          onClick={() => copy(link({}), 'the link')}
+        />
         <IconButton small icon="close" label="Close the record" keys="Escape" onClick={closeRow} />
       </header>
       <Tabs

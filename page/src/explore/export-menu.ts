@@ -36,8 +36,19 @@ function fileGroup(): MenuGroup {
     title: 'All records that match',
     items: [
       { label: 'NDJSON', icon: 'download', href: file('ndjson'), download: true },
-      { label: 'CSV with these columns', icon: 'download', href: file('csv', { columns: shown }), download: true },
-      { label: 'Parquet', icon: 'download', hint: 'up to about 64 MiB', href: file('parquet'), download: true },
+      {
+        label: 'CSV with these columns',
+        icon: 'download',
+        href: file('csv', { columns: shown }),
+        download: true,
+      },
+      {
+        label: 'Parquet',
+        icon: 'download',
+        hint: 'up to about 64 MiB',
+        href: file('parquet'),
+        download: true,
+      },
     ],
   }
 }
@@ -50,7 +61,11 @@ function commandGroup(): MenuGroup {
   return {
     title: 'The same question elsewhere',
     items: [
-      { label: 'Copy as a weir command', icon: 'copy', run: () => copy(asCommand(), 'the command') },
+      {
+        label: 'Copy as a weir command',
+        icon: 'copy',
+        run: () => copy(asCommand(), 'the command'),
+      },
       { label: 'Copy as a curl command', icon: 'copy', run: () => copy(asCurl(), 'the command') },
     ],
   }
@@ -69,7 +84,11 @@ function asCommand(): string {
 }
 
 function asCurl(): string {
-  const body = JSON.stringify({ filter: filterOf(question.peek()), sort: sort.peek(), page: { limit: 1000 } })
+  const body = JSON.stringify({
+    filter: filterOf(question.peek()),
+    sort: sort.peek(),
+    page: { limit: 1000 },
+  })
   const url = address('/api/v2/logs/events/search')
   return `curl -s ${shellWord(url)} -H 'content-type: application/json' -d ${shellWord(body)}`
 }

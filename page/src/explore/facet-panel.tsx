@@ -3,6 +3,7 @@
 import { useSignal } from '@preact/signals'
 import type { FacetEntry } from '../api/schema'
 import { exact, percent, short } from '../format/numbers'
+import { go } from '../state/location'
 import { listOf, stored } from '../state/stored'
 import { IconButton } from '../ui/button'
 import { Icon } from '../ui/icon'
@@ -11,7 +12,6 @@ import { Skeleton } from '../ui/states'
 import { columns, toggleColumn } from './columns'
 import { FacetValues } from './facet-values'
 import { facets, facetsByGroup } from './facets'
-import { go } from '../state/location'
 
 const isText = (value: unknown): value is string => typeof value === 'string'
 
@@ -50,14 +50,17 @@ export function FacetPanel() {
       </div>
       {answer ? <Groups entries={answer.facets} search={search.value} /> : <Waiting />}
       {answer && answer.left_out > 0 && (
-        <p class="facets-note quiet">{answer.left_out} further fields; find them in the query bar.</p>
+        <p class="facets-note quiet">
+          {answer.left_out} further fields; find them in the query bar.
+        </p>
       )}
     </nav>
   )
 }
 
 function Waiting() {
-  if (facets.problem.value) return <p class="facets-note quiet">Fields come with the next answer.</p>
+  if (facets.problem.value)
+    return <p class="facets-note quiet">Fields come with the next answer.</p>
   return <Skeleton lines={12} label="Counting the values of fields" />
 }
 
@@ -66,7 +69,12 @@ function Groups({ entries, search }: { entries: FacetEntry[]; search: string }) 
   const matched = facets.data.value?.meta.weir.matched ?? 0
   const groups = facetsByGroup(entries.filter((facet) => facet.name.toLowerCase().includes(wanted)))
   const some = groups.some(([, list]) => list.length > 0)
-  if (!some) return <p class="facets-note quiet">{search ? 'No field is called so.' : 'No fields: nothing matches.'}</p>
+  if (!some)
+    return (
+      <p class="facets-note quiet">
+        {search ? 'No field is called so.' : 'No fields: nothing matches.'}
+      </p>
+    )
   return (
     <div class={facets.loading.value ? 'stale' : ''}>
       {groups.map(([group, list]) =>
@@ -99,7 +107,9 @@ function Facet({ facet, matched }: { facet: FacetEntry; matched: number }) {
         >
           <Icon name={open ? 'chevronDown' : 'chevronRight'} />
           <span class="grow">{facet.name}</span>
-          <small>{share < 0.995 ? percent(share) : facet.distinct ? short(facet.distinct) : ''}</small>
+          <small>
+            {share < 0.995 ? percent(share) : facet.distinct ? short(facet.distinct) : ''}
+          </small>
         </button>
         <IconButton
           small
@@ -125,7 +135,11 @@ function openFacetMenu(anchor: HTMLElement, facet: FacetEntry): void {
           icon: 'columns',
           run: () => toggleColumn(facet.name),
         },
-        { label: 'Group by this field', icon: 'chart', run: () => go({ view: 'groups', group: facet.name }) },
+        {
+          label: 'Group by this field',
+          icon: 'chart',
+          run: () => go({ view: 'groups', group: facet.name }),
+        },
         ...(measure
           ? [
               {

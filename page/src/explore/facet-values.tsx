@@ -21,13 +21,17 @@ export function FacetValues({ facet }: { facet: FacetEntry }) {
   const more = (facet.distinct ?? values.length + 1) > values.length
   return (
     <div class="facet-body">
-      {facet.type === 'number' && facet.min != null && facet.max != null && <NumberRange facet={facet} />}
+      {facet.type === 'number' && facet.min != null && facet.max != null && (
+        <NumberRange facet={facet} />
+      )}
       {all.value ? (
         <AllValues facet={facet} />
       ) : (
         !measure && <ValueList facet={facet} values={values} />
       )}
-      {!measure && values.length === 0 && <p class="quiet">Nearly every record has another value.</p>}
+      {!measure && values.length === 0 && (
+        <p class="quiet">Nearly every record has another value.</p>
+      )}
       {more && !all.value && (
         <button
           type="button"
@@ -69,7 +73,8 @@ interface ValueProps {
 }
 
 function Value({ facet, entry, share, state }: ValueProps) {
-  const text = facet.type === 'number' ? measured(Number(entry.value), facet.unit) : String(entry.value)
+  const text =
+    facet.type === 'number' ? measured(Number(entry.value), facet.unit) : String(entry.value)
   const name = text === '' ? '(empty)' : text
   return (
     <li class={`value ${state ?? ''}`}>
@@ -144,16 +149,27 @@ function NumberRange({ facet }: { facet: FacetEntry }) {
       onSubmit={(event) => {
         event.preventDefault()
         const fields = event.currentTarget.elements
-        const text = (name: string) => (fields.namedItem(name) as HTMLInputElement).value.replace(/\s+/g, '')
+        const text = (name: string) =>
+          (fields.namedItem(name) as HTMLInputElement).value.replace(/\s+/g, '')
         const [low, high] = [text('low'), text('high')]
         const wrong = [low, high].some((one) => one && !/^-?[\d.]+(e-?\d+)?[a-zµ]*$/i.test(one))
         if (wrong) notify('A number, with a unit if you like: 250ms, 4KiB')
         else setQueryNow(withRange(query.peek(), facet.name, low, high))
       }}
     >
-      <input class="field small" name="low" placeholder={least} aria-label={`${facet.name} at least`} />
+      <input
+        class="field small"
+        name="low"
+        placeholder={least}
+        aria-label={`${facet.name} at least`}
+      />
       <span class="quiet">to</span>
-      <input class="field small" name="high" placeholder={greatest} aria-label={`${facet.name} at most`} />
+      <input
+        class="field small"
+        name="high"
+        placeholder={greatest}
+        aria-label={`${facet.name} at most`}
+      />
       <button type="submit" class="button small">
         Set
       </button>

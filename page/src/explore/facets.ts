@@ -31,7 +31,9 @@ export function loadFacets(question: Question): Promise<void> {
 
 function filteredFields(query: string): string[] {
   const fields = parseTerms(query).flatMap((term) => term.field ?? [])
-  return [...new Set(fields)].filter((field) => !/^(message|_exists_|_missing_|\*|tags)$/.test(field))
+  return [...new Set(fields)].filter(
+    (field) => !/^(message|_exists_|_missing_|\*|tags)$/.test(field),
+  )
 }
 
 function merged(all: FacetsAnswer, own: FacetsAnswer[]): FacetsAnswer {
@@ -98,7 +100,9 @@ export function facetsByGroup(entries: FacetEntry[]): Array<[FacetGroup, FacetEn
 /** What the numbers of a field measure, as far as an answer said it. */
 export const units = computed<Record<string, string>>(() => {
   const entries = facets.data.value?.facets ?? []
-  return Object.fromEntries(entries.flatMap((facet) => (facet.unit ? [[facet.name, facet.unit]] : [])))
+  return Object.fromEntries(
+    entries.flatMap((facet) => (facet.unit ? [[facet.name, facet.unit]] : [])),
+  )
 })
 
 export const numberFields = computed(() =>

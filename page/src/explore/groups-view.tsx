@@ -8,7 +8,7 @@ import { Chart, Legend } from '../ui/chart'
 import { LogText } from '../ui/log-text'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
 import { facets, numberFields } from './facets'
-import { choice, figures, groups, type Groups, loadGroups } from './groups'
+import { choice, figures, type Groups, groups, loadGroups } from './groups'
 import { askAgain, query, question, setSpan } from './question'
 import { setQueryNow } from './value-menu'
 
@@ -28,14 +28,17 @@ export function GroupsView() {
 
 function Answer() {
   const { data, problem, loading } = groups
-  if (problem.value) return <ProblemView problem={problem.value} again={askAgain} suggest={setQueryNow} />
+  if (problem.value)
+    return <ProblemView problem={problem.value} again={askAgain} suggest={setQueryNow} />
   const found = data.value
   if (!found) return <Skeleton lines={10} label="Counting groups" />
   return (
     <div class={loading.value ? 'stale' : ''}>
       {found.choice.chart === 'lines' ? <Lines found={found} /> : <TopList found={found} />}
       {found.without > 0 && (
-        <p class="quiet drawer-note">{exact(found.without)} records have no value there, and are in no group.</p>
+        <p class="quiet drawer-note">
+          {exact(found.without)} records have no value there, and are in no group.
+        </p>
       )}
     </div>
   )
@@ -59,7 +62,8 @@ function Controls() {
   const [first = '', second = ''] = fields
   const names = (facets.data.value?.facets ?? []).map((facet) => facet.name)
   const numbers = numberFields.value.map((facet) => facet.name)
-  const setFields = (...next: string[]) => go({ group: next.filter(Boolean).join(',') }, { replace: true })
+  const setFields = (...next: string[]) =>
+    go({ group: next.filter(Boolean).join(',') }, { replace: true })
   return (
     <div class="controls">
       <label class="labelled">
@@ -93,10 +97,20 @@ function Controls() {
         />
       </label>
       <span class="grow" />
-      <Button small icon="density" pressed={chart === 'list'} onClick={() => go({ chart: null }, { replace: true })}>
+      <Button
+        small
+        icon="density"
+        pressed={chart === 'list'}
+        onClick={() => go({ chart: null }, { replace: true })}
+      >
         List
       </Button>
-      <Button small icon="chart" pressed={chart === 'lines'} onClick={() => go({ chart: 'lines' }, { replace: true })}>
+      <Button
+        small
+        icon="chart"
+        pressed={chart === 'lines'}
+        onClick={() => go({ chart: 'lines' }, { replace: true })}
+      >
         Over time
       </Button>
     </div>
@@ -131,7 +145,8 @@ export function Select({ value, options, onChange, label = (one) => one, name }:
 
 function TopList({ found }: { found: Groups }) {
   const { rows, choice: chosen, unit } = found
-  if (rows.length === 0) return <Empty title="No groups">No record that matches has this field.</Empty>
+  if (rows.length === 0)
+    return <Empty title="No groups">No record that matches has this field.</Empty>
   const most = Math.max(...rows.map((row) => Math.abs(row.value)), 1e-12)
   const counted = chosen.figure === 'count' || chosen.figure === 'cardinality'
   const text = (value: number) => (counted ? short(value) : measured(value, unit))
@@ -185,7 +200,8 @@ function narrowTo(by: Record<string, unknown>): void {
 
 function Lines({ found }: { found: Groups }) {
   const counted = found.choice.figure === 'count' || found.choice.figure === 'cardinality'
-  if (found.series.length === 0) return <Empty title="No groups">No record that matches has this field.</Empty>
+  if (found.series.length === 0)
+    return <Empty title="No groups">No record that matches has this field.</Empty>
   return (
     <div class="group-lines">
       <Legend series={found.series} />

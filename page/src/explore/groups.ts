@@ -5,8 +5,8 @@ import { post } from '../api/client'
 import type { AggregateAnswer, AggregateBody } from '../api/schema'
 import { parameter } from '../state/location'
 import { createResource } from '../state/resource'
-import { seriesColour } from '../ui/theme'
 import type { Series } from '../ui/plot'
+import { seriesColour } from '../ui/theme'
 import { filterOf, type Question } from './question'
 import { timelineOf, valuesOn } from './series'
 
@@ -22,7 +22,18 @@ export interface Choice {
   chart: 'list' | 'lines'
 }
 
-export const figures = ['count', 'cardinality', 'avg', 'min', 'max', 'sum', 'median', 'pc90', 'pc95', 'pc99']
+export const figures = [
+  'count',
+  'cardinality',
+  'avg',
+  'min',
+  'max',
+  'sum',
+  'median',
+  'pc90',
+  'pc95',
+  'pc99',
+]
 
 export const choice = computed<Choice>(() => ({
   fields: (group.value || 'service').split(',').filter(Boolean).slice(0, 2),
@@ -62,18 +73,24 @@ function bodyOf(question: Question, chosen: Choice): AggregateBody {
   const compute: AggregateBody['compute'] = [{ aggregation, type, ...measured }]
   if (!over && aggregation !== 'count') compute.push({ aggregation: 'count', type: 'total' })
   const limit = over ? lines : Math.max(10, Math.round(listed / fields.length))
-  const sort = aggregation === 'count' ? {} : { sort: { aggregation, metric: field, order: 'desc' as const } }
+  const sort =
+    aggregation === 'count' ? {} : { sort: { aggregation, metric: field, order: 'desc' as const } }
   return {
     filter: filterOf(question),
     compute,
-    group_by: fields.map((facet) => ({ facet, limit: fields.length > 1 ? Math.min(limit, 10) : limit, ...sort })),
+    group_by: fields.map((facet) => ({
+      facet,
+      limit: fields.length > 1 ? Math.min(limit, 10) : limit,
+      ...sort,
+    })),
     weir: { measures: question.measures, points: 90, timeout: '5s' },
   }
 }
 
 function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): Groups {
   const { buckets } = answer.data
-  const labelOf = (by: Record<string, unknown>) => chosen.fields.map((field) => `${by[field] ?? ''}`).join(' · ')
+  const labelOf = (by: Record<string, unknown>) =>
+    chosen.fields.map((field) => `${by[field] ?? ''}`).join(' · ')
   const { matched = 0, grouped, units } = answer.meta.weir
   const common = {
     unit: units?.['c0'],
@@ -83,7 +100,12 @@ function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): 
   if (chosen.chart === 'list') {
     const rows = buckets.map((bucket) => {
       const value = Number(bucket.computes['c0'] ?? 0)
-      return { by: bucket.by, label: labelOf(bucket.by), value, count: Number(bucket.computes['c1'] ?? value) }
+      return {
+        by: bucket.by,
+        label: labelOf(bucket.by),
+        value,
+        count: Number(bucket.computes['c1'] ?? value),
+      }
     })
     return { ...common, rows, times: [], step: 0, series: [] }
   }

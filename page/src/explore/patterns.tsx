@@ -4,27 +4,30 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get } from '../api/client'
 import type { PatternEntry, PatternsAnswer } from '../api/schema'
+import { oneLine } from '../format/log-text'
 import { exact, percent, short } from '../format/numbers'
 import { readStatus, toneOf } from '../format/status'
-import { oneLine } from '../format/log-text'
 import { withTerm } from '../query/terms'
+import { go } from '../state/location'
 import { createResource } from '../state/resource'
 import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
-import { askAgain, addressOf, query, question } from './question'
+import { addressOf, askAgain, query, question } from './question'
 import { setQueryNow } from './value-menu'
-import { go } from '../state/location'
 
 export function Patterns() {
   const found = useSignal(createResource<PatternsAnswer>()).value
   const asked = question.value
   useEffect(() => {
-    found.ask((signal) => get('/weir/v1/patterns', { ...addressOf(asked), limit: 100, timeout: '5s' }, signal))
+    found.ask((signal) =>
+      get('/weir/v1/patterns', { ...addressOf(asked), limit: 100, timeout: '5s' }, signal),
+    )
   }, [asked, found])
 
   const answer = found.data.value
-  if (found.problem.value) return <ProblemView problem={found.problem.value} again={askAgain} suggest={setQueryNow} />
+  if (found.problem.value)
+    return <ProblemView problem={found.problem.value} again={askAgain} suggest={setQueryNow} />
   if (!answer) return <Skeleton lines={12} label="Looking for patterns" />
   if (answer.patterns.length === 0) return <Empty title="No records, so no patterns" />
   const most = answer.patterns[0]?.share ?? 1
@@ -60,8 +63,18 @@ function Pattern({ pattern, most }: { pattern: PatternEntry; most: number }) {
         >
           <Template text={pattern.template} />
         </button>
-        <IconButton small icon="include" label="Only records of this pattern" onClick={() => narrow(pattern, '')} />
-        <IconButton small icon="exclude" label="Hide records of this pattern" onClick={() => narrow(pattern, '-')} />
+        <IconButton
+          small
+          icon="include"
+          label="Only records of this pattern"
+          onClick={() => narrow(pattern, '')}
+        />
+        <IconButton
+          small
+          icon="exclude"
+          label="Hide records of this pattern"
+          onClick={() => narrow(pattern, '-')}
+        />
       </div>
       {open.value && <Examples pattern={pattern} />}
     </li>

@@ -16,7 +16,11 @@ export function HeaderRow() {
         <button
           type="button"
           class="head-name"
-          title={newest ? 'The newest first; click for the oldest' : 'The oldest first; click for the newest'}
+          title={
+            newest
+              ? 'The newest first; click for the oldest'
+              : 'The oldest first; click for the newest'
+          }
           onClick={() => go({ sort: newest ? 'timestamp' : null })}
         >
           time
@@ -67,7 +71,13 @@ function openColumnMenu(anchor: HTMLElement, name: string): void {
         { label: 'Remove the column', icon: 'close', run: () => toggleColumn(name) },
         ...(name === 'message'
           ? []
-          : [{ label: 'Group by this field', icon: 'chart' as const, run: () => go({ view: 'groups', group: name }) }]),
+          : [
+              {
+                label: 'Group by this field',
+                icon: 'chart' as const,
+                run: () => go({ view: 'groups', group: name }),
+              },
+            ]),
       ],
     },
   ])

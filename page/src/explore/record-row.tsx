@@ -1,12 +1,13 @@
 // One record as a row: severity, time, and the columns.
-import { memo } from '../ui/memo'
+
 import type { Ref } from 'preact'
 import type { LogEntry } from '../api/schema'
 import { oneLine } from '../format/log-text'
 import { measured } from '../format/numbers'
 import { letterOf, statusOf, toneOf } from '../format/status'
-import { dayClock, full } from '../format/times'
+import { clock, day, full } from '../format/times'
 import { LogText } from '../ui/log-text'
+import { memo } from '../ui/memo'
 import { units } from './facets'
 import { textOf, timeOf, valueOf } from './record'
 
@@ -49,7 +50,8 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
         {letterOf(status)}
       </span>
       <span class="cell time" role="gridcell" title={full(time)}>
-        {dayClock(time)}
+        <span class="day">{day(time)} </span>
+        {clock(time)}
       </span>
       {props.columns.map((name) => (
         <Cell key={name} name={name} {...props} />
@@ -74,7 +76,9 @@ function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
   return (
     <span class={`cell${name === 'message' ? ' message' : ''}`} role="gridcell">
       <LogText text={shown} words={marks} />
-      {text.length > shown.length && wrapped && <span class="quiet"> … {text.length - shown.length} more</span>}
+      {text.length > shown.length && wrapped && (
+        <span class="quiet"> … {text.length - shown.length} more</span>
+      )}
     </span>
   )
 }

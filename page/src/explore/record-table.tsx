@@ -2,8 +2,8 @@
 // the focus; the row that is meant is its active descendant, so that rows may come and go.
 import { computed, useSignalEffect } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
-import { exact } from '../format/numbers'
 import { wordsExpression } from '../format/log-text'
+import { exact } from '../format/numbers'
 import { markedWords } from '../query/terms'
 import { density, wrap } from '../state/settings'
 import { Skeleton } from '../ui/states'
@@ -93,9 +93,12 @@ function Tail() {
   if (count >= rowsMax) {
     return (
       <p class="records-end">
-        {exact(count)} records are shown, as many as one list has. Zoom in, narrow the query, or export all.
+        {exact(count)} records are shown, as many as one list has. Zoom in, narrow the query, or
+        export all.
       </p>
     )
   }
-  return allLoaded.value && count > 0 ? <p class="records-end">These are all: {exact(count)} records.</p> : null
+  return allLoaded.value && count > 0 ? (
+    <p class="records-end">These are all: {exact(count)} records.</p>
+  ) : null
 }

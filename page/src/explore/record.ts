@@ -60,7 +60,9 @@ export function flatten(value: unknown, prefix = '@'): FieldValue[] {
   if (!isObject(value)) return []
   return Object.entries(value).flatMap(([key, inner]) => {
     const name = prefix === '@' ? `@${key}` : `${prefix}.${key}`
-    return isObject(inner) && Object.keys(inner).length > 0 ? flatten(inner, name) : [{ name, value: inner }]
+    return isObject(inner) && Object.keys(inner).length > 0
+      ? flatten(inner, name)
+      : [{ name, value: inner }]
   })
 }
 

@@ -1,15 +1,15 @@
 // The list of records, or what stands in its place.
-import { status } from '../state/status'
+
 import { totalsOf } from '../pipeline/figures'
 import { link } from '../state/location'
-import { presets } from '../time/range'
+import { status } from '../state/status'
+import { presets, zoomed } from '../time/range'
 import { Button } from '../ui/button'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
 import { askAgain, query, question, setRange } from './question'
 import { RecordTable } from './record-table'
 import { rows, rowsLoading, rowsMeta, rowsProblem } from './records'
 import { setQueryNow } from './value-menu'
-import { zoomed } from '../time/range'
 
 export function RecordsView() {
   const problem = rowsProblem.value
@@ -71,7 +71,10 @@ function NothingYet() {
         </>
       }
     >
-      <p>weir runs and waits for its first record. Something to look at comes with this, in a terminal where it runs:</p>
+      <p>
+        weir runs and waits for its first record. Something to look at comes with this, in a
+        terminal where it runs:
+      </p>
       <pre>weir load file</pre>
     </Empty>
   )

@@ -1,6 +1,5 @@
 // Explore: the query, the histogram, the facets, and below them records, patterns, groups or times.
 import { effect, useSignal } from '@preact/signals'
-import { lazy, Suspense } from '../ui/lazy'
 import { useEffect } from 'preact/hooks'
 import { bytes, exact, short } from '../format/numbers'
 import { QueryBar } from '../query/bar'
@@ -9,6 +8,7 @@ import { facetsShown, histogramShown } from '../state/settings'
 import { remember } from '../state/views'
 import { TimePicker } from '../time/picker'
 import { IconButton } from '../ui/button'
+import { lazy, Suspense } from '../ui/lazy'
 import { announce } from '../ui/notify'
 import { Skeleton } from '../ui/states'
 import { Tabs } from '../ui/tabs'
@@ -19,8 +19,8 @@ import { loadFacets } from './facets'
 import { histogram, loadHistogram } from './histogram'
 import { HistogramPanel } from './histogram-panel'
 import { query, question, setQuery } from './question'
-import { RecordsView } from './records-view'
 import { loadRecords, rows, rowsLoading, rowsMeta, rowsProblem, rowsTook, sort } from './records'
+import { RecordsView } from './records-view'
 import { RecordTools } from './tools'
 import { ViewsPopover } from './views-popover'
 
@@ -39,7 +39,11 @@ export function Explore() {
         <div class="ask-side">
           <TimePicker />
           <ViewsPopover />
-          <IconButton icon="download" label="Export and share" onClick={(event) => openExportMenu(event.currentTarget as HTMLElement)} />
+          <IconButton
+            icon="download"
+            label="Export and share"
+            onClick={(event) => openExportMenu(event.currentTarget as HTMLElement)}
+          />
         </div>
       </div>
       <Results />
@@ -61,11 +65,13 @@ function useQuestions() {
     })
     const stopHistogram = effect(() => {
       const asked = question.value
-      if (histogramShown.value) loadHistogram(asked, Math.max(30, Math.round(window.innerWidth / 14)))
+      if (histogramShown.value)
+        loadHistogram(asked, Math.max(30, Math.round(window.innerWidth / 14)))
     })
     const stopFacets = effect(() => {
       const asked = question.value
-      if (facetsShown.value || view.value) window.setTimeout(() => question.peek() === asked && loadFacets(asked), 60)
+      if (facetsShown.value || view.value)
+        window.setTimeout(() => question.peek() === asked && loadFacets(asked), 60)
     })
     return () => {
       stopRows()

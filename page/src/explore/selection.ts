@@ -3,10 +3,10 @@ import { batch, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { go, parameter } from '../state/location'
 import { wrap } from '../state/settings'
-import { copy } from '../ui/notify'
 import { useKeys } from '../ui/keys'
-import { loadMore, rows } from './records'
+import { copy } from '../ui/notify'
 import { lineOf } from './record'
+import { loadMore, rows } from './records'
 import { exclude, include } from './value-menu'
 
 export const openId = parameter('row')
@@ -53,8 +53,18 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
     { keys: 'j', does: 'the next record', group, run: () => selectRow(selected.peek() + 1) },
     { keys: 'k', does: 'the record before', group, run: () => selectRow(selected.peek() - 1) },
     { keys: 'o', does: 'open or close it', group, run: () => atSelected(openRow) },
-    { keys: 'x', does: 'its neighbours', group, run: () => atSelected((index) => openTab(index, 'context')) },
-    { keys: 't', does: 'its trace', group, run: () => atSelected((index) => openTab(index, 'trace')) },
+    {
+      keys: 'x',
+      does: 'its neighbours',
+      group,
+      run: () => atSelected((index) => openTab(index, 'context')),
+    },
+    {
+      keys: 't',
+      does: 'its trace',
+      group,
+      run: () => atSelected((index) => openTab(index, 'trace')),
+    },
     { keys: 'f', does: 'only its service', group, run: () => filterBySelected(include) },
     { keys: 'F', does: 'hide its service', group, run: () => filterBySelected(exclude) },
     {

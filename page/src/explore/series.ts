@@ -32,7 +32,11 @@ export function timelineOf(answer: AggregateAnswer, span: { from: number; to: nu
 }
 
 /** The values of a series on that line; what is not there is `missing`. */
-export function valuesOn(times: number[], series: unknown, missing: number | null): Array<number | null> {
+export function valuesOn(
+  times: number[],
+  series: unknown,
+  missing: number | null,
+): Array<number | null> {
   const byTime = new Map<number, number | null>()
   if (isSeries(series)) for (const point of series) byTime.set(Date.parse(point.time), point.value)
   return times.map((time) => byTime.get(time) ?? missing)

@@ -50,7 +50,11 @@ function ColumnChoice() {
     <div class="column-choice">
       {names.map((name) => (
         <label key={name} class="menu-item">
-          <input type="checkbox" checked={shown.includes(name)} onChange={() => toggleColumn(name)} />
+          <input
+            type="checkbox"
+            checked={shown.includes(name)}
+            onChange={() => toggleColumn(name)}
+          />
           <span class="mono">{name}</span>
         </label>
       ))}

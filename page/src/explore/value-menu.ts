@@ -25,7 +25,11 @@ export function exclude(field: string, value: unknown): void {
 export function openValueMenu(anchor: HTMLElement, field: string, value: unknown): void {
   const text = textOf(value)
   const title = `${field}: ${text.length > 60 ? `${text.slice(0, 60)}…` : text}`
-  openMenu(anchor, title, [{ title, items: filterItems(field, value) }, fieldGroup(field), copyGroup(field, value)])
+  openMenu(anchor, title, [
+    { title, items: filterItems(field, value) },
+    fieldGroup(field),
+    copyGroup(field, value),
+  ])
 }
 
 function filterItems(field: string, value: unknown): MenuItem[] {
@@ -36,7 +40,10 @@ function filterItems(field: string, value: unknown): MenuItem[] {
       label: state === 'included' ? 'Take out of the filter' : 'Show only this value',
       icon: 'include',
       hint: 'f',
-      run: () => (state === 'included' ? include(field, value) : setQueryNow(withOnly(query.peek(), field, value))),
+      run: () =>
+        state === 'included'
+          ? include(field, value)
+          : setQueryNow(withOnly(query.peek(), field, value)),
     },
     {
       label: state === 'excluded' ? 'No longer hide it' : 'Hide this value',
@@ -57,7 +64,11 @@ function fieldGroup(field: string): MenuGroup {
         icon: 'columns',
         run: () => toggleColumn(field),
       },
-      { label: 'Group by this field', icon: 'chart', run: () => go({ view: 'groups', group: field }) },
+      {
+        label: 'Group by this field',
+        icon: 'chart',
+        run: () => go({ view: 'groups', group: field }),
+      },
       {
         label: 'Only records that have it',
         icon: 'filter',
@@ -74,7 +85,9 @@ function fieldGroup(field: string): MenuGroup {
 
 function copyGroup(field: string, value: unknown): MenuGroup {
   const text = textOf(value)
-  const items: MenuItem[] = [{ label: 'Copy the value', icon: 'copy', run: () => copy(text, 'the value') }]
+  const items: MenuItem[] = [
+    { label: 'Copy the value', icon: 'copy', run: () => copy(text, 'the value') },
+  ]
   if (typeof value !== 'object') {
     const term = `${quoteKey(field)}:${quoteValue(value)}`
     items.push({ label: 'Copy as a term', icon: 'copy', run: () => copy(term, 'the term') })

@@ -3,11 +3,23 @@ import { useSignal } from '@preact/signals'
 import { go } from '../state/location'
 import { queriesBefore, removeView, saveView, type View, views } from '../state/views'
 import { IconButton } from '../ui/button'
-import { Popover } from '../ui/popover'
 import { notify } from '../ui/notify'
+import { Popover } from '../ui/popover'
 import { setQuery } from './question'
 
-const parameters = ['q', 'from', 'to', 'view', 'cols', 'sort', 'group', 'figure', 'metric', 'chart', 'measure']
+const parameters = [
+  'q',
+  'from',
+  'to',
+  'view',
+  'cols',
+  'sort',
+  'group',
+  'figure',
+  'metric',
+  'chart',
+  'measure',
+]
 
 export function ViewsPopover() {
   return (
@@ -16,7 +28,9 @@ export function ViewsPopover() {
         <div class="views">
           <SaveForm />
           <h3 class="facets-group">Saved views</h3>
-          {views.value.length === 0 && <p class="quiet views-note">None yet. They stay in this browser.</p>}
+          {views.value.length === 0 && (
+            <p class="quiet views-note">None yet. They stay in this browser.</p>
+          )}
           <ul class="plain-list">
             {views.value.map((view) => (
               <li key={view.name} class="row">
@@ -30,7 +44,12 @@ export function ViewsPopover() {
                 >
                   {view.name}
                 </button>
-                <IconButton small icon="close" label={`Delete ${view.name}`} onClick={() => removeView(view.name)} />
+                <IconButton
+                  small
+                  icon="close"
+                  label={`Delete ${view.name}`}
+                  onClick={() => removeView(view.name)}
+                />
               </li>
             ))}
           </ul>

@@ -23,7 +23,9 @@ it('control characters and marks of direction become signs', () => {
 })
 
 it('markup is text like any other', () => {
-  expect(partsOf('<img src=x onerror=alert(1)>')).toEqual([{ text: '<img src=x onerror=alert(1)>' }])
+  expect(partsOf('<img src=x onerror=alert(1)>')).toEqual([
+    { text: '<img src=x onerror=alert(1)>' },
+  ])
 })
 
 it('whole words are marked, in any case', () => {

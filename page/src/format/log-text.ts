@@ -8,27 +8,28 @@ export interface TextPart {
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
-const special = /\u001b\[([0-9;]*)([A-Za-z])|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g
+const special =
+  /\u001b\[([0-9;]*)([A-Za-z])|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g
 
 const colours = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
 
 const marks: Record<number, string> = {
-  0x61c: 'ALM',
-  0x200b: 'ZWSP',
-  0x200c: 'ZWNJ',
-  0x200d: 'ZWJ',
-  0x200e: 'LRM',
-  0x200f: 'RLM',
-  0x202a: 'LRE',
-  0x202b: 'RLE',
-  0x202c: 'PDF',
-  0x202d: 'LRO',
-  0x202e: 'RLO',
-  0x2066: 'LRI',
-  0x2067: 'RLI',
-  0x2068: 'FSI',
-  0x2069: 'PDI',
-  0xfeff: 'BOM',
+  1564: 'ALM',
+  8203: 'ZWSP',
+  8204: 'ZWNJ',
+  8205: 'ZWJ',
+  8206: 'LRM',
+  8207: 'RLM',
+  8234: 'LRE',
+  8235: 'RLE',
+  8236: 'PDF',
+  8237: 'LRO',
+  8238: 'RLO',
+  8294: 'LRI',
+  8295: 'RLI',
+  8296: 'FSI',
+  8297: 'PDI',
+  65279: 'BOM',
 }
 
 export function partsOf(text: string): TextPart[] {

@@ -3,7 +3,15 @@ import { bytes, duration, measured, percent, short, written } from './numbers'
 
 it('numbers have three digits', () => {
   expect([0, 7, 999, 1_000, 12_345, 999_960, 1.234, 12.34, 123.4].map(short)).toEqual([
-    '0', '7', '999', '1k', '12.3k', '1M', '1.23', '12.3', '123',
+    '0',
+    '7',
+    '999',
+    '1k',
+    '12.3k',
+    '1M',
+    '1.23',
+    '12.3',
+    '123',
   ])
 })
 

@@ -24,9 +24,9 @@ export function clock(time: number): string {
   return formatters.value.time.format(time).replace(',', '.')
 }
 
-/** `24 Nov 14:05:09.123` */
-export function dayClock(time: number): string {
-  return `${formatters.value.day.format(time)} ${clock(time)}`
+/** `24 Nov` */
+export function day(time: number): string {
+  return formatters.value.day.format(time)
 }
 
 /** `2026-11-24 14:05:09.123` */
@@ -36,7 +36,7 @@ export function full(time: number): string {
 
 /** `24 Nov 14:05`, or with seconds where they say something. */
 export function brief(time: number): string {
-  const text = dayClock(time).replace(/\.\d+$/, '')
+  const text = `${day(time)} ${clock(time)}`.replace(/\.\d+$/, '')
   return text.endsWith(':00') ? text.slice(0, -3) : text
 }
 

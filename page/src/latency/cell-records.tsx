@@ -44,7 +44,8 @@ export function CellRecords({ map, cell, metric }: { map: HeatMap; cell: Cell; m
     <div class="cell-records">
       <div class="row">
         <strong class="grow">
-          {measured(step.low, map.unit)} to {measured(step.high, map.unit)}, {brief(span.from)} – {brief(span.to)}
+          {measured(step.low, map.unit)} to {measured(step.high, map.unit)}, {brief(span.from)} –{' '}
+          {brief(span.to)}
         </strong>
         <Button small icon="search" onClick={() => go({ q: query, ...fixed(span), view: null })}>
           Show all in Records
@@ -59,12 +60,23 @@ export function CellRecords({ map, cell, metric }: { map: HeatMap; cell: Cell; m
   )
 }
 
-function List({ records, metric, unit }: { records: LogEntry[]; metric: string; unit: string | undefined }) {
+function List({
+  records,
+  metric,
+  unit,
+}: {
+  records: LogEntry[]
+  metric: string
+  unit: string | undefined
+}) {
   if (records.length === 0) return <p class="quiet">No record is there.</p>
   return (
     <ol class="neighbours">
       {records.map((record) => (
-        <li key={record.id} class={`neighbour cell-record tone-${toneOf(statusOf(record.attributes.status))}`}>
+        <li
+          key={record.id}
+          class={`neighbour cell-record tone-${toneOf(statusOf(record.attributes.status))}`}
+        >
           <span class="number">{measured(Number(textOf(valueOf(record, metric))), unit)}</span>
           <span class="time">{clock(timeOf(record))}</span>
           <span class="quiet">{record.attributes.service ?? ''}</span>

@@ -1,8 +1,8 @@
 // Which number is looked at, and which two make up the time of a request. All stands in the address.
 import { computed } from '@preact/signals'
 import { numberFields } from '../explore/facets'
-import { parameter } from '../state/location'
 import { isTime } from '../format/numbers'
+import { parameter } from '../state/location'
 
 const metricParameter = parameter('metric')
 const byParameter = parameter('by')
@@ -23,7 +23,8 @@ export const metric = computed(() => {
   if (metricParameter.value) return metricParameter.value
   const numbers = numberFields.value
   const times = numbers.filter((facet) => isTime(facet.unit))
-  const usual = times.find((facet) => /duration|request_time/.test(facet.name)) ?? times[0] ?? numbers[0]
+  const usual =
+    times.find((facet) => /duration|request_time/.test(facet.name)) ?? times[0] ?? numbers[0]
   return usual?.name ?? '@duration'
 })
 

@@ -70,7 +70,7 @@ export function HeatMapView({ map, selected, onSelect }: HeatProps) {
       }}
     >
       <canvas ref={canvas} />
-      {shown && <Frame cell={shown} place={place} rows={map.steps.length} />}
+      {shown && <Frame cell={shown} place={place} />}
       {pointed && <HeatTip map={map} cell={pointed} place={place} width={width} />}
     </div>
   )
@@ -78,17 +78,31 @@ export function HeatMapView({ map, selected, onSelect }: HeatProps) {
 
 interface Place {
   cellWidth: number
-  cellHeight: number
   plotWidth: number
+  /** Where each step begins, pixels from the top, and where the last one ends. */
+  edges: number[]
+  /** Heights of the steps as parts of a power of ten, by which counts become densities. */
+  decades: number[]
 }
+
+/** What is below all powers of ten is drawn as so much of one. */
+const belowHeight = 0.12
 
 function geometry(map: HeatMap, width: number): Place {
   const plotWidth = Math.max(80, width - left - (width > 700 ? side : 0))
-  return {
-    plotWidth,
-    cellWidth: plotWidth / Math.max(1, map.times.length),
-    cellHeight: (height - bottom) / Math.max(1, map.steps.length),
-  }
+  const decades = map.steps.map((step) =>
+    step.low > 0 ? Math.log10(step.high / step.low) : belowHeight,
+  )
+  const all = decades.reduce((sum, one) => sum + one, 0) || 1
+  const edges = [height - bottom]
+  for (const one of decades) edges.push((edges.at(-1) ?? 0) - (one / all) * (height - bottom))
+  return { plotWidth, cellWidth: plotWidth / Math.max(1, map.times.length), edges, decades }
+}
+
+/** Top and height of a step. */
+function rowOf({ edges }: Place, at: number): { y: number; tall: number } {
+  const y = edges[at + 1] ?? 0
+  return { y, tall: (edges[at] ?? 0) - y }
 }
 
 function draw(canvas: HTMLCanvasElement, map: HeatMap, width: number): void {
@@ -106,15 +120,17 @@ function draw(canvas: HTMLCanvasElement, map: HeatMap, width: number): void {
   if (width > 700) drawDistribution(context, map, place)
 }
 
-function drawCells(context: CanvasRenderingContext2D, map: HeatMap, { cellWidth, cellHeight }: Place): void {
+function drawCells(context: CanvasRenderingContext2D, map: HeatMap, place: Place): void {
   context.fillStyle = colour('--series-1')
-  const most = Math.log1p(map.most)
+  const density = (count: number, at: number) => Math.log1p(count / (place.decades[at] ?? 1))
+  const most = Math.max(...map.counts.map((row, at) => density(Math.max(...row), at)), 1e-9)
   map.counts.forEach((row, at) => {
-    const y = height - bottom - (at + 1) * cellHeight
+    const { y, tall } = rowOf(place, at)
     row.forEach((count, column) => {
       if (count === 0) return
-      context.globalAlpha = 0.12 + 0.88 * (Math.log1p(count) / most)
-      context.fillRect(left + column * cellWidth, y, Math.max(1, cellWidth - 0.5), Math.max(1, cellHeight - 0.5))
+      context.globalAlpha = 0.1 + 0.9 * (density(count, at) / most)
+      const x = left + column * place.cellWidth
+      context.fillRect(x, y, Math.max(1, place.cellWidth - 0.5), Math.max(1, tall - 0.5))
     })
   })
   context.globalAlpha = 1
@@ -127,9 +143,9 @@ function drawAxes(context: CanvasRenderingContext2D, map: HeatMap, place: Place)
   context.textBaseline = 'middle'
   context.textAlign = 'right'
   map.steps.forEach((step, at) => {
-    if (at > 0 && (at - 1) % 9 !== 0) return
-    const y = height - bottom - at * place.cellHeight
-    context.fillText(measured(step.low, map.unit), left - 8, Math.min(y, height - bottom - 4))
+    if (at === 0 || (at - 1) % 9 !== 0) return
+    const y = place.edges[at] ?? 0
+    context.fillText(measured(step.low, map.unit), left - 8, y)
     context.beginPath()
     context.moveTo(left, y + 0.5)
     context.lineTo(left + place.plotWidth, y + 0.5)
@@ -139,19 +155,24 @@ function drawAxes(context: CanvasRenderingContext2D, map: HeatMap, place: Place)
   const every = Math.ceil(map.times.length / Math.max(2, Math.floor(place.plotWidth / 110)))
   map.times.forEach((time, at) => {
     if (at % every !== 0) return
-    context.fillText(brief(time).replace(/^\d+ \w+ /, ''), left + at * place.cellWidth, height - bottom / 2)
+    context.fillText(
+      brief(time).replace(/^\d+ \w+ /, ''),
+      left + at * place.cellWidth,
+      height - bottom / 2,
+    )
   })
 }
 
 function drawDistribution(context: CanvasRenderingContext2D, map: HeatMap, place: Place): void {
   const sums = map.counts.map((row) => row.reduce((all, one) => all + one, 0))
-  const most = Math.max(1, ...sums)
+  const densities = sums.map((sum, at) => sum / (place.decades[at] ?? 1))
+  const most = Math.max(1, ...densities)
   const begin = left + place.plotWidth + 10
   context.fillStyle = colour('--series-1')
   context.globalAlpha = 0.75
-  sums.forEach((sum, at) => {
-    const y = height - bottom - (at + 1) * place.cellHeight
-    context.fillRect(begin, y, (sum / most) * (side - 14), Math.max(1, place.cellHeight - 0.5))
+  densities.forEach((density, at) => {
+    const { y, tall } = rowOf(place, at)
+    context.fillRect(begin, y, (density / most) * (side - 14), Math.max(1, tall - 0.5))
   })
   context.globalAlpha = 1
   context.fillStyle = colour('--axis')
@@ -162,7 +183,10 @@ function drawDistribution(context: CanvasRenderingContext2D, map: HeatMap, place
 function cellAt(event: MouseEvent, map: HeatMap, place: Place): Cell | undefined {
   const box = (event.currentTarget as HTMLElement).getBoundingClientRect()
   const column = Math.floor((event.clientX - box.left - left) / place.cellWidth)
-  const row = Math.floor((height - bottom - (event.clientY - box.top)) / place.cellHeight)
+  const y = event.clientY - box.top
+  const row = map.steps.findIndex(
+    (_, at) => y < (place.edges[at] ?? 0) && y >= (place.edges[at + 1] ?? 0),
+  )
   const inside = column >= 0 && column < map.times.length && row >= 0 && row < map.steps.length
   return inside ? { row, column } : undefined
 }
@@ -191,13 +215,13 @@ function textOf(map: HeatMap, { row, column }: Cell): string {
   return `${brief(map.times[column] ?? 0)}, ${range}: ${exact(count)} records`
 }
 
-function Frame({ cell, place, rows }: { cell: Cell; place: Place; rows: number }) {
-  const { cellWidth, cellHeight } = place
+function Frame({ cell, place }: { cell: Cell; place: Place }) {
+  const { y, tall } = rowOf(place, cell.row)
   const style = {
-    left: `${left + cell.column * cellWidth}px`,
-    top: `${(rows - 1 - cell.row) * cellHeight}px`,
-    width: `${cellWidth}px`,
-    height: `${cellHeight}px`,
+    left: `${left + cell.column * place.cellWidth}px`,
+    top: `${y}px`,
+    width: `${place.cellWidth}px`,
+    height: `${tall}px`,
   }
   return <span class="heat-frame" style={style} />
 }
@@ -216,7 +240,8 @@ function HeatTip({ map, cell, place, width }: TipProps) {
   const count = map.counts[cell.row]?.[cell.column] ?? 0
   const all = map.counts.reduce((sum, row) => sum + (row[cell.column] ?? 0), 0)
   const x = left + (cell.column + 1) * place.cellWidth
-  const style = x > width - 240 ? { right: `${width - x + place.cellWidth + 10}px` } : { left: `${x + 10}px` }
+  const style =
+    x > width - 240 ? { right: `${width - x + place.cellWidth + 10}px` } : { left: `${x + 10}px` }
   return (
     <div class="tooltip" style={style} aria-hidden="true">
       <div class="quiet">

@@ -2,7 +2,7 @@
 // request's time.
 import { get, post } from '../api/client'
 import type { AggregateAnswer, ComputeBody } from '../api/schema'
-import { filterOf, addressOf, type Question } from '../explore/question'
+import { addressOf, filterOf, type Question } from '../explore/question'
 import { timelineOf, valuesOn } from '../explore/series'
 import { quoteKey } from '../query/quote'
 import { createResource } from '../state/resource'
@@ -78,7 +78,11 @@ const shownPercentiles: Array<[string, string, string]> = [
 
 export function loadPercentiles(question: Question, metric: string): void {
   percentiles.ask(async (signal) => {
-    const compute = shownPercentiles.map(([aggregation]) => ({ aggregation, metric, type: 'timeseries' as const }))
+    const compute = shownPercentiles.map(([aggregation]) => ({
+      aggregation,
+      metric,
+      type: 'timeseries' as const,
+    }))
     const answer = await aggregate(question, compute, { points: 100 }, signal)
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
@@ -95,7 +99,10 @@ export function loadSummary(question: Question, metric: string): void {
   summary.ask(async (signal) => {
     const figures = ['avg', 'pc50', 'pc90', 'pc99', 'max']
     const compute = figures.map((aggregation) => ({ aggregation, metric }))
-    const counted = { ...question, query: `${question.query ? `(${question.query}) ` : ''}${quoteKey(metric)}:*` }
+    const counted = {
+      ...question,
+      query: `${question.query ? `(${question.query}) ` : ''}${quoteKey(metric)}:*`,
+    }
     const answer = await aggregate(counted, [...compute, { aggregation: 'count' }], {}, signal)
     const found = answer.data.buckets[0]?.computes ?? {}
     const number = (at: number) => Number(found[`c${at}`] ?? Number.NaN)
@@ -116,11 +123,16 @@ const heatColumns = 72
 export function loadHeat(question: Question, metric: string): void {
   heat.ask(async (signal) => {
     const asked = { ...addressOf(question), fields: metric, values: 1, timeout }
-    const facet = (await get('/weir/v1/facets', asked, signal)).facets.find((one) => one.name === metric)
+    const facet = (await get('/weir/v1/facets', asked, signal)).facets.find(
+      (one) => one.name === metric,
+    )
     if (facet?.max == null) return emptyHeat
     const decades = decadesOf(facet.min ?? 0, facet.max)
     const first = decades[0]?.low ?? 1
-    const ranges = [{ low: 0, high: first, step: first }, ...decades.map((one) => ({ ...one, high: one.low * 10 }))]
+    const ranges = [
+      { low: 0, high: first, step: first },
+      ...decades.map((one) => ({ ...one, high: one.low * 10 })),
+    ]
     const answers = await Promise.all(
       ranges.map(({ low, high, step }) => {
         const histogram = { interval: step, min: low, max: high * (1 - 1e-9) }
@@ -167,7 +179,9 @@ export function loadOutliers(question: Question, metric: string, by: string): vo
       if (computes['c1'] == null) return []
       const number = (at: number) => Number(computes[`c${at}`] ?? 0)
       const name = `${names[by] ?? ''}`
-      return [{ name, count: number(0), p50: number(1), p90: number(2), p99: number(3), max: number(4) }]
+      return [
+        { name, count: number(0), p50: number(1), p90: number(2), p99: number(3), max: number(4) },
+      ]
     })
     return { rows, unit: answer.meta.weir.units?.['c1'] }
   })
@@ -185,8 +199,16 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
     const series = [
-      { label: 'service time', colour: '--series-1', values: valuesOn(timeline.times, computes['c0'], null) },
-      { label: 'queueing delay', colour: '--series-2', values: valuesOn(timeline.times, computes['c1'], null) },
+      {
+        label: 'service time',
+        colour: '--series-1',
+        values: valuesOn(timeline.times, computes['c0'], null),
+      },
+      {
+        label: 'queueing delay',
+        colour: '--series-2',
+        values: valuesOn(timeline.times, computes['c1'], null),
+      },
     ]
     return { ...timeline, series, unit: answer.meta.weir.units?.['c0'] }
   })

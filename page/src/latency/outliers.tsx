@@ -22,11 +22,19 @@ export function Outliers() {
         <h2 class="grow">Who is slow</h2>
         <label class="labelled">
           by
-          <Select value={by.value} options={names} onChange={(next) => go({ by: next }, { replace: true })} />
+          <Select
+            value={by.value}
+            options={names}
+            onChange={(next) => go({ by: next }, { replace: true })}
+          />
         </label>
       </header>
       <div class={`ledger${outliers.loading.value ? ' stale' : ''}`}>
-        {found ? <Table rows={found.rows} unit={found.unit} /> : <Skeleton lines={6} label="Comparing" />}
+        {found ? (
+          <Table rows={found.rows} unit={found.unit} />
+        ) : (
+          <Skeleton lines={6} label="Comparing" />
+        )}
       </div>
     </section>
   )
@@ -93,7 +101,10 @@ function Times({ row }: { row: Outlier }) {
   const all = summary.data.value?.p99
   if (!all || row.p99 / all < notable) return null
   return (
-    <span class="badge caution" title={`its 99th percentile of ${metric.value}, beside that of all`}>
+    <span
+      class="badge caution"
+      title={`its 99th percentile of ${metric.value}, beside that of all`}
+    >
       ×{(row.p99 / all).toFixed(1)}
     </span>
   )

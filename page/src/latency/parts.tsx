@@ -105,8 +105,8 @@ function Choose() {
   return (
     <div class="panel-body choose">
       <p>
-        Say which field is the whole time of a request, and which is the time it was worked on. The rest is queueing
-        delay, computed for this question alone.
+        Say which field is the whole time of a request, and which is the time it was worked on. The
+        rest is queueing delay, computed for this question alone.
       </p>
       <div class="row">
         <label class="labelled">

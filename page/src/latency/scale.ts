@@ -30,7 +30,10 @@ export function stepsOf(decades: Decade[]): Step[] {
   const first = decades[0]
   if (!first) return []
   const steps = decades.flatMap(({ low, step }) =>
-    Array.from({ length: 9 }, (_, at) => ({ low: round(low + at * step), high: round(low + (at + 1) * step) })),
+    Array.from({ length: 9 }, (_, at) => ({
+      low: round(low + at * step),
+      high: round(low + (at + 1) * step),
+    })),
   )
   return [{ low: 0, high: first.low }, ...steps]
 }

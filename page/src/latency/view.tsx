@@ -14,7 +14,15 @@ import { Empty, ProblemView, Skeleton } from '../ui/states'
 import { CellRecords } from './cell-records'
 import { by, metric } from './choice'
 import { type Cell, HeatMapView } from './heat-map'
-import { heat, loadHeat, loadOutliers, loadPercentiles, loadSummary, percentiles, summary } from './load'
+import {
+  heat,
+  loadHeat,
+  loadOutliers,
+  loadPercentiles,
+  loadSummary,
+  percentiles,
+  summary,
+} from './load'
 import { Outliers } from './outliers'
 import { Parts } from './parts'
 
@@ -64,8 +72,9 @@ function NoNumbers() {
   return (
     <Empty title="No numbers in these records">
       <p>
-        A distribution needs an attribute that is a number, such as a duration. A rule with <code>parse</code> makes
-        attributes of the lines of access logs; widen the query or the range, if there are some elsewhere.
+        A distribution needs an attribute that is a number, such as a duration. A rule with{' '}
+        <code>parse</code> makes attributes of the lines of access logs; widen the query or the
+        range, if there are some elsewhere.
       </p>
     </Empty>
   )

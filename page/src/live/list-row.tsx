@@ -27,7 +27,14 @@ interface LiveRowProps extends Place {
 const shownInLine = 800
 const shownWrapped = 6_000
 
-export const LiveRow = memo(function LiveRow({ entry, wrapped, words, top, index, rowRef }: LiveRowProps) {
+export const LiveRow = memo(function LiveRow({
+  entry,
+  wrapped,
+  words,
+  top,
+  index,
+  rowRef,
+}: LiveRowProps) {
   const record = readRow(entry.id, entry.data)
   const { service, message } = record.attributes
   const status = statusOf(record.attributes.status)
@@ -57,13 +64,22 @@ export const LiveRow = memo(function LiveRow({ entry, wrapped, words, top, index
         {name}
       </span>
       <span class="cell message">
-        <LogText text={wrapped ? text.slice(0, shownWrapped) : oneLine(text, shownInLine)} words={words} />
+        <LogText
+          text={wrapped ? text.slice(0, shownWrapped) : oneLine(text, shownInLine)}
+          words={words}
+        />
       </span>
     </div>
   )
 })
 
-export function GapRow({ kind, text, top, index, rowRef }: Place & { kind: 'gap' | 'note'; text: string }) {
+export function GapRow({
+  kind,
+  text,
+  top,
+  index,
+  rowRef,
+}: Place & { kind: 'gap' | 'note'; text: string }) {
   return (
     <div
       {...(rowRef ? { ref: rowRef } : {})}

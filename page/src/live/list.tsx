@@ -58,7 +58,11 @@ export function LiveList({ words }: { words: string }) {
           {items.map((item) => {
             const entry = entries[item.index]
             if (!entry) return null
-            const place = { top: item.start, index: item.index, rowRef: measureIn(virtual, wrapped) }
+            const place = {
+              top: item.start,
+              index: item.index,
+              rowRef: measureIn(virtual, wrapped),
+            }
             return entry.kind === 'row' ? (
               <LiveRow key={entry.key} entry={entry} wrapped={wrapped} words={marks} {...place} />
             ) : (

@@ -3,7 +3,7 @@
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { exact, percent, rate, short } from '../format/numbers'
-import { cutAt, seconds, type Second, tailProblem, tailState, totals } from './tail'
+import { cutAt, type Second, seconds, tailProblem, tailState, totals } from './tail'
 
 export function RateBar({ maxRate }: { maxRate: number }) {
   const last = seconds.value.at(-1)
@@ -14,10 +14,23 @@ export function RateBar({ maxRate }: { maxRate: number }) {
       <Connection />
       <Figure name="matched" now={last?.matched} sum={sum.matched} />
       <Figure name="shown" now={last?.shown} sum={sum.shown} />
-      <Figure name="skipped" now={last?.skipped} sum={sum.skipped} tone={sampled ? 'caution' : ''} />
-      <Figure name="missed" now={last?.missed} sum={sum.missed} tone={sum.missed > 0 ? 'bad' : ''} />
+      <Figure
+        name="skipped"
+        now={last?.skipped}
+        sum={sum.skipped}
+        tone={sampled ? 'caution' : ''}
+      />
+      <Figure
+        name="missed"
+        now={last?.missed}
+        sum={sum.missed}
+        tone={sum.missed > 0 ? 'bad' : ''}
+      />
       {sampled && (
-        <span class="badge caution" title={`weir sends at most ${exact(maxRate)} rows a second, evenly chosen`}>
+        <span
+          class="badge caution"
+          title={`weir sends at most ${exact(maxRate)} rows a second, evenly chosen`}
+        >
           a sample of {percent(last.sampleRatio)}
         </span>
       )}
@@ -37,7 +50,8 @@ interface FigureProps {
 function Figure({ name, now, sum, tone = '' }: FigureProps) {
   return (
     <span class={`rate ${tone}`} title={`${exact(sum)} ${name} since this tail began`}>
-      <span class="quiet">{name}</span> <strong>{rate(now ?? 0)}</strong> <small>{short(sum)}</small>
+      <span class="quiet">{name}</span> <strong>{rate(now ?? 0)}</strong>{' '}
+      <small>{short(sum)}</small>
     </span>
   )
 }
@@ -61,7 +75,12 @@ function Connection() {
     case 'cut': {
       const busy = tailProblem.value?.kind === 'busy'
       const length = Math.round((Date.now() - cutAt.value) / 1_000)
-      return <Sign tone="bad" text={busy ? 'as many follow as may; waiting' : `disconnected for ${length} s`} />
+      return (
+        <Sign
+          tone="bad"
+          text={busy ? 'as many follow as may; waiting' : `disconnected for ${length} s`}
+        />
+      )
     }
     case 'refused':
       return <Sign tone="bad" text="not accepted" />
@@ -86,7 +105,13 @@ function Minute({ all }: { all: Second[] }) {
   const most = Math.max(1, ...all.map((one) => one.matched + one.missed))
   const first = bars - all.length
   return (
-    <svg class="minute" width={bars * barWidth} height={height} role="img" aria-label={`The last minute: at most ${exact(most)} records a second`}>
+    <svg
+      class="minute"
+      width={bars * barWidth}
+      height={height}
+      role="img"
+      aria-label={`The last minute: at most ${exact(most)} records a second`}
+    >
       <title>{`the last minute; the highest bar is ${rate(most)}`}</title>
       {all.map((one, index) => {
         const x = (first + index) * barWidth
@@ -95,9 +120,27 @@ function Minute({ all }: { all: Second[] }) {
         const missed = (one.missed / most) * height
         return (
           <g key={x}>
-            <rect class="minute-shown" x={x} y={height - shown} width={barWidth - 1} height={shown} />
-            <rect class="minute-skipped" x={x} y={height - shown - skipped} width={barWidth - 1} height={skipped} />
-            <rect class="minute-missed" x={x} y={height - shown - skipped - missed} width={barWidth - 1} height={missed} />
+            <rect
+              class="minute-shown"
+              x={x}
+              y={height - shown}
+              width={barWidth - 1}
+              height={shown}
+            />
+            <rect
+              class="minute-skipped"
+              x={x}
+              y={height - shown - skipped}
+              width={barWidth - 1}
+              height={skipped}
+            />
+            <rect
+              class="minute-missed"
+              x={x}
+              y={height - shown - skipped - missed}
+              width={barWidth - 1}
+              height={missed}
+            />
           </g>
         )
       })}

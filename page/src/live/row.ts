@@ -27,7 +27,8 @@ export function readRow(id: string, data: string): LogEntry {
 }
 
 function entryOf(id: string, row: TailRow): LogEntry {
-  const inner = typeof row.body === 'string' ? objectOf(row.body) : isObject(row.body) ? row.body : undefined
+  const inner =
+    typeof row.body === 'string' ? objectOf(row.body) : isObject(row.body) ? row.body : undefined
   const own = isObject(row.attributes) ? row.attributes : {}
   const attributes: Record<string, unknown> = { ...own, ...inner }
   const resource = isObject(row.resource) ? row.resource : {}

@@ -38,11 +38,17 @@ export function Live() {
     return stopTail
   }, [asked, maxRate])
   useLiveKeys()
-  const refused = useComputed(() => (tailState.value === 'refused' ? tailProblem.value : undefined)).value
+  const refused = useComputed(() =>
+    tailState.value === 'refused' ? tailProblem.value : undefined,
+  ).value
   return (
     <div class="live">
       <div class="ask">
-        <QueryBar query={asked} problem={tailProblem.value} onRun={(text) => ask(text, asked, maxRate)} />
+        <QueryBar
+          query={asked}
+          problem={tailProblem.value}
+          onRun={(text) => ask(text, asked, maxRate)}
+        />
         <div class="ask-side">
           <Tools maxRate={maxRate} />
         </div>

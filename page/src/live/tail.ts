@@ -95,7 +95,10 @@ async function run(url: string, mine: AbortController): Promise<void> {
 function opened(): void {
   if (tailState.peek() === 'cut') {
     const length = Math.max(1, Math.round((Date.now() - cutAt.peek()) / 1_000))
-    push({ kind: 'note', text: `connected again after ${length} s; it goes on behind the last row` })
+    push({
+      kind: 'note',
+      text: `connected again after ${length} s; it goes on behind the last row`,
+    })
   }
   batch(() => {
     tailState.value = 'open'
@@ -156,7 +159,9 @@ const reasons: Record<string, string> = {
 export function gapText(data: string): string {
   const gap = JSON.parse(data) as { records?: number | null; reason?: string }
   const count = gap.records == null ? 'records' : `${gap.records.toLocaleString('en')} records`
-  const reason = gap.reason ? (reasons[gap.reason] ?? gap.reason.replaceAll('_', ' ')) : 'not known why'
+  const reason = gap.reason
+    ? (reasons[gap.reason] ?? gap.reason.replaceAll('_', ' '))
+    : 'not known why'
   return `${count} missing: ${reason}`
 }
 

@@ -4,7 +4,14 @@ import { lossOf, rateOf, totalsOf } from './figures'
 import { topologyOf } from './topology'
 
 function documentOf(lines: number, at: number, blocking = false): StatusDocument {
-  const book = { lines, records: lines - 2, joined: 0, discarded: { rule: 2 }, malformed: 0, truncated: 0 }
+  const book = {
+    lines,
+    records: lines - 2,
+    joined: 0,
+    discarded: { rule: 2 },
+    malformed: 0,
+    truncated: 0,
+  }
   return {
     schema: 'weir.status.v1',
     version: '0',
@@ -40,7 +47,13 @@ function documentOf(lines: number, at: number, blocking = false): StatusDocument
           type: 'http',
           active: true,
           when_full: 'block',
-          book: { routed: 10, delivered: 5, discarded: { buffer_full: 3 }, dead_lettered: 1, resent: 0 },
+          book: {
+            routed: 10,
+            delivered: 5,
+            discarded: { buffer_full: 3 },
+            dead_lettered: 1,
+            resent: 0,
+          },
           in_flight: 1,
           taken: 1,
           pending_bytes: 90,
@@ -72,11 +85,20 @@ it('what somebody chose to discard is no loss', () => {
 })
 
 it('totals add up over sources and outputs', () => {
-  expect(totalsOf(documentOf(100, 1))).toMatchObject({ taken: 98, lost: 3, deadLettered: 1, balanced: true })
+  expect(totalsOf(documentOf(100, 1))).toMatchObject({
+    taken: 98,
+    lost: 3,
+    deadLettered: 1,
+    balanced: true,
+  })
 })
 
 it('a rate is growth over the time between two looks', () => {
-  const rate = rateOf(documentOf(100, 1), documentOf(300, 3), (one) => one.sources[0]?.book.book.lines)
+  const rate = rateOf(
+    documentOf(100, 1),
+    documentOf(300, 3),
+    (one) => one.sources[0]?.book.book.lines,
+  )
   expect(rate).toBe(100)
   expect(rateOf(undefined, documentOf(1, 1), () => 1)).toBeUndefined()
 })

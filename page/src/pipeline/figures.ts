@@ -3,7 +3,14 @@
 import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
 
 /** Discards that a configuration asks for; all others are losses. */
-const chosen = new Set(['rule', 'sampled', 'unrouted', 'rate_limit', 'cursor_dropped', 'skipped_at_start'])
+const chosen = new Set([
+  'rule',
+  'sampled',
+  'unrouted',
+  'rate_limit',
+  'cursor_dropped',
+  'skipped_at_start',
+])
 
 export interface Loss {
   /** Records that were lost against everybody's will. */
@@ -101,7 +108,11 @@ export function fillOf({ book }: OutputStatus): number {
 }
 
 /** How long until an output is full at the present rate, seconds; undefined while it does not grow. */
-export function fullIn(before: StatusDocument | undefined, after: StatusDocument, name: string): number | undefined {
+export function fullIn(
+  before: StatusDocument | undefined,
+  after: StatusDocument,
+  name: string,
+): number | undefined {
   const pending = (document: StatusDocument) => outputIn(name, document)?.book.pending_bytes
   const growth = rateOf(before, after, pending)
   const book = outputIn(name, after)?.book

@@ -11,14 +11,18 @@ export const history = signal<Record<string, number[]>>({})
 type Counter = [string, (document: StatusDocument) => number | undefined]
 
 function countersOf(document: StatusDocument): Counter[] {
-  const sources = document.sources.map(({ book }): Counter => [
-    `source:${book.name}`,
-    (one) => one.sources.find((source) => source.book.name === book.name)?.book.book.lines,
-  ])
-  const outputs = document.outputs.map(({ book }): Counter => [
-    `output:${book.name}`,
-    (one) => one.outputs.find((output) => output.book.name === book.name)?.book.book.delivered,
-  ])
+  const sources = document.sources.map(
+    ({ book }): Counter => [
+      `source:${book.name}`,
+      (one) => one.sources.find((source) => source.book.name === book.name)?.book.book.lines,
+    ],
+  )
+  const outputs = document.outputs.map(
+    ({ book }): Counter => [
+      `output:${book.name}`,
+      (one) => one.outputs.find((output) => output.book.name === book.name)?.book.book.delivered,
+    ],
+  )
   return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds]]
 }
 

@@ -97,7 +97,9 @@ function SourceBook({ sources }: { sources: SourceStatus[] }) {
       <caption>
         Lines of sources <span class="quiet">lines = records + joined + discarded</span>
       </caption>
-      <Heads names={['source', 'lines', 'records', 'joined', 'malformed', 'cut', 'discarded', 'book']} />
+      <Heads
+        names={['source', 'lines', 'records', 'joined', 'malformed', 'cut', 'discarded', 'book']}
+      />
       <tbody>
         {sources.map(({ book }) => (
           <tr key={book.name}>
@@ -152,9 +154,21 @@ function OutputBook({ outputs }: { outputs: OutputStatus[] }) {
   return (
     <table class="book">
       <caption>
-        Records of outputs <span class="quiet">routed = delivered + discarded + dead-lettered + in flight</span>
+        Records of outputs{' '}
+        <span class="quiet">routed = delivered + discarded + dead-lettered + in flight</span>
       </caption>
-      <Heads names={['output', 'routed', 'delivered', 'in flight', 'dead-lettered', 'resent', 'discarded', 'book']} />
+      <Heads
+        names={[
+          'output',
+          'routed',
+          'delivered',
+          'in flight',
+          'dead-lettered',
+          'resent',
+          'discarded',
+          'book',
+        ]}
+      />
       <tbody>
         {outputs.map(({ book }) => (
           <tr key={book.name}>

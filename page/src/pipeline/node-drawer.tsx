@@ -30,12 +30,22 @@ export function NodeDrawer({ document }: { document: StatusDocument }) {
         <div class="grow drawer-title">
           <strong>{part.title}</strong> <span class="quiet">{part.type}</span>
         </div>
-        <IconButton small icon="close" label="Close" onClick={() => go({ node: null }, { replace: true })} />
+        <IconButton
+          small
+          icon="close"
+          label="Close"
+          onClick={() => go({ node: null }, { replace: true })}
+        />
       </header>
       <div class="drawer-body">
         <p>{part.state}</p>
         {part.error && <pre class="drawer-message">{part.error}</pre>}
-        <Sparkline values={history.value[id] ?? []} label="rate of the last minutes" width={320} height={48} />
+        <Sparkline
+          values={history.value[id] ?? []}
+          label="rate of the last minutes"
+          width={320}
+          height={48}
+        />
         <dl class="pairs node-pairs">
           {part.pairs.map(([name, value]) => (
             <>
@@ -80,7 +90,13 @@ function sourcePart(source: SourceStatus): Part {
     ['errors', exact(source.errors)],
     ['CPU', cpuText((one) => sourceIn(book.name, one)?.cpu_seconds)],
   ]
-  return { title: book.name, type: book.type, state: sourceState(source).text, error: undefined, pairs }
+  return {
+    title: book.name,
+    type: book.type,
+    state: sourceState(source).text,
+    error: undefined,
+    pairs,
+  }
 }
 
 function outputPart(output: OutputStatus, document: StatusDocument): Part {
@@ -96,7 +112,10 @@ function outputPart(output: OutputStatus, document: StatusDocument): Part {
     ['lag', seconds(book.lag_seconds)],
     ['service time, mean', mean(output.service_seconds, output.requests)],
     ['queueing delay, mean', mean(output.queueing_seconds, output.batches)],
-    ['requests on their way', `${output.in_flight_requests} of ${output.concurrency_limit || 'any number'}`],
+    [
+      'requests on their way',
+      `${output.in_flight_requests} of ${output.concurrency_limit || 'any number'}`,
+    ],
     ['retries', exact(output.retries)],
     ['errors', exact(output.errors)],
     ['sent', bytes(output.sent_bytes)],

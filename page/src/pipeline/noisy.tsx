@@ -76,16 +76,24 @@ interface BodyProps {
 
 function Body({ found, failed, by }: BodyProps) {
   if (!found) {
-    if (failed) return <p class="panel-note quiet">The store does not answer, so this is not known.</p>
+    if (failed)
+      return <p class="panel-note quiet">The store does not answer, so this is not known.</p>
     return <Skeleton lines={5} label="Counting" />
   }
-  if (found.keys.length === 0) return <p class="panel-note quiet">Nothing was stored in this time.</p>
+  if (found.keys.length === 0)
+    return <p class="panel-note quiet">Nothing was stored in this time.</p>
   const most = Math.max(...found.keys.map((key) => key.count), 1)
   return (
     <ol class="noisy">
       {found.keys.map((key) => (
         <li key={key.name}>
-          <a class="noisy-name" href={link({ q: `${by}:${quoteValue(key.name)}`, from: `now-${minutes}m`, to: 'now' }, 'explore')}>
+          <a
+            class="noisy-name"
+            href={link(
+              { q: `${by}:${quoteValue(key.name)}`, from: `now-${minutes}m`, to: 'now' },
+              'explore',
+            )}
+          >
             <LogText text={key.name} />
           </a>
           <span class="noisy-lane">

@@ -25,7 +25,8 @@ export function Rules({ rules }: { rules: Resource<RulesDocument> }) {
 function Body({ rules }: { rules: Resource<RulesDocument> }) {
   const found = rules.data.value
   if (!found) {
-    if (rules.problem.value) return <p class="panel-note quiet">What rules did cannot be told at the moment.</p>
+    if (rules.problem.value)
+      return <p class="panel-note quiet">What rules did cannot be told at the moment.</p>
     return <Skeleton lines={4} label="Loading rules" />
   }
   if (found.rules.length === 0) {

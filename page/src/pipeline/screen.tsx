@@ -9,11 +9,11 @@ import { ago } from '../format/times'
 import { createResource, type Resource } from '../state/resource'
 import { health, status, statusAt } from '../state/status'
 import { ProblemView, Skeleton } from '../ui/states'
-import { Ledger } from './ledger'
 import { totalsOf } from './figures'
 import { keepHistory, steady } from './history'
-import { NoisyKeys } from './noisy'
+import { Ledger } from './ledger'
 import { NodeDrawer } from './node-drawer'
+import { NoisyKeys } from './noisy'
 import { Rules } from './rules'
 import { TopologyView } from './topology-view'
 
@@ -32,7 +32,11 @@ export function Pipeline() {
   const found = status.data.value
   if (!found) {
     const problem = status.problem.value
-    return problem ? <ProblemView problem={problem} again={() => undefined} /> : <Skeleton lines={14} label="Loading the pipeline" />
+    return problem ? (
+      <ProblemView problem={problem} again={() => undefined} />
+    ) : (
+      <Skeleton lines={14} label="Loading the pipeline" />
+    )
   }
   return (
     <div class="pipeline">
@@ -72,17 +76,29 @@ function Figures({ document }: { document: StatusDocument }) {
         name="lost"
         value={short(loss)}
         tone={loss > 0 ? 'bad' : 'good'}
-        note={loss > 0 ? `${percent(loss / Math.max(base, 1))}, ${exact(totals.deadLettered)} of them dead-lettered` : 'nothing, since the books began'}
+        note={
+          loss > 0
+            ? `${percent(loss / Math.max(base, 1))}, ${exact(totals.deadLettered)} of them dead-lettered`
+            : 'nothing, since the books began'
+        }
       />
       <Figure
         name="books"
         value={totals.balanced ? 'balance' : `${short(totals.unaccounted)} unaccounted`}
         tone={totals.balanced ? 'good' : 'bad'}
-        note={totals.balanced ? 'every record is accounted for' : 'please report this: it is a bug of weir'}
+        note={
+          totals.balanced
+            ? 'every record is accounted for'
+            : 'please report this: it is a bug of weir'
+        }
       />
       <Figure name="CPU" value={cpu === undefined ? '…' : percent(cpu)} note="of one core" />
       <Figure name="memory" value={bytes(document.resident_bytes)} note="of the whole process" />
-      <Figure name="up" value={seconds(document.uptime_seconds)} note={`weir ${document.version}${stale ? `, as of ${ago(statusAt.value, Date.now())}` : ''}`} />
+      <Figure
+        name="up"
+        value={seconds(document.uptime_seconds)}
+        note={`weir ${document.version}${stale ? `, as of ${ago(statusAt.value, Date.now())}` : ''}`}
+      />
     </section>
   )
 }

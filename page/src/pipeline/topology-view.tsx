@@ -20,7 +20,13 @@ interface Box {
   y: number
 }
 
-export function TopologyView({ document, rules }: { document: StatusDocument; rules: RulesDocument | undefined }) {
+export function TopologyView({
+  document,
+  rules,
+}: {
+  document: StatusDocument
+  rules: RulesDocument | undefined
+}) {
   const topology = topologyOf(document, rules)
   const frame = useRef<HTMLDivElement>(null)
   const [width, setWidth] = useState(900)
@@ -48,7 +54,12 @@ export function TopologyView({ document, rules }: { document: StatusDocument; ru
         <div ref={frame} class="topology" style={{ height: `${height}px` }}>
           <svg width={width} height={height} aria-hidden="true">
             {topology.edges.map((edge) => (
-              <EdgeLine key={`${edge.from} ${edge.to}`} edge={edge} from={boxes.get(edge.from)} to={boxes.get(edge.to)} />
+              <EdgeLine
+                key={`${edge.from} ${edge.to}`}
+                edge={edge}
+                from={boxes.get(edge.from)}
+                to={boxes.get(edge.to)}
+              />
             ))}
           </svg>
           {topology.columns.flat().map((node) => (
@@ -97,7 +108,12 @@ function NodeBox({ node, box }: { node: PipelineNode; box: Box | undefined }) {
     <button
       type="button"
       class={`node ${node.state.tone}`}
-      style={{ left: `${box?.x ?? 0}px`, top: `${box?.y ?? 0}px`, width: `${nodeWidth}px`, height: `${nodeHeight}px` }}
+      style={{
+        left: `${box?.x ?? 0}px`,
+        top: `${box?.y ?? 0}px`,
+        width: `${nodeWidth}px`,
+        height: `${nodeHeight}px`,
+      }}
       aria-expanded={open}
       onClick={() => go({ node: open ? null : node.id }, { replace: true })}
     >
@@ -110,7 +126,12 @@ function NodeBox({ node, box }: { node: PipelineNode; box: Box | undefined }) {
         {node.rate ? (
           <>
             <span class="node-rate">{flow === undefined ? '…' : rate(flow)}</span>
-            <Sparkline values={history.value[node.rate] ?? []} label={`rate of ${node.name}`} width={84} height={18} />
+            <Sparkline
+              values={history.value[node.rate] ?? []}
+              label={`rate of ${node.name}`}
+              width={84}
+              height={18}
+            />
           </>
         ) : (
           <span class="quiet">{node.state.text}</span>

@@ -34,8 +34,12 @@ export function topologyOf(document: StatusDocument, rules: RulesDocument | unde
   const outputs = document.outputs.filter((output) => output.book.active).map(outputNode)
   const middle: PipelineNode[] = [journalNode(document)]
   const ruled = rules && rules.rules.length > 0 ? [rulesNode(rules)] : []
-  const blocking = document.outputs.filter((output) => output.book.blocking).map((output) => output.book.name)
-  const blocked = document.sources.filter((source) => source.blocked).map((source) => source.book.name)
+  const blocking = document.outputs
+    .filter((output) => output.book.blocking)
+    .map((output) => output.book.name)
+  const blocked = document.sources
+    .filter((source) => source.blocked)
+    .map((source) => source.book.name)
   const behind = ruled.length > 0 ? 'rules' : 'journal'
   const edges: Edge[] = [
     ...sources.map((node) => edge(node.id, behind, node.rate, blocked.includes(node.name))),
@@ -129,7 +133,9 @@ function journalNode(document: StatusDocument): PipelineNode {
     kind: 'journal',
     name: 'journal',
     type: 'memory, then disk',
-    state: bad ? { tone: 'bad', text: 'the disk fails' } : { tone: 'good', text: 'takes everything' },
+    state: bad
+      ? { tone: 'bad', text: 'the disk fails' }
+      : { tone: 'good', text: 'takes everything' },
     rate: undefined,
     fill,
     lag: 0,

@@ -11,7 +11,10 @@ interface QueryBarProps {
   onRun: (query: string) => void
 }
 
-const hint = 'Search: words, service:web, status:>=warn, @duration:>300ms, "a phrase", /regex/'
+const hint =
+  window.innerWidth > 820
+    ? 'Search: words, service:web, status:>=warn, @duration:>300ms, "a phrase", /regex/'
+    : 'Search: error service:web'
 
 export function QueryBar({ query, problem, onRun }: QueryBarProps) {
   const host = useRef<HTMLDivElement>(null)

@@ -7,7 +7,7 @@ export async function checkQuery(query: string): Promise<Problem | undefined> {
   try {
     await post('/api/v2/logs/events/search', {
       filter: { query, from: 'now-1s', to: 'now' },
-      page: { limit: 0 },
+      page: { limit: 1 },
     })
     return undefined
   } catch (error) {

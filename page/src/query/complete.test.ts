@@ -16,7 +16,12 @@ describe('the place of the cursor', () => {
 
   it('is a value behind a key', () => {
     expect(at('service:|')).toEqual({ kind: 'value', from: 8, to: 8, prefix: '', field: 'service' })
-    expect(at('service:we|')).toMatchObject({ kind: 'value', from: 8, prefix: 'we', field: 'service' })
+    expect(at('service:we|')).toMatchObject({
+      kind: 'value',
+      from: 8,
+      prefix: 'we',
+      field: 'service',
+    })
     expect(at('@a:"x y|"')).toMatchObject({ kind: 'value', from: 3, prefix: 'x y', field: '@a' })
     expect(at('@n:>5|')).toMatchObject({ kind: 'value', from: 4, prefix: '5', field: '@n' })
   })

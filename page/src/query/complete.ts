@@ -77,10 +77,14 @@ async function suggestFields(prefix: string, question: Question, signal: AbortSi
     asked.map((one) => get('/weir/v1/fields', { prefix: one, from, to, limit: listed }, signal)),
   )
   const known = reserved.filter(([name]) => name.startsWith(prefix.toLowerCase()))
-  const found = answers.flatMap((answer) => answer.fields.map((field) => [field.name, field.type] as const))
+  const found = answers.flatMap((answer) =>
+    answer.fields.map((field) => [field.name, field.type] as const),
+  )
   const names = new Map<string, string>([...known, ...found])
   const fields = [...names].map(([name, detail]) => fieldSuggestion(name, detail))
-  const operators = /^[A-Z]+$/.test(prefix) ? ['AND', 'OR', 'NOT'].filter((one) => one.startsWith(prefix)) : []
+  const operators = /^[A-Z]+$/.test(prefix)
+    ? ['AND', 'OR', 'NOT'].filter((one) => one.startsWith(prefix))
+    : []
   return [...operators.map(operatorSuggestion), ...fields]
 }
 

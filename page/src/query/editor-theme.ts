@@ -9,9 +9,10 @@ export const editorTheme = EditorView.theme({
   '.cm-line': { padding: '0 2px' },
   '.cm-cursor': { borderLeftColor: 'var(--text)' },
   '.cm-placeholder': { color: 'var(--text-3)' },
-  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': {
-    background: 'var(--accent-soft)',
-  },
+  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground':
+    {
+      background: 'var(--accent-soft)',
+    },
   '&.cm-focused .cm-matchingBracket': {
     background: 'var(--accent-soft)',
     outline: '1px solid var(--accent-line)',
@@ -62,6 +63,10 @@ export const editorTheme = EditorView.theme({
     fontFamily: 'var(--font)',
   },
   '.option-operator .cm-completionLabel': { color: 'var(--tone-text-critical)' },
-  '.cm-diagnostic': { padding: '6px 10px', borderLeft: '3px solid var(--bad)', font: '12px/1.4 var(--font)' },
+  '.cm-diagnostic': {
+    padding: '6px 10px',
+    borderLeft: '3px solid var(--bad)',
+    font: '12px/1.4 var(--font)',
+  },
   '.cm-diagnostic-error': { borderLeft: '3px solid var(--bad)' },
 })

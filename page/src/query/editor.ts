@@ -7,6 +7,7 @@ import {
   type CompletionContext,
   type CompletionResult,
   closeBrackets,
+  closeCompletion,
   completionStatus,
   startCompletion,
 } from '@codemirror/autocomplete'
@@ -24,7 +25,7 @@ import {
   ViewPlugin,
   type ViewUpdate,
 } from '@codemirror/view'
-import { Problem } from '../api/client'
+import type { Problem } from '../api/client'
 import { question } from '../explore/question'
 import { checkQuery } from './check'
 import { placeAt, type Suggestion, suggest } from './complete'
@@ -79,8 +80,8 @@ function replaceText(view: EditorView, text: string): void {
 
 function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
   const run = (view: EditorView) => {
+    closeCompletion(view)
     onRun()
-    view.contentDOM.focus()
     return true
   }
   const leave = (view: EditorView) => {
@@ -199,7 +200,11 @@ function diagnosticsOf(text: string, problem: Problem): Diagnostic[] {
   if (!span) return []
   const from = Math.min(offsetOfByte(text, span.start), text.length)
   const to = Math.min(Math.max(offsetOfByte(text, span.end), from + 1), text.length)
-  const message = [title, expected && `expected ${expected}`, suggestion && `did you mean ${suggestion}?`]
+  const message = [
+    title,
+    expected && `expected ${expected}`,
+    suggestion && `did you mean ${suggestion}?`,
+  ]
   const start = from === text.length ? Math.max(0, from - 1) : from
   return [{ from: start, to, severity: 'error', message: message.filter(Boolean).join('; ') }]
 }

@@ -2,14 +2,34 @@ import { describe, expect, it } from 'vitest'
 import { quoteValue, unquote } from './quote'
 import { scan } from './scan'
 import { offsetOfByte } from './span'
-import { markedWords, parseTerms, stateOf, withOnly, withoutField, withRange, withTerm, withValue } from './terms'
+import {
+  markedWords,
+  parseTerms,
+  stateOf,
+  withOnly,
+  withoutField,
+  withRange,
+  withTerm,
+  withValue,
+} from './terms'
 
-const kinds = (query: string) => scan(query).map((token) => [query.slice(token.from, token.to), token.kind])
+const kinds = (query: string) =>
+  scan(query).map((token) => [query.slice(token.from, token.to), token.kind])
 
 describe('tokens of an expression', () => {
   it('cover all of it', () => {
-    for (const query of ['a:(b OR "c d") -/x y/i @n:[1 TO 2}', '"open', 'x\\', ')(', '@a:>=1.5ms']) {
-      expect(scan(query).map((token) => query.slice(token.from, token.to)).join('')).toBe(query)
+    for (const query of [
+      'a:(b OR "c d") -/x y/i @n:[1 TO 2}',
+      '"open',
+      'x\\',
+      ')(',
+      '@a:>=1.5ms',
+    ]) {
+      expect(
+        scan(query)
+          .map((token) => query.slice(token.from, token.to))
+          .join(''),
+      ).toBe(query)
     }
   })
 
@@ -92,7 +112,11 @@ describe('clicking on values', () => {
 })
 
 it('words of the message are marked, others not', () => {
-  expect(markedWords('error "timed out" service:web -info @a:b message:slow')).toEqual(['error', 'timed out', 'slow'])
+  expect(markedWords('error "timed out" service:web -info @a:b message:slow')).toEqual([
+    'error',
+    'timed out',
+    'slow',
+  ])
 })
 
 it('places are counted in bytes by weir', () => {

@@ -97,7 +97,9 @@ export function withValue(query: string, field: string, value: unknown, state: V
   const without = removeValue(parseTerms(query), field, String(value))
   if (!state) return printTerms(without)
   const negated = state === 'excluded'
-  const at = without.findIndex((term) => term.field === field && term.negated === negated && term.values)
+  const at = without.findIndex(
+    (term) => term.field === field && term.negated === negated && term.values,
+  )
   const known = without[at]?.values
   if (at < 0 || !known) return printTerms([...without, written(field, [value], negated)])
   return printTerms(without.with(at, written(field, [...known, value], negated)))
@@ -125,7 +127,8 @@ export function withRange(query: string, field: string, low: string, high: strin
   const rest = parseTerms(withoutField(query, field))
   if (!low && !high) return printTerms(rest)
   const key = quoteKey(field)
-  const text = low && high ? `${key}:[${low} TO ${high}]` : low ? `${key}:>=${low}` : `${key}:<=${high}`
+  const text =
+    low && high ? `${key}:[${low} TO ${high}]` : low ? `${key}:>=${low}` : `${key}:<=${high}`
   return printTerms([...rest, { text, negated: false, field }])
 }
 

@@ -9,7 +9,8 @@ export const theme = stored<Theme>('theme', 'system', oneOf('system', 'light', '
 export const density = stored<Density>('density', 'compact', oneOf('compact', 'comfortable'))
 export const wrap = stored('wrap', false, isBoolean)
 export const histogramShown = stored('histogram', true, isBoolean)
-export const facetsShown = stored('facets', true, isBoolean)
+/** On a phone they cover the records, so they come when they are asked for. */
+export const facetsShown = stored('facets', window.innerWidth > 820, isBoolean)
 
 /** `local`, `utc`, or a name of the IANA database. */
 export const zone = stored('zone', 'local', (value): value is string => typeof value === 'string')

@@ -18,7 +18,11 @@ export function stored<Value>(
   return found
 }
 
-function read<Value>(name: string, initial: Value, valid: (value: unknown) => value is Value): Value {
+function read<Value>(
+  name: string,
+  initial: Value,
+  valid: (value: unknown) => value is Value,
+): Value {
   try {
     const value: unknown = JSON.parse(window.localStorage.getItem(prefix + name) ?? 'null')
     return valid(value) ? value : initial

@@ -35,5 +35,8 @@ const kept = 50
 
 export function remember(query: string): void {
   if (!query) return
-  queriesBefore.value = [query, ...queriesBefore.peek().filter((one) => one !== query)].slice(0, kept)
+  queriesBefore.value = [query, ...queriesBefore.peek().filter((one) => one !== query)].slice(
+    0,
+    kept,
+  )
 }

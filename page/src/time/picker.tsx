@@ -185,7 +185,16 @@ function endText(text: string, time: number): string {
   return isRelative(text) ? text : full(time)
 }
 
-const zones = ['local', 'utc', 'Europe/Berlin', 'Europe/London', 'America/New_York', 'America/Los_Angeles', 'Asia/Tokyo', 'Asia/Kolkata']
+const zones = [
+  'local',
+  'utc',
+  'Europe/Berlin',
+  'Europe/London',
+  'America/New_York',
+  'America/Los_Angeles',
+  'Asia/Tokyo',
+  'Asia/Kolkata',
+]
 
 function Zone() {
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone

@@ -1,5 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { isRelative, labelOf, readRange, readTime, resolve, resolveRange, shifted, zoomed } from './range'
+import {
+  isRelative,
+  labelOf,
+  readRange,
+  readTime,
+  resolve,
+  resolveRange,
+  shifted,
+  zoomed,
+} from './range'
 
 const now = Date.parse('2026-11-24T12:00:00Z')
 const utc = (time: string | undefined) => (time ? new Date(time).toISOString() : undefined)
@@ -66,13 +75,22 @@ describe('ends of a range', () => {
   })
 
   it('that make no range become the default', () => {
-    expect(resolveRange({ from: 'now', to: 'now-1h' }, now)).toEqual({ from: now - 900_000, to: now })
+    expect(resolveRange({ from: 'now', to: 'now-1h' }, now)).toEqual({
+      from: now - 900_000,
+      to: now,
+    })
   })
 
   it('move and zoom', () => {
     const span = { from: now - 1_000, to: now }
-    expect(shifted(span, -1)).toEqual({ from: '2026-11-24T11:59:58.000Z', to: '2026-11-24T11:59:59.000Z' })
-    expect(zoomed(span, 2)).toEqual({ from: '2026-11-24T11:59:58.500Z', to: '2026-11-24T12:00:00.500Z' })
+    expect(shifted(span, -1)).toEqual({
+      from: '2026-11-24T11:59:58.000Z',
+      to: '2026-11-24T11:59:59.000Z',
+    })
+    expect(zoomed(span, 2)).toEqual({
+      from: '2026-11-24T11:59:58.500Z',
+      to: '2026-11-24T12:00:00.500Z',
+    })
   })
 
   it('are named', () => {

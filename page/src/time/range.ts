@@ -72,8 +72,11 @@ export function resolveRange(range: Range, now: number): Span {
 /** What somebody typed or pasted as a range: a duration, two times, or one time. */
 export function readRange(input: string, now: number): Range | undefined {
   const text = input.trim()
-  const duration = /^(?:last\s+|now-|-)?(\d+)\s*(s|m|h|d|w|sec|min|hour|day|week)[a-z]*$/i.exec(text)
-  if (duration) return { from: `now-${duration[1]}${(duration[2] ?? 'm').charAt(0).toLowerCase()}`, to: 'now' }
+  const duration = /^(?:last\s+|now-|-)?(\d+)\s*(s|m|h|d|w|sec|min|hour|day|week)[a-z]*$/i.exec(
+    text,
+  )
+  if (duration)
+    return { from: `now-${duration[1]}${(duration[2] ?? 'm').charAt(0).toLowerCase()}`, to: 'now' }
   if (/^today$/i.test(text)) return { from: 'now/d', to: 'now' }
   if (/^yesterday$/i.test(text)) return { from: 'now-1d/d', to: 'now/d' }
   const ends = text.split(/\s+(?:to|until|–|—|-|\.\.)\s+|\s*(?:\.\.|→|,)\s*/i).filter(Boolean)
@@ -110,13 +113,20 @@ function clockTime(text: string, now: number): string | undefined {
   if (!match) return undefined
   const [, hour, minute, second, fraction] = match
   const date = new Date(now)
-  date.setHours(Number(hour), Number(minute), Number(second ?? 0), Number((fraction ?? '0').padEnd(3, '0')))
+  date.setHours(
+    Number(hour),
+    Number(minute),
+    Number(second ?? 0),
+    Number((fraction ?? '0').padEnd(3, '0')),
+  )
   return iso(date.getTime())
 }
 
 /** `10/Oct/2026:13:55:36 -0700`, as web servers write it. */
 function accessLogTime(text: string): string | undefined {
-  const match = /^(\d{1,2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}:\d{2}:\d{2})(?:\s*([+-]\d{4}))?$/.exec(text)
+  const match = /^(\d{1,2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}:\d{2}:\d{2})(?:\s*([+-]\d{4}))?$/.exec(
+    text,
+  )
   if (!match) return undefined
   const [, day, month, year, time, offset] = match
   return dateTime(`${day} ${month} ${year} ${time} ${offset ?? ''}`)

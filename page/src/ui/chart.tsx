@@ -137,7 +137,11 @@ function Tooltip(props: ChartProps & { pointed: Pointed }) {
   const flip = pointed.left + tooltipWidth > width / 2 && pointed.left > tooltipWidth
   const left = flip ? pointed.left + 52 - tooltipWidth - 12 : pointed.left + 52 + 12
   return (
-    <div class="tooltip" style={{ left: `${left}px`, width: `${tooltipWidth}px` }} aria-hidden="true">
+    <div
+      class="tooltip"
+      style={{ left: `${left}px`, width: `${tooltipWidth}px` }}
+      aria-hidden="true"
+    >
       <div class="quiet">
         {brief(time)} – {brief(time + step)}
       </div>

@@ -100,7 +100,13 @@ function Item({ item, close }: { item: MenuItem; close: () => void }) {
   )
   if (item.href) {
     return (
-      <a class="menu-item" role="menuitem" href={item.href} download={item.download} onClick={close}>
+      <a
+        class="menu-item"
+        role="menuitem"
+        href={item.href}
+        download={item.download}
+        onClick={close}
+      >
         {content}
       </a>
     )

@@ -58,7 +58,7 @@ function optionsOf(data: PlotData, options: PlotOptions): uPlot.Options {
     height,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * milliseconds), zone),
     legend: { show: false },
-    padding: [6, 4, 0, 0],
+    padding: [6, 14, 0, 0],
     cursor: {
       y: false,
       points: { show: kind === 'lines' },
@@ -89,7 +89,7 @@ function seriesOf(one: Series, kind: PlotKind): uPlot.Series {
       return { fill: stroke, width: 0, points: { show: false }, ...(paths ? { paths } : {}) }
     }
     case 'area':
-      return { fill: `${stroke}b0`, stroke, width: 1, points: { show: false } }
+      return { fill: stroke, stroke, width: 1, points: { show: false } }
     case 'lines':
       return { stroke, width: 1.5, spanGaps: false, points: { size: 4 } }
   }

@@ -80,7 +80,11 @@ export function Skeleton({ lines, label }: { lines: number; label: string }) {
     <div class="skeletons" role="status" aria-label={label}>
       {Array.from({ length: lines }, (_, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: all alike
-        <div key={index} class="skeleton" style={{ width: widths[index % widths.length], height: '14px' }} />
+        <div
+          key={index}
+          class="skeleton"
+          style={{ width: widths[index % widths.length], height: '14px' }}
+        />
       ))}
     </div>
   )

@@ -6,7 +6,7 @@ import {
   Virtualizer,
   type VirtualizerOptions,
 } from '@tanstack/virtual-core'
-import { type RefObject, type Ref } from 'preact'
+import type { Ref, RefObject } from 'preact'
 import { useLayoutEffect, useReducer, useRef } from 'preact/hooks'
 
 export type Rows = Virtualizer<HTMLDivElement, HTMLDivElement>
