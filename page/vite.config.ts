@@ -3,7 +3,7 @@
 import preact from '@preact/preset-vite'
 import { defineConfig } from 'vitest/config'
 
-const target = process.env['WEIR_ADDRESS'] ?? 'http://127.0.0.1:7080'
+const target = process.env.WEIR_ADDRESS ?? 'http://127.0.0.1:7080'
 const proxied = ['/api', '/weir', '/health', '/metrics']
 
 export default defineConfig({

@@ -88,9 +88,9 @@ function Current() {
 function TopBar({ onHelp }: { onHelp: () => void }) {
   return (
     <header class="topbar">
-      <a class="skip button primary" href="#main" onClick={skip}>
+      <button type="button" class="skip button primary" onClick={toContent}>
         To the content
-      </a>
+      </button>
       <a
         class="brand"
         href={link({}, 'explore')}
@@ -139,8 +139,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
   )
 }
 
-function skip(event: MouseEvent): void {
-  event.preventDefault()
+function toContent(): void {
   document.getElementById('main')?.focus()
 }
 

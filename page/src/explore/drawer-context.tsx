@@ -26,7 +26,6 @@ export function ContextTab({ record }: { record: LogEntry }) {
   function load() {
     context.ask((signal) => get('/weir/v1/context', { id: record.id, before, after }, signal))
   }
-  // biome-ignore lint/correctness/useExhaustiveDependencies: asked again for another record or reach
   useEffect(load, [record.id, before, after])
 
   const answer = context.data.value

@@ -58,7 +58,6 @@ function Items({ open, close, depth, items }: ItemsProps) {
     <>
       {`${open}\n`}
       {items.map(([key, value], index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: members keep their order
         <span key={index}>
           {inner}
           {key && (

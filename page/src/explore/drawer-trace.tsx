@@ -40,7 +40,6 @@ export function TraceTab({ record }: { record: LogEntry }) {
       return (await post('/api/v2/logs/events/search', body, signal)).data
     })
   }
-  // biome-ignore lint/correctness/useExhaustiveDependencies: asked again for another trace
   useEffect(load, [term])
 
   const records = found.data.value

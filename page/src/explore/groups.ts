@@ -93,18 +93,18 @@ function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): 
     chosen.fields.map((field) => `${by[field] ?? ''}`).join(' · ')
   const { matched = 0, grouped, units } = answer.meta.weir
   const common = {
-    unit: units?.['c0'],
+    unit: units?.c0,
     without: Math.max(0, (matched ?? 0) - (grouped ?? matched ?? 0)),
     choice: chosen,
   }
   if (chosen.chart === 'list') {
     const rows = buckets.map((bucket) => {
-      const value = Number(bucket.computes['c0'] ?? 0)
+      const value = Number(bucket.computes.c0 ?? 0)
       return {
         by: bucket.by,
         label: labelOf(bucket.by),
         value,
-        count: Number(bucket.computes['c1'] ?? value),
+        count: Number(bucket.computes.c1 ?? value),
       }
     })
     return { ...common, rows, times: [], step: 0, series: [] }
@@ -114,7 +114,7 @@ function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): 
   const series = buckets.slice(0, lines).map((bucket, index) => ({
     label: labelOf(bucket.by),
     colour: seriesColour(index),
-    values: valuesOn(times, bucket.computes['c0'], missing),
+    values: valuesOn(times, bucket.computes.c0, missing),
   }))
   return { ...common, rows: [], times, step, series }
 }

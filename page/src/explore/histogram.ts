@@ -39,11 +39,11 @@ export function loadHistogram(question: Question, points: number): Promise<void>
 
 export function histogramOf(answer: AggregateAnswer, span: Question['span']): Histogram {
   const { times, step } = timelineOf(answer, span)
-  const byStatus = new Map(answer.data.buckets.map((bucket) => [`${bucket.by['status']}`, bucket]))
+  const byStatus = new Map(answer.data.buckets.map((bucket) => [`${bucket.by.status}`, bucket]))
   const series = order.flatMap((status) => {
     const bucket = byStatus.get(status)
     if (!bucket) return []
-    const values = valuesOn(times, bucket.computes['c0'], 0)
+    const values = valuesOn(times, bucket.computes.c0, 0)
     return [{ label: status, colour: `--tone-${toneOf(status)}`, values }]
   })
   return { times, step, series, matched: answer.meta.weir.matched ?? 0, span }

@@ -86,7 +86,6 @@ function Template({ text }: { text: string }) {
   return (
     <>
       {pieces.map((piece, index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: pieces of a text have no other name
         <span key={index}>
           {index > 0 && <span class="pattern-hole">*</span>}
           <LogText text={piece} />

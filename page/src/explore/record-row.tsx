@@ -9,7 +9,7 @@ import { clock, day, full } from '../format/times'
 import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
 import { units } from './facets'
-import { textOf, timeOf, valueOf } from './record'
+import { fieldOf, textOf, timeOf } from './record'
 
 /** What a row shows of a value; the drawer has all of it. */
 const shownInLine = 600
@@ -34,7 +34,6 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
   const time = timeOf(record)
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: the grid has the keys of all its rows
-    // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus; this is its active descendant
     <div
       {...(rowRef ? { ref: rowRef } : {})}
       id={`record-${index}`}
@@ -61,7 +60,7 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
 })
 
 function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
-  const value = valueOf(record, name)
+  const value = fieldOf(record, name)
   const unit = units.value[name]
   if (typeof value === 'number' && unit) {
     return (

@@ -2,7 +2,7 @@
 import type { LogEntry } from '../api/schema'
 
 /** `undefined` when the record has no such field. */
-export function valueOf(record: LogEntry, field: string): unknown {
+export function fieldOf(record: LogEntry, field: string): unknown {
   const { attributes } = record
   switch (field) {
     case 'timestamp':
@@ -80,7 +80,7 @@ const traceFields = [
 
 export function traceOf(record: LogEntry): { field: string; value: string } | undefined {
   for (const field of traceFields) {
-    const value = valueOf(record, field)
+    const value = fieldOf(record, field)
     if (typeof value === 'string' && value) return { field, value }
   }
   return undefined

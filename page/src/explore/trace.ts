@@ -1,6 +1,6 @@
 // The records of one trace as a waterfall: when each was at work, and who waited for whom.
 import type { LogEntry } from '../api/schema'
-import { textOf, timeOf, valueOf } from './record'
+import { fieldOf, textOf, timeOf } from './record'
 
 export interface TraceBar {
   record: LogEntry
@@ -46,7 +46,7 @@ const durationFields: Array<[string, number]> = [
 
 function durationOf(record: LogEntry): number {
   for (const [field, scale] of durationFields) {
-    const value = Number(textOf(valueOf(record, field)) || Number.NaN)
+    const value = Number(textOf(fieldOf(record, field)) || Number.NaN)
     if (Number.isFinite(value) && value >= 0) return value * scale
   }
   return 0

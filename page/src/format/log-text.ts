@@ -7,9 +7,11 @@ export interface TextPart {
   kind?: string
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
-const special =
-  /\u001b\[([0-9;]*)([A-Za-z])|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g
+/** Control characters, and marks that turn the direction of text or take no room. */
+const unseen =
+  '\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff'
+/** A command to a terminal, or one such character. */
+const special = new RegExp(`\\u001b\\[([0-9;]*)([A-Za-z])|[${unseen}]`, 'g')
 
 const colours = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
 

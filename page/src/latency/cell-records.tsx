@@ -4,7 +4,7 @@ import { useEffect } from 'preact/hooks'
 import { post } from '../api/client'
 import type { LogEntry } from '../api/schema'
 import { filterOf, question } from '../explore/question'
-import { textOf, timeOf, valueOf } from '../explore/record'
+import { fieldOf, textOf, timeOf } from '../explore/record'
 import { oneLine } from '../format/log-text'
 import { measured, written } from '../format/numbers'
 import { statusOf, toneOf } from '../format/status'
@@ -31,7 +31,6 @@ export function CellRecords({ map, cell, metric }: { map: HeatMap; cell: Cell; m
   const range = `[${written(step.low, map.unit)} TO ${written(step.high, map.unit)}}`
   const query = withTerm(asked.query, `${quoteKey(metric)}:${range}`)
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: asked again for another cell
   useEffect(() => {
     found.ask(async (signal) => {
       const filter = filterOf({ ...asked, query, span })
@@ -77,7 +76,7 @@ function List({
           key={record.id}
           class={`neighbour cell-record tone-${toneOf(statusOf(record.attributes.status))}`}
         >
-          <span class="number">{measured(Number(textOf(valueOf(record, metric))), unit)}</span>
+          <span class="number">{measured(Number(textOf(fieldOf(record, metric))), unit)}</span>
           <span class="time">{clock(timeOf(record))}</span>
           <span class="quiet">{record.attributes.service ?? ''}</span>
           <button type="button" class="neighbour-text" onClick={() => go({ row: record.id })}>

@@ -39,7 +39,6 @@ export function HeatMapView({ map, selected, onSelect }: HeatProps) {
     resized.observe(element)
     return () => resized.disconnect()
   }, [])
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `look` stands for the colours
   useLayoutEffect(() => {
     if (canvas.current) draw(canvas.current, map, width)
   }, [map, width, look])
@@ -47,7 +46,6 @@ export function HeatMapView({ map, selected, onSelect }: HeatProps) {
   const place = geometry(map, width)
   const shown = pointed ?? selected
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the arrow keys walk over the cells
     <div
       ref={frame}
       class="heat"

@@ -91,7 +91,7 @@ export function loadPercentiles(question: Question, metric: string): void {
       colour,
       values: valuesOn(timeline.times, computes[`c${at}`], null),
     }))
-    return { ...timeline, series, unit: answer.meta.weir.units?.['c0'] }
+    return { ...timeline, series, unit: answer.meta.weir.units?.c0 }
   })
 }
 
@@ -112,8 +112,8 @@ export function loadSummary(question: Question, metric: string): void {
       p90: number(2),
       p99: number(3),
       max: number(4),
-      count: Number(found['c5'] ?? 0),
-      unit: answer.meta.weir.units?.['c0'],
+      count: Number(found.c5 ?? 0),
+      unit: answer.meta.weir.units?.c0,
     }
   })
 }
@@ -161,7 +161,7 @@ function heatOf(
   const counts = steps.map(() => times.map(() => 0))
   for (const bucket of answers.flatMap((answer) => answer.data.buckets)) {
     const at = indexOf(steps, Number(bucket.by[metric]))
-    if (at >= 0) counts[at] = valuesOn(times, bucket.computes['c0'], 0).map((value) => value ?? 0)
+    if (at >= 0) counts[at] = valuesOn(times, bucket.computes.c0, 0).map((value) => value ?? 0)
   }
   return { times, step, steps, counts, most: Math.max(0, ...counts.flat()), unit }
 }
@@ -176,14 +176,14 @@ export function loadOutliers(question: Question, metric: string, by: string): vo
     const compute = [{ aggregation: 'count' }, ...figures]
     const answer = await aggregate(question, compute, { group_by }, signal)
     const rows = answer.data.buckets.flatMap(({ by: names, computes }) => {
-      if (computes['c1'] == null) return []
+      if (computes.c1 == null) return []
       const number = (at: number) => Number(computes[`c${at}`] ?? 0)
       const name = `${names[by] ?? ''}`
       return [
         { name, count: number(0), p50: number(1), p90: number(2), p99: number(3), max: number(4) },
       ]
     })
-    return { rows, unit: answer.meta.weir.units?.['c1'] }
+    return { rows, unit: answer.meta.weir.units?.c1 }
   })
 }
 
@@ -202,14 +202,14 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
       {
         label: 'service time',
         colour: '--series-1',
-        values: valuesOn(timeline.times, computes['c0'], null),
+        values: valuesOn(timeline.times, computes.c0, null),
       },
       {
         label: 'queueing delay',
         colour: '--series-2',
-        values: valuesOn(timeline.times, computes['c1'], null),
+        values: valuesOn(timeline.times, computes.c1, null),
       },
     ]
-    return { ...timeline, series, unit: answer.meta.weir.units?.['c0'] }
+    return { ...timeline, series, unit: answer.meta.weir.units?.c0 }
   })
 }

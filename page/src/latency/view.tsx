@@ -116,7 +116,6 @@ function Term({ name, value, title }: { name: string; value: string; title?: str
 function HeatPanel() {
   const cell = useSignal<Cell | undefined>(undefined)
   const map = heat.data.value
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a cell belongs to one map
   useEffect(() => {
     cell.value = undefined
   }, [map])

@@ -41,18 +41,20 @@ export const LiveRow = memo(function LiveRow({
   const name = service ?? record.weir?.source ?? ''
   const colour = `var(${colourOfName(name || (record.weir?.stream ?? ''))})`
   const text = textOf(message)
+  function open() {
+    pause()
+    openedRow.value = record
+  }
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: the button inside opens it by keyboard
     <div
       {...(rowRef ? { ref: rowRef } : {})}
       data-index={index}
       class={`record live-row tone-${toneOf(status)}`}
       style={{ transform: `translateY(${top}px)`, '--stream': colour }}
-      onClick={() => {
-        if ((window.getSelection()?.toString().length ?? 0) > 0) return
-        pause()
-        openedRow.value = record
-      }}
+      role="button"
+      tabIndex={0}
+      onClick={() => (window.getSelection()?.isCollapsed === false ? undefined : open())}
+      onKeyDown={(event) => event.key === 'Enter' && open()}
     >
       <span class="cell level" title={status}>
         {letterOf(status)}

@@ -31,7 +31,6 @@ export function LiveList({ words }: { words: string }) {
     keyOf: (index) => entries[index]?.key ?? index,
   })
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the bottom moves with every paint
   useLayoutEffect(() => {
     const element = scroller.current
     if (follows && element) element.scrollTop = element.scrollHeight
@@ -48,7 +47,6 @@ export function LiveList({ words }: { words: string }) {
         role="log"
         aria-label="Live records"
         aria-live="off"
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, also with the keyboard
         tabIndex={0}
         onScroll={(event) => scrolled(event.currentTarget)}
         onWheel={(event) => event.deltaY < 0 && pause()}

@@ -40,7 +40,7 @@ function entryOf(id: string, row: TailRow): LogEntry {
     return undefined
   }
   const message = inner ? first('message', 'msg', 'log') : textOf(row.body)
-  delete attributes['message']
+  delete attributes.message
   const timestamp = row.timestamp ?? ''
   return {
     id,
@@ -64,7 +64,7 @@ function entryOf(id: string, row: TailRow): LogEntry {
 }
 
 function tagsOf(attributes: Record<string, unknown>, resource: Record<string, unknown>): string[] {
-  const sent = textOf(attributes['ddtags']).split(',').filter(Boolean)
+  const sent = textOf(attributes.ddtags).split(',').filter(Boolean)
   return [...sent, ...Object.entries(resource).map(([key, value]) => `${key}:${textOf(value)}`)]
 }
 

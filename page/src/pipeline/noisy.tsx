@@ -63,7 +63,7 @@ async function load(by: string, signal: AbortSignal) {
   const answer = await post('/api/v2/logs/analytics/aggregate', body, signal)
   const keys = answer.data.buckets.map((bucket) => ({
     name: `${bucket.by[by] ?? ''}`,
-    count: Number(bucket.computes['c0'] ?? 0),
+    count: Number(bucket.computes.c0 ?? 0),
   }))
   return { keys, all: answer.meta.weir.matched ?? 0 }
 }

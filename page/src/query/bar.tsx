@@ -70,7 +70,6 @@ export function QueryBar({ query, problem, onRun }: QueryBarProps) {
     if (input.current) input.current.value = query
   }, [query])
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: shown once the editor is there
   useEffect(() => editor.current?.showProblem(problem), [problem, ready])
 
   return (

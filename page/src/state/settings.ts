@@ -25,7 +25,7 @@ export function zoneName(setting: string): string {
 export function applyTheme(): void {
   effect(() => {
     const choice = theme.value
-    if (choice === 'system') delete document.documentElement.dataset['theme']
-    else document.documentElement.dataset['theme'] = choice
+    if (choice === 'system') delete document.documentElement.dataset.theme
+    else document.documentElement.dataset.theme = choice
   })
 }

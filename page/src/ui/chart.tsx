@@ -42,7 +42,6 @@ function Plot(props: ChartProps) {
   const [look, setLook] = useState(0)
   useSignalEffect(() => setLook(themeVersion.value * 1_000 + zone.value.length))
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a plot is made anew for another shape or look, and gets new data below
   useLayoutEffect(() => {
     const element = box.current
     if (!element) return
@@ -73,7 +72,6 @@ function Plot(props: ChartProps) {
   }, [times, series, kind, span, step])
 
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the arrow keys walk over the chart
     <div
       class="chart"
       role="group"

@@ -15,7 +15,6 @@ export const bindings = signal<Binding[]>([])
 
 /** Binds keys while a component is shown. */
 export function useKeys(added: Binding[]): void {
-  // biome-ignore lint/correctness/useExhaustiveDependencies: bindings call the state of the moment
   useEffect(() => {
     bindings.value = [...bindings.peek(), ...added]
     return () => {

@@ -14,7 +14,6 @@ export function LogText({ text, words }: LogTextProps) {
     <>
       {parts.map((part, index) =>
         part.kind ? (
-          // biome-ignore lint/suspicious/noArrayIndexKey: parts of a text have no other name
           <span key={index} class={part.kind}>
             {part.text}
           </span>

@@ -31,7 +31,7 @@ export function Popover(props: PopoverProps) {
         ref={button}
         type="button"
         class={`button ${text ? '' : 'icon-only plain'} ${className}`}
-        aria-label={label}
+        aria-label={text ? undefined : label}
         title={label}
         aria-expanded={open}
         aria-haspopup="dialog"

@@ -79,7 +79,6 @@ export function Skeleton({ lines, label }: { lines: number; label: string }) {
   return (
     <div class="skeletons" role="status" aria-label={label}>
       {Array.from({ length: lines }, (_, index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: all alike
         <div
           key={index}
           class="skeleton"

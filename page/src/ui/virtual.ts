@@ -39,7 +39,6 @@ export function useVirtual({ count, rowHeight, measured, scroller, keyOf }: Virt
   rows.setOptions(options)
   useLayoutEffect(() => rows._didMount(), [rows])
   useLayoutEffect(() => rows._willUpdate())
-  // biome-ignore lint/correctness/useExhaustiveDependencies: known heights are void when these change
   useLayoutEffect(() => rows.measure(), [rowHeight, measured])
   return rows
 }
