@@ -26,7 +26,7 @@ const hostile = [
   '\u001b[31mred\u001b[0m \u001b[2J\u001b]0;title\u0007 plain',
   'user \u202Egnp.exe\u202C wrote \u2066isolated\u2069 \u200Bnothing',
   'nul \u0000 bell \u0007 tab\t end',
-  'javascript:alert(1) {{constructor.constructor("window.broken=3")()}} ${window.broken}',
+  'javascript:alert(1) {{constructor.constructor("window.broken=3")()}} %0d%0a',
   `a megabyte ${'x'.repeat(240_000)}`,
 ]
 

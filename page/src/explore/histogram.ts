@@ -3,6 +3,7 @@ import { post } from '../api/client'
 import type { AggregateAnswer } from '../api/schema'
 import { type Status, statuses, toneOf } from '../format/status'
 import { createResource } from '../state/resource'
+import { zone, zoneName } from '../state/settings'
 import type { Series } from '../ui/plot'
 import { filterOf, type Question } from './question'
 import { timelineOf, valuesOn } from './series'
@@ -28,7 +29,7 @@ export function loadHistogram(question: Question, points: number): Promise<void>
         filter: filterOf(question),
         compute: [{ aggregation: 'count', type: 'timeseries' }],
         group_by: [{ facet: 'status', missing: 'none', limit: 20 }],
-        options: { timezone: Intl.DateTimeFormat().resolvedOptions().timeZone },
+        options: { timezone: zoneName(zone.peek()) },
         weir: { points, measures: question.measures },
       },
       signal,

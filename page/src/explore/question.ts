@@ -3,6 +3,7 @@
 import { computed, signal } from '@preact/signals'
 import { now } from '../api/client'
 import { go, parameter } from '../state/location'
+import { zone, zoneName } from '../state/settings'
 import { defaultRange, fixed, type Range, resolveRange, type Span } from '../time/range'
 
 export interface Question {
@@ -28,7 +29,7 @@ export const question = computed<Question>(() => {
   turn.value
   return {
     query: query.value,
-    span: resolveRange(range.value, now()),
+    span: resolveRange(range.value, now(), zoneName(zone.value)),
     measures: readMeasures(measure.value),
   }
 })

@@ -35,7 +35,12 @@ export function Explore() {
   return (
     <div class="explore">
       <div class="ask">
-        <QueryBar query={query.value} problem={rowsProblem.value} onRun={setQuery} />
+        <QueryBar
+          query={query.value}
+          problem={rowsProblem.value}
+          onRun={setQuery}
+          action="Search"
+        />
         <div class="ask-side">
           <TimePicker />
           <ViewsPopover />

@@ -6,6 +6,7 @@ import { include } from '../explore/value-menu'
 import { exact, measured, short } from '../format/numbers'
 import { go } from '../state/location'
 import { LogText } from '../ui/log-text'
+import { ScrollBox } from '../ui/scroll-box'
 import { Skeleton } from '../ui/states'
 import { by, metric } from './choice'
 import { type Outlier, outliers, summary } from './load'
@@ -29,13 +30,16 @@ export function Outliers() {
           />
         </label>
       </header>
-      <div class={`ledger${outliers.loading.value ? ' stale' : ''}`}>
+      <ScrollBox
+        label="Table of groups"
+        className={`ledger${outliers.loading.value ? ' stale' : ''}`}
+      >
         {found ? (
           <Table rows={found.rows} unit={found.unit} />
         ) : (
           <Skeleton lines={6} label="Comparing" />
         )}
-      </div>
+      </ScrollBox>
     </section>
   )
 }

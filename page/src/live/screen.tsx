@@ -45,6 +45,7 @@ export function Live() {
     <div class="live">
       <div class="ask">
         <QueryBar
+          action="Follow"
           query={asked}
           problem={tailProblem.value}
           onRun={(text) => ask(text, asked, maxRate)}

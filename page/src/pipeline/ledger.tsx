@@ -2,6 +2,7 @@
 import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
 import { bytes, exact, percent, short } from '../format/numbers'
 import { Icon } from '../ui/icon'
+import { ScrollBox } from '../ui/scroll-box'
 import { lossOf, totalsOf } from './figures'
 
 export function Ledger({ document }: { document: StatusDocument }) {
@@ -21,11 +22,11 @@ export function Ledger({ document }: { document: StatusDocument }) {
         )}
         <span class="quiet">since the data directory was made, over restarts</span>
       </header>
-      <div class="ledger">
+      <ScrollBox className="ledger" label="Tables of the books">
         <SourceBook sources={document.sources} />
         <FileBook sources={document.sources} />
         <OutputBook outputs={document.outputs} />
-      </div>
+      </ScrollBox>
     </section>
   )
 }

@@ -3,6 +3,7 @@ import type { RuleEntry, RulesDocument } from '../api/schema'
 import { exact, percent, seconds, short } from '../format/numbers'
 import { ago } from '../format/times'
 import type { Resource } from '../state/resource'
+import { ScrollBox } from '../ui/scroll-box'
 import { Skeleton } from '../ui/states'
 
 export function Rules({ rules }: { rules: Resource<RulesDocument> }) {
@@ -33,7 +34,7 @@ function Body({ rules }: { rules: Resource<RulesDocument> }) {
     return <p class="panel-note quiet">There are no rules: every record goes to every output.</p>
   }
   return (
-    <div class="ledger">
+    <ScrollBox className="ledger" label="Table of rules">
       <table>
         <thead>
           <tr>
@@ -71,7 +72,7 @@ function Body({ rules }: { rules: Resource<RulesDocument> }) {
           </tr>
         </tbody>
       </table>
-    </div>
+    </ScrollBox>
   )
 }
 

@@ -9,6 +9,8 @@ interface QueryBarProps {
   query: string
   problem: Problem | undefined
   onRun: (query: string) => void
+  /** What the button says. */
+  action: string
 }
 
 const hint =
@@ -16,7 +18,7 @@ const hint =
     ? 'Search: words, service:web, status:>=warn, @duration:>300ms, "a phrase", /regex/'
     : 'Search: error service:web'
 
-export function QueryBar({ query, problem, onRun }: QueryBarProps) {
+export function QueryBar({ query, problem, onRun, action }: QueryBarProps) {
   const host = useRef<HTMLDivElement>(null)
   const input = useRef<HTMLInputElement>(null)
   const editor = useRef<Editor | undefined>(undefined)
@@ -94,7 +96,7 @@ export function QueryBar({ query, problem, onRun }: QueryBarProps) {
         />
       )}
       <button type="button" class="button primary small" onClick={() => run.current(text.current)}>
-        Search
+        {action}
       </button>
     </div>
   )

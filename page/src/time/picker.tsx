@@ -12,7 +12,7 @@ import {
   setRange,
 } from '../explore/question'
 import { brief, full } from '../format/times'
-import { zone } from '../state/settings'
+import { zone, zoneName } from '../state/settings'
 import { oneOf, stored } from '../state/stored'
 import { Button, IconButton } from '../ui/button'
 import { Icon } from '../ui/icon'
@@ -116,7 +116,7 @@ function Typed({ close }: { close: () => void }) {
       onSubmit={(event) => {
         event.preventDefault()
         const field = event.currentTarget.elements.namedItem('range') as HTMLInputElement
-        const read = readRange(field.value, now())
+        const read = readRange(field.value, now(), zoneName(zone.value))
         wrong.value = !read
         if (!read) return
         setRange(read)
@@ -148,8 +148,8 @@ function Ends({ close }: { close: () => void }) {
         event.preventDefault()
         const fields = event.currentTarget.elements
         const text = (name: string) => (fields.namedItem(name) as HTMLInputElement).value
-        const from = readTime(text('from'), now())
-        const to = readTime(text('to'), now())
+        const from = readTime(text('from'), now(), zoneName(zone.value))
+        const to = readTime(text('to'), now(), zoneName(zone.value))
         if (!from || !to) return notify('One of the times cannot be read')
         setRange({ from, to })
         close()

@@ -98,3 +98,12 @@ describe('ends of a range', () => {
     expect(labelOf({ from: 'now-90m', to: 'now' }, String)).toBe('Last 90m')
   })
 })
+
+it('a time without a zone is one of the zone that is chosen', () => {
+  const zone = 'America/New_York'
+  expect(readTime('2026-11-24 07:00', now, zone)).toBe('2026-11-24T12:00:00.000Z')
+  expect(readTime('2026-11-24', now, zone)).toBe('2026-11-24T05:00:00.000Z')
+  expect(readTime('07:00', now, zone)).toBe('2026-11-24T12:00:00.000Z')
+  expect(readTime('24/Nov/2026:07:00:00', now, zone)).toBe('2026-11-24T12:00:00.000Z')
+  expect(resolve('now/d', now, zone)).toBe(Date.parse('2026-11-24T05:00:00Z'))
+})

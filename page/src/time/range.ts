@@ -1,5 +1,7 @@
 // Ranges of time as they stand in the address and as people type them: `now-15m` to `now`,
-// absolute times in any common form, milliseconds or seconds since 1970.
+// absolute times in any common form, milliseconds or seconds since 1970. Times without a zone are those
+// of the zone that the reader has chosen.
+import { localZone, midnight, momentOf, wallClock } from './zone'
 
 export interface Range {
   /** `now`, `now-15m`, `now-1d/d`, or ISO 8601. */
@@ -40,37 +42,39 @@ export function isRelative(text: string): boolean {
 }
 
 /** A time of the address in milliseconds, or undefined when it is none. */
-export function resolve(text: string, now: number): number | undefined {
+export function resolve(text: string, now: number, zone = localZone()): number | undefined {
   const match = relative.exec(text)
-  if (match) return resolveRelative(match[1] ?? '', match[2], now)
+  if (match) return resolveRelative(match[1] ?? '', match[2], now, zone)
   const time = Date.parse(text)
   return Number.isNaN(time) ? undefined : time
 }
 
-function resolveRelative(steps: string, rounding: string | undefined, now: number): number {
+function resolveRelative(
+  steps: string,
+  rounding: string | undefined,
+  now: number,
+  zone: string,
+): number {
   let time = now
   for (const [, sign, count, unit] of steps.matchAll(/([+-])(\d+)([smhdw])/g)) {
     time += (sign === '-' ? -1 : 1) * Number(count) * (units[unit ?? ''] ?? 0)
   }
   if (!rounding) return time
-  const date = new Date(time)
-  if (rounding === 'd' || rounding === 'w') date.setHours(0, 0, 0, 0)
-  if (rounding === 'w') date.setDate(date.getDate() - ((date.getDay() + 6) % 7))
-  if (rounding === 'd' || rounding === 'w') return date.getTime()
+  if (rounding === 'd' || rounding === 'w') return midnight(time, zone, rounding === 'w')
   const unit = units[rounding] ?? 1
   return Math.floor(time / unit) * unit
 }
 
 /** A range with its ends known; one that cannot be read is the default. */
-export function resolveRange(range: Range, now: number): Span {
-  const from = resolve(range.from, now)
-  const to = resolve(range.to, now)
+export function resolveRange(range: Range, now: number, zone = localZone()): Span {
+  const from = resolve(range.from, now, zone)
+  const to = resolve(range.to, now, zone)
   if (from === undefined || to === undefined || from >= to) return resolveRange(defaultRange, now)
   return { from, to }
 }
 
 /** What somebody typed or pasted as a range: a duration, two times, or one time. */
-export function readRange(input: string, now: number): Range | undefined {
+export function readRange(input: string, now: number, zone = localZone()): Range | undefined {
   const text = input.trim()
   const duration = /^(?:last\s+|now-|-)?(\d+)\s*(s|m|h|d|w|sec|min|hour|day|week)[a-z]*$/i.exec(
     text,
@@ -80,9 +84,9 @@ export function readRange(input: string, now: number): Range | undefined {
   if (/^today$/i.test(text)) return { from: 'now/d', to: 'now' }
   if (/^yesterday$/i.test(text)) return { from: 'now-1d/d', to: 'now/d' }
   const ends = text.split(/\s+(?:to|until|–|—|-|\.\.)\s+|\s*(?:\.\.|→|,)\s*/i).filter(Boolean)
-  const from = readTime(ends[0] ?? '', now)
+  const from = readTime(ends[0] ?? '', now, zone)
   if (ends.length === 2) {
-    const to = readTime(ends[1] ?? '', now)
+    const to = readTime(ends[1] ?? '', now, zone)
     return from && to ? { from, to } : undefined
   }
   return from && ends.length === 1 ? around(from, now) : undefined
@@ -97,42 +101,39 @@ function around(text: string, now: number): Range | undefined {
 }
 
 /** One time in any common form, as it stands in the address. */
-export function readTime(input: string, now: number): string | undefined {
+export function readTime(input: string, now: number, zone = localZone()): string | undefined {
   const text = input.trim().replace(/^\[|\]$/g, '')
   if (isRelative(text)) return text
   if (/^\d{10}(\.\d+)?$/.test(text)) return iso(Number(text) * 1_000)
   if (/^\d{13}$/.test(text)) return iso(Number(text))
   if (/^\d{16}$/.test(text)) return iso(Number(text.slice(0, 13)))
   if (/^\d{19}$/.test(text)) return iso(Number(text.slice(0, 13)))
-  return clockTime(text, now) ?? accessLogTime(text) ?? dateTime(text)
+  return clockTime(text, now, zone) ?? accessLogTime(text, zone) ?? dateTime(text, zone)
 }
 
 /** `14:05`, `14:05:30.250`: of today. */
-function clockTime(text: string, now: number): string | undefined {
+function clockTime(text: string, now: number, zone: string): string | undefined {
   const match = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,3}))?)?$/.exec(text)
   if (!match) return undefined
-  const [, hour, minute, second, fraction] = match
-  const date = new Date(now)
-  date.setHours(
-    Number(hour),
-    Number(minute),
-    Number(second ?? 0),
-    Number((fraction ?? '0').padEnd(3, '0')),
-  )
-  return iso(date.getTime())
+  const [, hour, minute, second = '0', fraction = '0'] = match
+  const today = Math.floor(wallClock(now, zone) / day) * day
+  const clock = (Number(hour) * 60 + Number(minute)) * 60_000 + Number(second) * 1_000
+  return iso(momentOf(today + clock + Number(fraction.padEnd(3, '0')), zone))
 }
 
+const day = 86_400_000
+
 /** `10/Oct/2026:13:55:36 -0700`, as web servers write it. */
-function accessLogTime(text: string): string | undefined {
+function accessLogTime(text: string, zone: string): string | undefined {
   const match = /^(\d{1,2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}:\d{2}:\d{2})(?:\s*([+-]\d{4}))?$/.exec(
     text,
   )
   if (!match) return undefined
-  const [, day, month, year, time, offset] = match
-  return dateTime(`${day} ${month} ${year} ${time} ${offset ?? ''}`)
+  const [, date, month, year, time, offset] = match
+  return dateTime(`${date} ${month} ${year} ${time} ${offset ?? ''}`.trim(), zone)
 }
 
-function dateTime(text: string): string | undefined {
+function dateTime(text: string, zone: string): string | undefined {
   if (!/\d{4}|[A-Z][a-z]{2} \d/.test(text)) return undefined
   const written = text
     .replace(/^(\d{4})[/.](\d{2})[/.](\d{2})/, '$1-$2-$3')
@@ -140,9 +141,10 @@ function dateTime(text: string): string | undefined {
     .replace(/(\d{2}:\d{2}:\d{2}),(\d+)/, '$1.$2')
     .replace(/ (UTC|GMT|Z)$/, 'Z')
     .replace(/(T\S+) ([+-]\d{2}:?\d{2})$/, '$1$2')
-  const local = /^\d{4}-\d{2}-\d{2}$/.test(written) ? `${written}T00:00:00` : written
-  const time = Date.parse(local)
-  return Number.isNaN(time) ? undefined : iso(time)
+  const zoned = /Z$|[+-]\d{2}:?\d{2}$|GMT/.test(written.replace(/^\d{4}-\d{2}-\d{2}/, ''))
+  if (zoned) return iso(Date.parse(written))
+  const wall = Date.parse(/T/.test(written) ? `${written}Z` : `${written} UTC`)
+  return Number.isNaN(wall) ? undefined : iso(momentOf(wall, zone))
 }
 
 function iso(time: number): string | undefined {

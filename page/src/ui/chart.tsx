@@ -8,6 +8,7 @@ import { zone, zoneName } from '../state/settings'
 import type { Span } from '../time/range'
 import { announce } from './notify'
 import { aligned, createPlot, type PlotData, type PlotKind } from './plot'
+import { ScrollBox } from './scroll-box'
 import { themeVersion } from './theme'
 
 interface ChartProps extends PlotData {
@@ -164,7 +165,7 @@ const tableRowsMax = 500
 
 function ChartTable({ label, times, series, format }: ChartProps) {
   return (
-    <div class="chart-table">
+    <ScrollBox className="chart-table" label={label}>
       <table>
         <caption class="visually-hidden">{label}</caption>
         <thead>
@@ -190,7 +191,7 @@ function ChartTable({ label, times, series, format }: ChartProps) {
           ))}
         </tbody>
       </table>
-    </div>
+    </ScrollBox>
   )
 }
 
