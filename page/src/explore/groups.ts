@@ -116,5 +116,6 @@ function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): 
     colour: seriesColour(index),
     values: valuesOn(times, bucket.computes.c0, missing),
   }))
-  return { ...common, rows: [], times, step, series }
+  const some = series.filter((one) => one.values.some((value) => value !== null))
+  return { ...common, rows: [], times, step, series: some }
 }

@@ -6,7 +6,6 @@ import { get } from '../api/client'
 import type { PatternEntry, PatternsAnswer } from '../api/schema'
 import { oneLine } from '../format/log-text'
 import { exact, percent, short } from '../format/numbers'
-import { readStatus, toneOf } from '../format/status'
 import { withTerm } from '../query/terms'
 import { go } from '../state/location'
 import { createResource } from '../state/resource'
@@ -44,9 +43,8 @@ export function Patterns() {
 
 function Pattern({ pattern, most }: { pattern: PatternEntry; most: number }) {
   const open = useSignal(false)
-  const tone = toneOf(readStatus(pattern.examples[0]?.attributes.status))
   return (
-    <li class={`pattern tone-${tone}`}>
+    <li class="pattern">
       <div class="pattern-row">
         <span class="pattern-share" title={`${exact(pattern.count)} records`}>
           <span class="pattern-bar" style={{ width: `${(pattern.share / most) * 100}%` }} />

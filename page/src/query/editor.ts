@@ -190,9 +190,12 @@ function optionOf(suggestion: Suggestion): Completion {
   }
 }
 
+/** While somebody types, what only ends too early is no error yet. */
 async function lint(text: string): Promise<Diagnostic[]> {
   const problem = await checkQuery(text)
-  return problem ? diagnosticsOf(text, problem) : []
+  const start = problem?.document.span?.start
+  if (!problem || start === undefined || offsetOfByte(text, start) >= text.length) return []
+  return diagnosticsOf(text, problem)
 }
 
 function diagnosticsOf(text: string, problem: Problem): Diagnostic[] {
