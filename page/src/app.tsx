@@ -1,5 +1,6 @@
 // The frame of every screen: the bar at the top with the state of weir in it, and what it may say.
 import { computed, useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
 import { reach } from './api/client'
 import { Explore } from './explore/screen'
 import { exact, rate, short } from './format/numbers'
@@ -58,6 +59,7 @@ export function App() {
       />
       <Unreachable />
       <main id="main" tabIndex={-1}>
+        <Title />
         <Current />
       </main>
       {helpShown.value && (
@@ -71,6 +73,15 @@ export function App() {
       <NotifyHost />
     </>
   )
+}
+
+function Title() {
+  const name = screens.find(({ id }) => id === screen.value)?.label ?? ''
+  const asked = screen.value === 'pipeline' ? '' : query.value
+  useEffect(() => {
+    document.title = [asked, name, 'weir'].filter(Boolean).join(' · ')
+  }, [asked, name])
+  return <h1 class="visually-hidden">{name}</h1>
 }
 
 function Current() {
