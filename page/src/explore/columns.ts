@@ -62,5 +62,5 @@ export const template = computed(() => {
     const grows = name === 'message' || (index === shown.length - 1 && !shown.includes('message'))
     return grows ? `minmax(${widthOf(name)}px, 1fr)` : `${widthOf(name)}px`
   })
-  return `22px ${widthOf('timestamp')}px ${tracks.join(' ')}`
+  return `19px ${widthOf('timestamp')}px ${tracks.join(' ')}`
 })

@@ -4,32 +4,13 @@ import { useSignal } from '@preact/signals'
 import type { FacetEntry } from '../api/schema'
 import { exact, percent, short } from '../format/numbers'
 import { go } from '../state/location'
-import { listOf, stored } from '../state/stored'
 import { IconButton } from '../ui/button'
 import { Icon } from '../ui/icon'
 import { openMenu } from '../ui/menu'
 import { Skeleton } from '../ui/states'
 import { columns, toggleColumn } from './columns'
-import { FacetValues } from './facet-values'
-import { facets, facetsByGroup } from './facets'
-
-const isText = (value: unknown): value is string => typeof value === 'string'
-
-/** Fields that were opened or closed by hand, as `+name` and `-name`. */
-const touched = stored<string[]>('facets.open', [], listOf(isText))
-
-const openAtFirst = new Set(['status', 'service', 'host', '@http.status_code', '@duration', 'env'])
-
-function isOpen(name: string): boolean {
-  if (touched.value.includes(`+${name}`)) return true
-  return openAtFirst.has(name) && !touched.value.includes(`-${name}`)
-}
-
-function toggle(name: string): void {
-  const sign = isOpen(name) ? '-' : '+'
-  const others = touched.value.filter((one) => one.slice(1) !== name)
-  touched.value = [...others, `${sign}${name}`].slice(-200)
-}
+import { CountedFacet, FacetValues } from './facet-values'
+import { facets, facetsByGroup, isOpen, toggle } from './facets'
 
 export function FacetPanel() {
   const search = useSignal('')
@@ -94,7 +75,8 @@ function Groups({ entries, search }: { entries: FacetEntry[]; search: string }) 
 function Facet({ facet, matched }: { facet: FacetEntry; matched: number }) {
   const open = isOpen(facet.name)
   const share = matched > 0 ? Math.min(1, facet.count / matched) : 0
-  const title = `${exact(facet.count)} records have it, ${percent(share)}`
+  const known = facet.count > 0
+  const title = known ? `${exact(facet.count)} records have it, ${percent(share)}` : facet.name
   return (
     <div class="facet">
       <div class="facet-head">
@@ -107,9 +89,7 @@ function Facet({ facet, matched }: { facet: FacetEntry; matched: number }) {
         >
           <Icon name={open ? 'chevronDown' : 'chevronRight'} />
           <span class="grow">{facet.name}</span>
-          <small>
-            {share < 0.995 ? percent(share) : facet.distinct ? short(facet.distinct) : ''}
-          </small>
+          <small>{known ? facetNote(facet, share) : ''}</small>
         </button>
         <IconButton
           small
@@ -118,9 +98,14 @@ function Facet({ facet, matched }: { facet: FacetEntry; matched: number }) {
           onClick={(event) => openFacetMenu(event.currentTarget as HTMLElement, facet)}
         />
       </div>
-      {open && <FacetValues facet={facet} />}
+      {open && (known ? <FacetValues facet={facet} /> : <CountedFacet name={facet.name} />)}
     </div>
   )
+}
+
+function facetNote(facet: FacetEntry, share: number): string {
+  if (share < 0.995) return percent(share)
+  return facet.distinct ? short(facet.distinct) : ''
 }
 
 function openFacetMenu(anchor: HTMLElement, facet: FacetEntry): void {

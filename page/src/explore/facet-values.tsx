@@ -9,6 +9,8 @@ import { parseTerms, stateOf, withoutField, withRange } from '../query/terms'
 import { createResource } from '../state/resource'
 import { LogText } from '../ui/log-text'
 import { notify } from '../ui/notify'
+import { Skeleton } from '../ui/states'
+import { loadFacet } from './facets'
 import { addressOf, query, question } from './question'
 import { exclude, include, setQueryNow } from './value-menu'
 
@@ -45,6 +47,18 @@ export function FacetValues({ facet }: { facet: FacetEntry }) {
       )}
     </div>
   )
+}
+
+/** A field that was not counted with the others: it is counted now that somebody looks at it. */
+export function CountedFacet({ name }: { name: string }) {
+  const found = useSignal(createResource<FacetEntry | undefined>()).value
+  const asked = question.value
+  useEffect(() => {
+    found.ask((signal) => loadFacet(asked, name, signal))
+  }, [asked, name, found])
+  if (found.data.value) return <FacetValues facet={found.data.value} />
+  if (found.loading.value) return <Skeleton lines={3} label={`Counting values of ${name}`} />
+  return <p class="facets-note quiet">No record that matches has it.</p>
 }
 
 function ValueList({ facet, values }: { facet: FacetEntry; values: ValueEntry[] }) {

@@ -5,6 +5,7 @@ import { get } from '../api/client'
 import type { FacetEntry, FacetsAnswer } from '../api/schema'
 import { parseTerms, withoutField } from '../query/terms'
 import { createResource } from '../state/resource'
+import { listOf, stored } from '../state/stored'
 import { addressOf, type Question } from './question'
 
 export const facets = createResource<FacetsAnswer>()
@@ -14,12 +15,17 @@ const valuesMax = 10
 /** Facets are worth waiting for a little longer than rows. */
 const timeout = '5s'
 
-export function loadFacets(question: Question): Promise<void> {
+/** Beyond so many records only what is looked at is counted; other fields once they are opened. */
+const countedWhole = 200_000
+/** Numbers are counted all the same: their units and ends are needed elsewhere. */
+const numbersMax = 8
+
+export function loadFacets(question: Question, matched: number): Promise<void> {
   return facets.ask(async (signal) => {
-    const common = { limit: fieldsMax, values: valuesMax, timeout }
+    const common = { values: valuesMax, timeout }
     const filtered = filteredFields(question.query)
     const [all, ...own] = await Promise.all([
-      get('/weir/v1/facets', { ...addressOf(question), ...common }, signal),
+      matched > countedWhole ? someFacets(question, signal) : allFacets(question, signal),
       ...filtered.map((field) => {
         const others = { ...question, query: withoutField(question.query, field) }
         return get('/weir/v1/facets', { ...addressOf(others), ...common, fields: field }, signal)
@@ -27,6 +33,54 @@ export function loadFacets(question: Question): Promise<void> {
     ])
     return merged(all, own)
   })
+}
+
+function allFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
+  const asked = { ...addressOf(question), limit: fieldsMax, values: valuesMax, timeout }
+  return get('/weir/v1/facets', asked, signal)
+}
+
+/** All fields by name, of which only those that are looked at are counted. */
+async function someFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
+  const { from, to } = addressOf(question)
+  const { fields } = await get('/weir/v1/fields', { from, to, limit: 200 }, signal)
+  const numbers = fields.filter((field) => field.type === 'number').slice(0, numbersMax)
+  const open = fields.filter((field) => isOpen(field.name))
+  const names = [...new Set([...open, ...numbers].map((field) => field.name))].join()
+  const asked = { ...addressOf(question), fields: names, values: valuesMax, timeout }
+  const counted = await get('/weir/v1/facets', asked, signal)
+  const byName = new Map(counted.facets.map((facet) => [facet.name, facet]))
+  const entries = fields.map(
+    ({ name, type }) => byName.get(name) ?? { name, type, count: 0, values: [] },
+  )
+  return { ...counted, facets: entries.filter((facet) => !isOpen(facet.name) || facet.count > 0) }
+}
+
+/** One field on its own, for one that was not counted with the others. */
+export async function loadFacet(question: Question, name: string, signal: AbortSignal) {
+  const asked = { ...addressOf(question), fields: name, values: valuesMax, timeout }
+  const answer = await get('/weir/v1/facets', asked, signal)
+  return answer.facets.find((facet) => facet.name === name)
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string'
+
+/** Fields that were opened or closed by hand, as `+name` and `-name`. */
+const touched = stored<string[]>('facets.open', [], listOf(isText))
+
+const openAtFirst = new Set(['status', 'service', 'host', '@http.status_code', '@duration', 'env'])
+
+export function isOpen(name: string): boolean {
+  if (touched.value.includes(`+${name}`)) return true
+  return openAtFirst.has(name) && !touched.value.includes(`-${name}`)
+}
+
+const touchedKept = 200
+
+export function toggle(name: string): void {
+  const sign = isOpen(name) ? '-' : '+'
+  const others = touched.value.filter((one) => one.slice(1) !== name)
+  touched.value = [...others, `${sign}${name}`].slice(-touchedKept)
 }
 
 function filteredFields(query: string): string[] {

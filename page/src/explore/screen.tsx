@@ -56,32 +56,29 @@ export function Explore() {
   )
 }
 
-/** Asks when the question changes: rows and bars first, since these are looked at first. */
+/** Asks when the question changes: first what is looked at first, rows and bars, then the facets. */
 function useQuestions() {
   useEffect(() => {
-    const stopRows = effect(() => {
+    const stopRecords = effect(() => {
       const asked = question.value
-      const order = sort.value
       remember(asked.query)
-      const first = loadRecords(asked, order)
-      first.then(() => {
+      loadRecords(asked, sort.value).then(() => {
         if (question.peek() === asked) announce(`${exact(rows.peek().length)} records shown`)
       })
     })
-    const stopHistogram = effect(() => {
+    const stopFigures = effect(() => {
       const asked = question.value
-      if (histogramShown.value)
-        loadHistogram(asked, Math.max(30, Math.round(window.innerWidth / 14)))
-    })
-    const stopFacets = effect(() => {
-      const asked = question.value
-      if (facetsShown.value || view.value)
-        window.setTimeout(() => question.peek() === asked && loadFacets(asked), 60)
+      const wanted = facetsShown.value || view.value !== ''
+      const points = Math.max(30, Math.round(window.innerWidth / 14))
+      const bars = histogramShown.value ? loadHistogram(asked, points) : Promise.resolve()
+      bars.then(() => {
+        if (!wanted || question.peek() !== asked) return
+        loadFacets(asked, histogram.data.peek()?.matched ?? 0)
+      })
     })
     return () => {
-      stopRows()
-      stopHistogram()
-      stopFacets()
+      stopRecords()
+      stopFigures()
     }
   }, [])
 }

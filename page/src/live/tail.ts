@@ -33,11 +33,14 @@ export const paints = signal(0)
 export const ring = new Ring()
 
 const minute = 60
-/** Several hundred rows are drawn at once rather than each by itself. */
-const paintEvery = 80
+/** Rows are drawn several at once. Where more come than anybody can read, seldom is soon enough. */
+const paintSoon = 80
+const paintSeldom = 240
+const manyRows = 100
 
 let pending: Incoming[] = []
 let paintTimer = 0
+let paintEvery = paintSoon
 let lastId = ''
 let abort: AbortController | undefined
 
@@ -124,6 +127,7 @@ function paint(): void {
   paintTimer = 0
   const entries = pending
   pending = []
+  paintEvery = entries.length > manyRows ? paintSeldom : paintSoon
   ring.add(entries, following.peek())
   paints.value += 1
 }

@@ -7,7 +7,7 @@ import {
   type VirtualizerOptions,
 } from '@tanstack/virtual-core'
 import type { Ref, RefObject } from 'preact'
-import { useLayoutEffect, useReducer, useRef } from 'preact/hooks'
+import { useLayoutEffect, useMemo, useReducer, useRef } from 'preact/hooks'
 
 export type Rows = Virtualizer<HTMLDivElement, HTMLDivElement>
 
@@ -17,28 +17,36 @@ interface VirtualProps {
   /** Rows have heights of their own, which are measured. */
   measured: boolean
   scroller: RefObject<HTMLDivElement | null>
-  keyOf?: (index: number) => string | number
+  keyOf: (index: number) => string | number
 }
 
-export function useVirtual({ count, rowHeight, measured, scroller, keyOf }: VirtualProps): Rows {
+export function useVirtual(props: VirtualProps): Rows {
+  const { count, rowHeight, measured, scroller } = props
   const [, draw] = useReducer((turn: number) => turn + 1, 0)
   const instance = useRef<Rows | undefined>(undefined)
-  const options: VirtualizerOptions<HTMLDivElement, HTMLDivElement> = {
-    count,
-    getScrollElement: () => scroller.current,
-    estimateSize: () => rowHeight,
-    overscan: 8,
-    observeElementRect,
-    observeElementOffset,
-    scrollToFn: elementScroll,
-    onChange: () => draw(undefined),
-    ...(keyOf ? { getItemKey: keyOf } : {}),
-  }
+  const latest = useRef(props)
+  latest.current = props
+  // Functions that stay the same: for another one, places of all rows would be computed anew.
+  const fixed = useMemo(
+    () => ({
+      getScrollElement: () => scroller.current,
+      estimateSize: () => latest.current.rowHeight,
+      getItemKey: (index: number) => latest.current.keyOf(index),
+      onChange: () => draw(undefined),
+      overscan: 8,
+      observeElementRect,
+      observeElementOffset,
+      scrollToFn: elementScroll,
+    }),
+    [scroller],
+  )
+  const options: VirtualizerOptions<HTMLDivElement, HTMLDivElement> = { ...fixed, count }
   instance.current ??= new Virtualizer(options)
   const rows = instance.current
   rows.setOptions(options)
   useLayoutEffect(() => rows._didMount(), [rows])
   useLayoutEffect(() => rows._willUpdate())
+  // What was measured is void when these change.
   useLayoutEffect(() => rows.measure(), [rowHeight, measured])
   return rows
 }
