@@ -7,7 +7,7 @@ import { go } from '../state/location'
 import { IconButton } from '../ui/button'
 import { Icon } from '../ui/icon'
 import { openMenu } from '../ui/menu'
-import { Skeleton } from '../ui/states'
+import { Partial, Skeleton } from '../ui/states'
 import { columns, toggleColumn } from './columns'
 import { CountedFacet, FacetValues } from './facet-values'
 import { facets, facetsByGroup, isOpen, toggle } from './facets'
@@ -30,6 +30,11 @@ export function FacetPanel() {
         />
       </div>
       {answer ? <Groups entries={answer.facets} search={search.value} /> : <Waiting />}
+      {answer?.meta.weir.partial && (
+        <p class="facets-note">
+          <Partial meta={answer.meta} />
+        </p>
+      )}
       {answer && answer.left_out > 0 && (
         <p class="facets-note quiet">
           {answer.left_out} further fields; find them in the query bar.

@@ -6,7 +6,7 @@ import { go } from '../state/location'
 import { Button } from '../ui/button'
 import { Chart, Legend } from '../ui/chart'
 import { LogText } from '../ui/log-text'
-import { Empty, ProblemView, Skeleton } from '../ui/states'
+import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { facets, numberFields } from './facets'
 import { choice, figures, type Groups, groups, loadGroups } from './groups'
 import { askAgain, query, question, setSpan } from './question'
@@ -34,6 +34,7 @@ function Answer() {
   if (!found) return <Skeleton lines={10} label="Counting groups" />
   return (
     <div class={loading.value ? 'stale' : ''}>
+      <Partial meta={found.meta} />
       {found.choice.chart === 'lines' ? <Lines found={found} /> : <TopList found={found} />}
       {found.without > 0 && (
         <p class="quiet drawer-note">

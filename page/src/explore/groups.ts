@@ -2,7 +2,7 @@
 // address.
 import { computed } from '@preact/signals'
 import { post } from '../api/client'
-import type { AggregateAnswer, AggregateBody } from '../api/schema'
+import type { AggregateAnswer, AggregateBody, Meta } from '../api/schema'
 import { parameter } from '../state/location'
 import { createResource } from '../state/resource'
 import type { Series } from '../ui/plot'
@@ -50,6 +50,7 @@ export interface Groups {
   unit: string | undefined
   /** Records that are in no group, since they lack a field. */
   without: number
+  meta: Meta
   choice: Choice
 }
 
@@ -96,6 +97,7 @@ function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): 
     unit: units?.c0,
     without: Math.max(0, (matched ?? 0) - (grouped ?? matched ?? 0)),
     choice: chosen,
+    meta: answer.meta,
   }
   if (chosen.chart === 'list') {
     const rows = buckets.map((bucket) => {

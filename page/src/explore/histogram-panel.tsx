@@ -4,6 +4,7 @@ import { duration, exact, short } from '../format/numbers'
 import { histogramShown } from '../state/settings'
 import { IconButton } from '../ui/button'
 import { Chart, Legend } from '../ui/chart'
+import { Partial } from '../ui/states'
 import { histogram } from './histogram'
 import { question, setSpan } from './question'
 
@@ -18,6 +19,7 @@ export function HistogramPanel() {
       <div class="histogram-head">
         <span class="quiet">{data ? `each bar ${duration(data.step * 1e6)}` : 'counting…'}</span>
         {data && <Legend series={data.series} />}
+        <Partial meta={data?.meta} />
         <span class="grow" />
         <span class="quiet wide">drag to zoom</span>
         <IconButton

@@ -1,6 +1,6 @@
 // How many records there are over time, by severity: counted by weir, whatever the rows show.
 import { post } from '../api/client'
-import type { AggregateAnswer } from '../api/schema'
+import type { AggregateAnswer, Meta } from '../api/schema'
 import { type Status, statuses, toneOf } from '../format/status'
 import { createResource } from '../state/resource'
 import { zone, zoneName } from '../state/settings'
@@ -13,6 +13,7 @@ export interface Histogram {
   step: number
   series: Series[]
   matched: number
+  meta: Meta
   span: Question['span']
 }
 
@@ -47,5 +48,5 @@ export function histogramOf(answer: AggregateAnswer, span: Question['span']): Hi
     const values = valuesOn(times, bucket.computes.c0, 0)
     return [{ label: status, colour: `--tone-${toneOf(status)}`, values }]
   })
-  return { times, step, series, matched: answer.meta.weir.matched ?? 0, span }
+  return { times, step, series, matched: answer.meta.weir.matched ?? 0, meta: answer.meta, span }
 }

@@ -11,7 +11,7 @@ import { go } from '../state/location'
 import { createResource } from '../state/resource'
 import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
-import { Empty, ProblemView, Skeleton } from '../ui/states'
+import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { addressOf, askAgain, query, question } from './question'
 import { setQueryNow } from './value-menu'
 
@@ -32,6 +32,7 @@ export function Patterns() {
   const most = answer.patterns[0]?.share ?? 1
   return (
     <div class={`patterns scroll${found.loading.value ? ' stale' : ''}`}>
+      <Partial meta={answer.meta} />
       <ul class="pattern-list">
         {answer.patterns.map((pattern) => (
           <Pattern key={pattern.template} pattern={pattern} most={most} />

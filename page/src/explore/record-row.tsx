@@ -10,6 +10,7 @@ import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
 import { units } from './facets'
 import { fieldOf, textOf, timeOf } from './record'
+import { openValueMenu } from './value-menu'
 
 /** What a row shows of a value; the drawer has all of it. */
 const shownInLine = 600
@@ -64,7 +65,12 @@ function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
   const unit = units.value[name]
   if (typeof value === 'number' && unit) {
     return (
-      <span class="cell number" role="gridcell" title={`${value} ${unit}`}>
+      <span
+        class="cell number"
+        role="gridcell"
+        title={`${value} ${unit}`}
+        onContextMenu={(event) => cellMenu(event, name, value)}
+      >
         {measured(value, unit)}
       </span>
     )
@@ -73,13 +79,24 @@ function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
   const shown = wrapped ? text.slice(0, shownWrapped) : oneLine(text, shownInLine)
   const marks = name === 'message' ? words : undefined
   return (
-    <span class={`cell${name === 'message' ? ' message' : ''}`} role="gridcell">
+    <span
+      class={`cell${name === 'message' ? ' message' : ''}`}
+      role="gridcell"
+      onContextMenu={(event) => cellMenu(event, name, value)}
+    >
       <LogText text={shown} words={marks} />
       {text.length > shown.length && wrapped && (
         <span class="quiet"> … {text.length - shown.length} more</span>
       )}
     </span>
   )
+}
+
+/** What can be done with the value; with Shift, or on selected text, the browser's own menu. */
+function cellMenu(event: MouseEvent, name: string, value: unknown): void {
+  if (event.shiftKey || hasSelection() || value === undefined || name === 'message') return
+  event.preventDefault()
+  openValueMenu(event.currentTarget as HTMLElement, name, value)
 }
 
 /** A click that ends a selection of text is no click on the row. */

@@ -1,6 +1,7 @@
 // Explore: the query, the histogram, the facets, and below them records, patterns, groups or times.
 import { effect, useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
+import { reach } from '../api/client'
 import { bytes, exact, short } from '../format/numbers'
 import { QueryBar } from '../query/bar'
 import { go, parameter } from '../state/location'
@@ -18,7 +19,7 @@ import { FacetPanel } from './facet-panel'
 import { loadFacets } from './facets'
 import { histogram, loadHistogram } from './histogram'
 import { HistogramPanel } from './histogram-panel'
-import { query, question, setQuery } from './question'
+import { askAgain, query, question, setQuery } from './question'
 import { loadRecords, rows, rowsLoading, rowsMeta, rowsProblem, rowsTook, sort } from './records'
 import { RecordsView } from './records-view'
 import { RecordTools } from './tools'
@@ -76,9 +77,14 @@ function useQuestions() {
         loadFacets(asked, histogram.data.peek()?.matched ?? 0)
       })
     })
+    const stopWaiting = effect(() => {
+      const back = reach.value === 'reached'
+      if (back && rowsProblem.peek()?.kind === 'unreachable') askAgain()
+    })
     return () => {
       stopRecords()
       stopFigures()
+      stopWaiting()
     }
   }, [])
 }

@@ -1,7 +1,7 @@
 // What the latency screen asks: percentiles over time, a heat map, outliers, and the two parts of a
 // request's time.
 import { get, post } from '../api/client'
-import type { AggregateAnswer, ComputeBody } from '../api/schema'
+import type { AggregateAnswer, ComputeBody, Meta } from '../api/schema'
 import { addressOf, filterOf, type Question } from '../explore/question'
 import { timelineOf, valuesOn } from '../explore/series'
 import { quoteKey } from '../query/quote'
@@ -27,6 +27,7 @@ export interface Summary {
   p99: number
   max: number
   unit: string | undefined
+  meta: Meta
 }
 
 export interface HeatMap {
@@ -114,6 +115,7 @@ export function loadSummary(question: Question, metric: string): void {
       max: number(4),
       count: Number(found.c5 ?? 0),
       unit: answer.meta.weir.units?.c0,
+      meta: answer.meta,
     }
   })
 }

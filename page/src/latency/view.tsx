@@ -10,7 +10,7 @@ import { setQueryNow } from '../explore/value-menu'
 import { exact, isTime, measured, short } from '../format/numbers'
 import { go } from '../state/location'
 import { Chart, Legend } from '../ui/chart'
-import { Empty, ProblemView, Skeleton } from '../ui/states'
+import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { CellRecords } from './cell-records'
 import { by, metric } from './choice'
 import { type Cell, HeatMapView } from './heat-map'
@@ -57,6 +57,7 @@ export function LatencyView() {
           />
         </label>
         <SummaryLine />
+        <Partial meta={summary.data.value?.meta} />
       </div>
       <HeatPanel />
       <div class="two-panels">

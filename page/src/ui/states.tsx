@@ -2,6 +2,7 @@
 // to do next.
 import type { ComponentChildren } from 'preact'
 import type { Problem } from '../api/client'
+import type { Meta } from '../api/schema'
 import { Button } from './button'
 
 interface EmptyProps {
@@ -68,6 +69,17 @@ function advice(problem: Problem): string {
     case 'failed':
       return 'weir could not answer. Its own log says why.'
   }
+}
+
+/** Says of an answer that it is not the whole one, and why. */
+export function Partial({ meta }: { meta: Meta | undefined }) {
+  if (!meta?.weir.partial) return null
+  const why = (meta.warnings ?? []).map((warning) => warning.title).join('; ')
+  return (
+    <span class="badge caution" title={why}>
+      not the whole answer{why ? `: ${why}` : ''}
+    </span>
+  )
 }
 
 export function sentence(text: string): string {
