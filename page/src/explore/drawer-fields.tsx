@@ -1,11 +1,11 @@
 // A record's message and its fields; each value has its actions.
 import { useSignal } from '@preact/signals'
 import type { LogEntry } from '../api/schema'
-import { measured } from '../format/numbers'
+import { measured, tidy } from '../format/numbers'
 import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { copy } from '../ui/notify'
-import { units } from './facets'
+import { unitOf } from './facets'
 import { type FieldValue, flatten, lineOf, textOf } from './record'
 import { exclude, include, openValueMenu } from './value-menu'
 
@@ -103,8 +103,8 @@ function FieldTable({ title, fields }: { title: string; fields: FieldValue[] }) 
 
 function FieldRow({ field }: { field: FieldValue }) {
   const { name, value } = field
-  const text = textOf(value)
-  const unit = units.value[name]
+  const text = typeof value === 'number' ? tidy(value) : textOf(value)
+  const unit = unitOf(name)
   const filters = value !== null && typeof value !== 'object' && text.length < 1_000
   return (
     <div class="field-row">

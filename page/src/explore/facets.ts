@@ -3,6 +3,7 @@
 import { computed } from '@preact/signals'
 import { get } from '../api/client'
 import type { FacetEntry, FacetsAnswer } from '../api/schema'
+import { unitByName } from '../format/numbers'
 import { parseTerms, withoutField } from '../query/terms'
 import { createResource } from '../state/resource'
 import { listOf, stored } from '../state/stored'
@@ -152,12 +153,17 @@ export function facetsByGroup(entries: FacetEntry[]): Array<[FacetGroup, FacetEn
 }
 
 /** What the numbers of a field measure, as far as an answer said it. */
-export const units = computed<Record<string, string>>(() => {
+const units = computed<Record<string, string>>(() => {
   const entries = facets.data.value?.facets ?? []
   return Object.fromEntries(
     entries.flatMap((facet) => (facet.unit ? [[facet.name, facet.unit]] : [])),
   )
 })
+
+/** What a number measures, by an answer or by its name. */
+export function unitOf(name: string): string | undefined {
+  return units.value[name] ?? unitByName(name)
+}
 
 export const numberFields = computed(() =>
   (facets.data.value?.facets ?? []).filter((facet) => facet.type === 'number'),

@@ -6,6 +6,7 @@ import { go } from '../state/location'
 import { Button } from '../ui/button'
 import { Chart, Legend } from '../ui/chart'
 import { LogText } from '../ui/log-text'
+import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { facets, numberFields } from './facets'
 import { choice, figures, type Groups, groups, loadGroups } from './groups'
@@ -115,32 +116,6 @@ function Controls() {
         Over time
       </Button>
     </div>
-  )
-}
-
-interface SelectProps {
-  value: string
-  options: string[]
-  onChange: (value: string) => void
-  label?: (value: string) => string
-  name?: string
-}
-
-export function Select({ value, options, onChange, label = (one) => one, name }: SelectProps) {
-  const shown = options.includes(value) ? options : [value, ...options]
-  return (
-    <select
-      class="field small"
-      aria-label={name}
-      value={value}
-      onChange={(event) => onChange(event.currentTarget.value)}
-    >
-      {shown.map((one) => (
-        <option key={one} value={one}>
-          {label(one)}
-        </option>
-      ))}
-    </select>
   )
 }
 

@@ -1,11 +1,14 @@
 // The histogram above the records: a bar for each stretch of time, by severity, with a brush.
 import { useSignal } from '@preact/signals'
 import { duration, exact, short } from '../format/numbers'
+import { go } from '../state/location'
 import { histogramShown } from '../state/settings'
 import { IconButton } from '../ui/button'
 import { Chart, Legend } from '../ui/chart'
+import { Select } from '../ui/select'
 import { Partial } from '../ui/states'
-import { histogram } from './histogram'
+import { facets } from './facets'
+import { histogram, split } from './histogram'
 import { question, setSpan } from './question'
 
 export const histogramHeight = 112
@@ -22,6 +25,7 @@ export function HistogramPanel() {
         <Partial meta={data?.meta} />
         <span class="grow" />
         <span class="quiet wide">drag to zoom</span>
+        <SplitChoice />
         <IconButton
           small
           icon="table"
@@ -34,6 +38,20 @@ export function HistogramPanel() {
       </div>
       <Body asTable={asTable.value} />
     </section>
+  )
+}
+
+function SplitChoice() {
+  const names = (facets.data.value?.facets ?? []).map((facet) => facet.name)
+  return (
+    <label class="labelled wide">
+      by
+      <Select
+        value={split.value}
+        options={['status', ...names.filter((name) => name !== 'status')]}
+        onChange={(next) => go({ split: next === 'status' ? null : next }, { replace: true })}
+      />
+    </label>
   )
 }
 

@@ -8,7 +8,7 @@ import { letterOf, statusOf, toneOf } from '../format/status'
 import { clock, day, full } from '../format/times'
 import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
-import { units } from './facets'
+import { unitOf } from './facets'
 import { fieldOf, textOf, timeOf } from './record'
 import { openValueMenu } from './value-menu'
 
@@ -62,7 +62,7 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
 
 function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
   const value = fieldOf(record, name)
-  const unit = units.value[name]
+  const unit = unitOf(name)
   if (typeof value === 'number' && unit) {
     return (
       <span

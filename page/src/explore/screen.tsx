@@ -17,7 +17,7 @@ import { Drawer } from './drawer'
 import { openExportMenu } from './export-menu'
 import { FacetPanel } from './facet-panel'
 import { loadFacets } from './facets'
-import { histogram, loadHistogram } from './histogram'
+import { histogram, loadHistogram, split } from './histogram'
 import { HistogramPanel } from './histogram-panel'
 import { askAgain, query, question, setQuery } from './question'
 import { loadRecords, rows, rowsLoading, rowsMeta, rowsProblem, rowsTook, sort } from './records'
@@ -71,7 +71,9 @@ function useQuestions() {
       const asked = question.value
       const wanted = facetsShown.value || view.value !== ''
       const points = Math.max(30, Math.round(window.innerWidth / 14))
-      const bars = histogramShown.value ? loadHistogram(asked, points) : Promise.resolve()
+      const bars = histogramShown.value
+        ? loadHistogram(asked, points, split.value)
+        : Promise.resolve()
       bars.then(() => {
         if (!wanted || question.peek() !== asked) return
         loadFacets(asked, histogram.data.peek()?.matched ?? 0)

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { bytes, duration, measured, percent, short, written } from './numbers'
+import { bytes, duration, measured, percent, short, tidy, unitByName, written } from './numbers'
 
 it('numbers have three digits', () => {
   expect([0, 7, 999, 1_000, 12_345, 999_960, 1.234, 12.34, 123.4].map(short)).toEqual([
@@ -35,4 +35,13 @@ it('times and sizes have the unit that suits them', () => {
 it('a number in an expression keeps its unit', () => {
   expect(written(12.5, 'ms')).toBe('12.5ms')
   expect(written(200, undefined)).toBe('200')
+})
+
+it('the name of an attribute says what it measures', () => {
+  const names = ['@duration', '@http.request_ms', '@wait_seconds', '@sent_bytes', '@status']
+  expect(names.map(unitByName)).toEqual(['ns', 'ms', 's', 'B', undefined])
+})
+
+it('the dust of binary fractions is not shown', () => {
+  expect([0.1 + 0.2, 0.20999999999999908, 1e21].map(tidy)).toEqual(['0.3', '0.21', '1e+21'])
 })

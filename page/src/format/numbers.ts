@@ -96,3 +96,17 @@ export function written(value: number, unit: string | null | undefined): string 
   const plain = Number(value.toPrecision(6))
   return unit && unit in nanoseconds ? `${plain}${unit}` : `${plain}`
 }
+
+/** What an attribute measures by its name, as weir itself takes it. */
+export function unitByName(name: string): Unit | undefined {
+  if (name === '@duration') return 'ns'
+  const suffix = /[._](ns|us|ms|seconds|bytes)$/.exec(name)?.[1]
+  if (suffix === 'seconds') return 's'
+  if (suffix === 'bytes') return 'B'
+  return suffix as Unit | undefined
+}
+
+/** A number without the dust of binary fractions. */
+export function tidy(value: number): string {
+  return `${Number(value.toPrecision(12))}`
+}

@@ -1,12 +1,12 @@
 // Who is the outlier: groups by their 99th percentile, beside that of all.
 import { useSignal } from '@preact/signals'
 import { facets } from '../explore/facets'
-import { Select } from '../explore/groups-view'
 import { include } from '../explore/value-menu'
 import { exact, measured, short } from '../format/numbers'
 import { go } from '../state/location'
 import { LogText } from '../ui/log-text'
 import { ScrollBox } from '../ui/scroll-box'
+import { Select } from '../ui/select'
 import { Skeleton } from '../ui/states'
 import { by, metric } from './choice'
 import { type Outlier, outliers, summary } from './load'
