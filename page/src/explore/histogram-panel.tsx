@@ -20,7 +20,7 @@ export function HistogramPanel() {
   return (
     <section class="histogram" aria-label="Records over time" aria-busy={histogram.loading.value}>
       <div class="histogram-head">
-        <span class="quiet">{data ? `each bar ${duration(data.step * 1e6)}` : 'counting…'}</span>
+        <span class="quiet">{headText()}</span>
         {data && <Legend series={data.series} />}
         <Partial meta={data?.meta} />
         <span class="grow" />
@@ -39,6 +39,12 @@ export function HistogramPanel() {
       <Body asTable={asTable.value} />
     </section>
   )
+}
+
+function headText(): string {
+  const data = histogram.data.value
+  if (data) return `each bar ${duration(data.step * 1e6)}`
+  return histogram.problem.value ? '' : 'counting…'
 }
 
 function SplitChoice() {

@@ -8,7 +8,7 @@ import { go, parameter } from '../state/location'
 import { facetsShown, histogramShown } from '../state/settings'
 import { remember } from '../state/views'
 import { TimePicker } from '../time/picker'
-import { IconButton } from '../ui/button'
+import { Button, IconButton } from '../ui/button'
 import { lazy, Suspense } from '../ui/lazy'
 import { announce } from '../ui/notify'
 import { Skeleton } from '../ui/states'
@@ -112,6 +112,7 @@ function Results() {
       <div class="answers">
         <HistogramPanel />
         <Toolbar />
+        <Unanswered />
         <Warnings />
         <Part />
       </div>
@@ -170,6 +171,23 @@ function Summary() {
         in {Math.round(rowsTook.value)} ms
       </span>
     </span>
+  )
+}
+
+/** Rows that stay on the screen are those of the question before, and that must be said. */
+function Unanswered() {
+  const problem = rowsProblem.value
+  if (!problem || problem.kind === 'refused' || rows.value.length === 0) return null
+  return (
+    <div class="notice bad" role="alert">
+      <span class="grow">
+        These are the records of before: the last question has no answer
+        {problem.kind === 'unreachable' ? '' : ` (${problem.document.title})`}.
+      </span>
+      <Button small icon="refresh" onClick={askAgain}>
+        Ask again
+      </Button>
+    </div>
   )
 }
 

@@ -5,6 +5,7 @@ import { useEffect } from 'preact/hooks'
 import '../styles/latency.css'
 import { facets, numberFields } from '../explore/facets'
 import { askAgain, question, setSpan } from '../explore/question'
+import { rowsProblem } from '../explore/records'
 import { setQueryNow } from '../explore/value-menu'
 import { exact, isTime, measured, short } from '../format/numbers'
 import { go } from '../state/location'
@@ -41,6 +42,8 @@ export function LatencyView() {
     if (ready) loadOutliers(asked, name, group)
   }, [asked, name, group, ready])
 
+  const unknown = ready ? undefined : (facets.problem.value ?? rowsProblem.value)
+  if (unknown) return <ProblemView problem={unknown} again={askAgain} suggest={setQueryNow} />
   if (!ready) return <Skeleton lines={10} label="Looking for numbers" />
   if (numberFields.value.length === 0) return <NoNumbers />
   const problem = summary.problem.value

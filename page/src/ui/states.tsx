@@ -64,6 +64,8 @@ function advice(problem: Problem): string {
     case 'busy':
       return wait ? `weir asks to come back in ${wait} s.` : 'Try again in a moment.'
     case 'refused':
+      if (status === 409)
+        return 'What is not kept cannot be searched. Live tail and the pipeline work without it.'
       if (status === 404) return 'It may have been deleted, or be older than what is kept.'
       return expected ? `Expected: ${expected}.` : 'The question cannot be answered as it stands.'
     case 'failed':
