@@ -1,0 +1,225 @@
+// Explore, as a newcomer and as somebody without a mouse would use it.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import {
+  inBatches,
+  openBrowser,
+  openPage,
+  requests,
+  serve,
+  startWeir,
+  stored,
+  until,
+} from './harness.mjs'
+
+let weir
+let server
+let browser
+
+before(async () => {
+  weir = await startWeir()
+  server = await serve(weir.address)
+  browser = await openBrowser()
+  const records = requests(1_000)
+  await inBatches(weir, records)
+  await stored(weir, '', records.length)
+})
+
+after(async () => {
+  await browser?.close()
+  await server?.close()
+  await weir?.end()
+})
+
+async function withPage(path, act, options) {
+  const { page, complaints, close } = await openPage(browser, options)
+  await page.goto(server.address + path)
+  await page.locator('.record-space .record').first().waitFor()
+  await act(page)
+  await close()
+  assert.deepEqual(complaints, [])
+}
+
+const rowTexts = (page) => page.locator('.record-space .record .message').allInnerTexts()
+const matched = (page) => page.locator('.summary strong').innerText()
+const parameter = (page, name) => new URL(page.url()).searchParams.get(name)
+
+test('a newcomer sees records, finds an error by clicking, and opens its trace', () =>
+  withPage('/', async (page) => {
+    assert.equal(await matched(page), '2.1k')
+    await page
+      .locator('.facet', { hasText: 'status' })
+      .locator('.value-name', { hasText: 'error' })
+      .click()
+    await until('only errors are shown', async () => (await matched(page)) === '200')
+    assert.equal(parameter(page, 'q'), 'status:error')
+    await page.locator('.value-name', { hasText: 'payment gate' }).click()
+    await until(
+      'the value is quoted',
+      () => parameter(page, 'q') === 'status:error service:"payment gate"',
+    )
+    await until('only payments are shown', async () => (await matched(page)) === '100')
+    await page.locator('.record-space .record').first().click()
+    await page.getByRole('tab', { name: 'Trace' }).click()
+    await page.locator('.waterfall-row').nth(2).waitFor()
+    assert.equal(await page.locator('.waterfall-row').count(), 3)
+    const names = await page.locator('.waterfall-service').allInnerTexts()
+    assert.deepEqual([...names].sort(), ['api', 'payment gate', 'web'])
+    await page.getByRole('tab', { name: 'Neighbours' }).click()
+    await page.locator('.neighbour[aria-current=true]').waitFor()
+    await page.getByRole('tab', { name: 'Path' }).click()
+    await page.getByText('Taken in by intake').waitFor()
+  }))
+
+test('other values of a filtered field keep their counts', () =>
+  withPage('/?q=service:web', async (page) => {
+    const facet = page.locator('.facet', { hasText: /^service/ })
+    await facet.locator('.value.included', { hasText: 'web' }).waitFor()
+    assert.match(await facet.innerText(), /api\s+1k/)
+  }))
+
+test('a link opened elsewhere shows the same', () =>
+  withPage('/?q=status:error&cols=host,message&sort=timestamp', async (page) => {
+    const first = await rowTexts(page)
+    await withPage(page.url().slice(server.address.length), async (other) => {
+      assert.deepEqual((await rowTexts(other)).slice(0, 10), first.slice(0, 10))
+      assert.deepEqual(await other.locator('.record-head .head-name.grow').allInnerTexts(), [
+        'host',
+        'message',
+      ])
+    })
+  }))
+
+test('brushing the histogram zooms, and there is a way back', () =>
+  withPage('/?from=now-15m', async (page) => {
+    const plot = page.locator('.histogram .u-over')
+    const box = await plot.boundingBox()
+    await page.mouse.move(box.x + box.width * 0.4, box.y + 20)
+    await page.mouse.down()
+    await page.mouse.move(box.x + box.width * 0.6, box.y + 30, { steps: 5 })
+    await page.mouse.up()
+    await until('the range is absolute', () => /^20/.test(parameter(page, 'from') ?? ''))
+    await until('fewer match', async () => (await matched(page)) !== '2.1k')
+    await page.keyboard.press('z')
+    await until('the range is the one before', () => parameter(page, 'from') === 'now-15m')
+    await page.goBack()
+    await until('the browser goes back as well', () => /^20/.test(parameter(page, 'from') ?? ''))
+  }))
+
+test('everything works without a mouse', () =>
+  withPage('/', async (page) => {
+    await page.locator('.query-editor .cm-content').waitFor()
+    await page.keyboard.press('/')
+    await page.keyboard.type('status:error')
+    await page.keyboard.press('Enter')
+    await until('the query is asked', () => parameter(page, 'q') === 'status:error')
+    await page.keyboard.press('Escape')
+    for (const key of ['j', 'j', 'o']) await page.keyboard.press(key)
+    await page.locator('.drawer').waitFor()
+    const opened = parameter(page, 'row')
+    await page.keyboard.press('j')
+    await until('the next record is open', () => parameter(page, 'row') !== opened)
+    await page.keyboard.press('x')
+    await page.locator('.neighbours').waitFor()
+    await page.keyboard.press('Escape')
+    await until('it is closed', () => !parameter(page, 'row'))
+    await page.keyboard.press('?')
+    await page.locator('dialog[open]').getByText('the next record').waitFor()
+    await page.keyboard.press('Escape')
+    await page.keyboard.press('g')
+    await page.keyboard.press('l')
+    await page.locator('.live').waitFor()
+    assert.equal(parameter(page, 'q'), 'status:error')
+  }))
+
+test('completion knows fields and values, and quotes by itself', () =>
+  withPage('/', async (page) => {
+    const editor = page.locator('.query-editor .cm-content')
+    await editor.waitFor()
+    await editor.click()
+    await page.keyboard.type('serv')
+    const options = page.locator('.cm-tooltip-autocomplete li')
+    await options.filter({ hasText: 'service' }).first().waitFor()
+    await page.keyboard.press('ArrowDown')
+    await page.keyboard.press('Enter')
+    await options.filter({ hasText: 'payment gate' }).first().waitFor()
+    await page.keyboard.type('pay')
+    await until('values are narrowed', async () => (await options.count()) === 1)
+    await page.keyboard.press('ArrowDown')
+    await page.keyboard.press('Tab')
+    assert.equal((await editor.innerText()).trim(), 'service:"payment gate"')
+  }))
+
+test('an error is underlined where it is, and said in words', () =>
+  withPage('/', async (page) => {
+    const editor = page.locator('.query-editor .cm-content')
+    await editor.click()
+    await page.keyboard.type('status:error )')
+    await page.keyboard.press('Enter')
+    await page.locator('.state', { hasText: 'parenthesis' }).waitFor()
+    await page.locator('.cm-lintRange-error').waitFor()
+    assert.equal(await page.locator('.cm-lintRange-error').innerText(), ')')
+  }))
+
+test('columns are chosen, resized and kept in the address', () =>
+  withPage('/', async (page) => {
+    await page.getByRole('button', { name: 'Columns', exact: true }).click()
+    await page.locator('.column-choice label', { hasText: /^host$/ }).click()
+    await until(
+      'the column is in the address',
+      () => parameter(page, 'cols') === 'service,host,message',
+    )
+    await page.keyboard.press('Escape')
+    const resizer = page.getByRole('separator', { name: 'Width of service' })
+    await resizer.focus()
+    const before = await resizer.getAttribute('aria-valuenow')
+    await page.keyboard.press('ArrowRight')
+    assert.equal(Number(await resizer.getAttribute('aria-valuenow')), Number(before) + 16)
+  }))
+
+test('patterns, groups and latency answer the same question', () =>
+  withPage('/?q=service:web', async (page) => {
+    await page.getByRole('tab', { name: 'Patterns' }).click()
+    await page.locator('.pattern', { hasText: 'GET' }).first().waitFor()
+    await page.getByRole('tab', { name: 'Groups' }).click()
+    await page.locator('.top-list').waitFor()
+    await page.getByRole('button', { name: 'Over time' }).click()
+    await page.locator('.group-lines canvas').waitFor()
+    await page.getByRole('tab', { name: 'Latency' }).click()
+    await page.locator('.heat canvas').waitFor()
+    await page.locator('.outlier-name').first().waitFor()
+    await page.getByRole('button', { name: 'Show both' }).click()
+    await page.locator('.verdict').waitFor()
+    assert.match(await page.locator('.verdict').innerText(), /% of the time is waiting/)
+    await page.locator('.heat').focus()
+    for (const key of ['ArrowRight', 'ArrowUp', 'Enter']) await page.keyboard.press(key)
+    await page.locator('.cell-records').waitFor()
+  }))
+
+test('a saved view comes back', () =>
+  withPage('/?q=status:error', async (page) => {
+    await page.getByRole('button', { name: 'Saved views and history' }).click()
+    await page.getByLabel('Name of this view').fill('errors')
+    await page.keyboard.press('Enter')
+    await page.goto(`${server.address}/`)
+    await page.getByRole('button', { name: 'Saved views and history' }).click()
+    await page.getByRole('button', { name: 'errors', exact: true }).click()
+    await until('the query is that of the view', () => parameter(page, 'q') === 'status:error')
+  }))
+
+test('on a phone nothing is wider than the window', () =>
+  withPage(
+    '/',
+    async (page) => {
+      await page.evaluate(() => localStorage.setItem('weir.facets', 'false'))
+      for (const path of ['/', '/live', '/pipeline', '/?view=latency', '/?view=groups']) {
+        await page.goto(server.address + path)
+        await page.waitForTimeout(600)
+        const wide = await page.evaluate(
+          () => document.documentElement.scrollWidth - window.innerWidth,
+        )
+        assert.ok(wide <= 0, `${path} is ${wide} px too wide`)
+      }
+    },
+    { viewport: { width: 390, height: 844 } },
+  ))

@@ -1,0 +1,105 @@
+// Live tail: nothing moves while somebody reads, and every row is shown, skipped or said to be missing.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { openBrowser, openPage, serve, startWeir, until } from './harness.mjs'
+
+let weir
+let server
+let browser
+
+before(async () => {
+  weir = await startWeir()
+  server = await serve(weir.address)
+  browser = await openBrowser()
+})
+
+after(async () => {
+  await browser?.close()
+  await server?.close()
+  await weir?.end()
+})
+
+const lines = (from, count) =>
+  Array.from({ length: count }, (_, at) => ({
+    message: `line number ${from + at}`,
+    service: `s${at % 3}`,
+    status: 'info',
+  }))
+
+async function openLive(path = '/live?rate=5000') {
+  const opened = await openPage(browser)
+  await opened.page.goto(server.address + path)
+  await opened.page.locator('.rate', { hasText: /^\s*live/ }).waitFor()
+  return opened
+}
+
+const figure = async (page, name) => {
+  const text = await page.locator('.rate', { hasText: name }).getAttribute('title')
+  return Number(text.split(' ')[0].replaceAll(',', ''))
+}
+
+test('rows come, wait while somebody reads, and are caught up with', async () => {
+  const { page, complaints, close } = await openLive()
+  await weir.post(lines(0, 100))
+  await page.getByText('line number 99').waitFor()
+  await page.locator('.live-rows').hover()
+  await page.mouse.wheel(0, -600)
+  const anchor = page.locator('.live-row').first()
+  const before = { text: await anchor.innerText(), top: (await anchor.boundingBox()).y }
+  await weir.post(lines(100, 300))
+  await page.locator('.catch-up', { hasText: '300 new' }).waitFor()
+  assert.equal(await anchor.innerText(), before.text)
+  assert.equal((await anchor.boundingBox()).y, before.top)
+  await page.keyboard.press('p')
+  await page.getByText('line number 399').waitFor()
+  await until('matched is shown', async () => (await figure(page, 'matched')) === 400)
+  assert.equal(await figure(page, 'shown'), 400)
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
+test('a selection of text is kept', async () => {
+  const { page, close } = await openLive()
+  await weir.post(lines(1_000, 20))
+  const row = page.locator('.live-row', { hasText: 'line number 1010' })
+  await row.waitFor()
+  await row.locator('.message').dblclick()
+  const selected = await page.evaluate(() => getSelection().toString())
+  assert.ok(selected.length > 0)
+  await weir.post(lines(2_000, 200))
+  await page.locator('.catch-up', { hasText: '200 new' }).waitFor()
+  assert.equal(await page.evaluate(() => getSelection().toString()), selected)
+  await close()
+})
+
+test('sampling is said, and shown and skipped add up to what matched', async () => {
+  const { page, close } = await openLive('/live?rate=100')
+  for (let at = 0; at < 4; at += 1) await weir.post(lines(at * 1_000, 1_000))
+  await page.locator('.badge', { hasText: 'a sample of' }).waitFor()
+  await until('all are counted', async () => (await figure(page, 'matched')) === 4_000)
+  assert.equal((await figure(page, 'shown')) + (await figure(page, 'skipped')), 4_000)
+  await close()
+})
+
+test('a query that cannot be read is refused in words', async () => {
+  const { page, close } = await openPage(browser)
+  await page.goto(`${server.address}/live?q=status:(`)
+  await page.locator('.state[role=alert]').waitFor()
+  await page.locator('.rate', { hasText: 'not accepted' }).waitFor()
+  await close()
+})
+
+test('a killed weir is said, and the tail goes on once it is back, with the gap as a row', async () => {
+  const { page, close } = await openLive()
+  await weir.post(lines(0, 5))
+  await page.getByText('line number 4').waitFor()
+  await weir.stop()
+  await page.locator('.rate', { hasText: 'disconnected for' }).waitFor()
+  await weir.start()
+  await page.locator('.rate', { hasText: /^\s*live/ }).waitFor({ timeout: 20_000 })
+  await page.locator('.live-gap', { hasText: 'connected again' }).waitFor()
+  await page.locator('.live-gap.gap', { hasText: 'missing' }).waitFor()
+  await weir.post(lines(500, 5))
+  await page.getByText('line number 504').waitFor()
+  await close()
+})

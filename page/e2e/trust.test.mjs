@@ -1,0 +1,197 @@
+// What must hold whatever logs say and whatever happens to weir: log text is inert, every screen can be
+// read by everybody, a stopped server is said and survived.
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { after, before, test } from 'node:test'
+import {
+  inBatches,
+  openBrowser,
+  openPage,
+  requests,
+  serve,
+  startWeir,
+  stored,
+  until,
+} from './harness.mjs'
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+let weir
+let server
+let browser
+
+const hostile = [
+  '<img src=x onerror="window.broken=1"><script>window.broken=2</script>',
+  '\u001b[31mred\u001b[0m \u001b[2J\u001b]0;title\u0007 plain',
+  'user \u202Egnp.exe\u202C wrote \u2066isolated\u2069 \u200Bnothing',
+  'nul \u0000 bell \u0007 tab\t end',
+  'javascript:alert(1) {{constructor.constructor("window.broken=3")()}} %0d%0a',
+  `a megabyte ${'x'.repeat(240_000)}`,
+]
+
+before(async () => {
+  weir = await startWeir()
+  server = await serve(weir.address)
+  browser = await openBrowser()
+  const now = Date.now()
+  await weir.post(
+    hostile.map((message, at) => ({
+      message,
+      timestamp: now - at,
+      service: '<b onclick=alert(1)>evil</b>',
+      hostname: '"><svg onload=window.broken=4>',
+      status: 'error',
+      ddtags: 'env:<i>x</i>',
+      '<u>key</u>': '<img src=y onerror=window.broken=5>',
+      'a:b "c"': 'value \\ with "quotes"',
+    })),
+  )
+  await inBatches(weir, requests(300))
+  await stored(weir, '', hostile.length + 300)
+})
+
+after(async () => {
+  await browser?.close()
+  await server?.close()
+  await weir?.end()
+})
+
+test('hostile lines are shown and do nothing, in every part of the page', async () => {
+  const { page, complaints, close } = await openPage(browser)
+  await page.goto(`${server.address}/?q=service:evil* OR service:*evil*`)
+  await page.locator('.record-space .record').first().waitFor()
+  assert.equal(await page.locator('.record-space .record').count(), hostile.length)
+  const text = (await page.locator('.record-space .message').allInnerTexts()).join('\n')
+  assert.match(text, /<img src=x onerror=/)
+  assert.ok(!text.includes('\u202E'), 'no mark turns the direction')
+  assert.ok(await page.locator('.sign', { hasText: 'RLO' }).count())
+  assert.ok(await page.locator('.ansi-red', { hasText: 'red' }).count())
+  for (let at = 0; at < hostile.length; at += 1) {
+    await page.locator('.record-space .record').nth(at).click()
+    for (const tab of ['JSON', 'Neighbours', 'Path', 'Fields']) {
+      await page.getByRole('tab', { name: tab, exact: true }).click()
+      await page.waitForTimeout(60)
+    }
+    await page.keyboard.press('Escape')
+  }
+  for (const view of ['patterns', 'groups']) {
+    await page.goto(`${server.address}/?view=${view}&group=host`)
+    await page.waitForTimeout(500)
+  }
+  assert.equal(await page.evaluate(() => window.broken), undefined)
+  const made = await page.evaluate(
+    () => document.querySelectorAll('body img, body b, body i, body u, body script').length,
+  )
+  assert.equal(made, 0)
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
+test('a click on a hostile value asks for just that value', async () => {
+  const { page, close } = await openPage(browser)
+  await page.goto(`${server.address}/`)
+  await page.locator('.value-name', { hasText: 'evil' }).click()
+  await until('its records alone are shown', async () => {
+    return (await page.locator('.summary strong').innerText()) === `${hostile.length}`
+  })
+  await close()
+})
+
+for (const colorScheme of ['light', 'dark']) {
+  test(`axe finds nothing serious on any screen, ${colorScheme}`, async () => {
+    const { page, close } = await openPage(browser, { colorScheme })
+    const screens = [
+      '/?from=now-1h',
+      '/?from=now-1h&view=patterns',
+      '/?from=now-1h&view=groups',
+      '/?from=now-1h&view=latency',
+      '/?q=nothing-is-called-so',
+      '/?q=status:(',
+      '/live',
+      '/pipeline',
+      '/pipeline?node=output:copy',
+    ]
+    for (const path of screens) {
+      await page.goto(server.address + path)
+      await page.waitForTimeout(900)
+      if (path === screens[0]) await page.locator('.record-space .record').nth(2).click()
+      await page.evaluate(axe)
+      const { violations } = await page.evaluate(() => window.axe.run())
+      const serious = violations.filter((one) => /serious|critical/.test(one.impact))
+      const said = serious.map(
+        (one) =>
+          `${one.id}: ${one.nodes
+            .slice(0, 3)
+            .map((node) => `${node.html.slice(0, 140)} ${node.failureSummary.slice(0, 240)}`)
+            .join(' | ')}`,
+      )
+      assert.deepEqual(said, [], path)
+    }
+    await close()
+  })
+}
+
+test('it works below a path prefix', async () => {
+  const below = await serve(weir.address, { prefix: '/tools/weir' })
+  const { page, complaints, close } = await openPage(browser)
+  await page.goto(`${below.address}/`)
+  await page.locator('.record-space .record').first().waitFor()
+  await page.getByRole('link', { name: 'Pipeline', exact: true }).click()
+  await page.locator('.topology').waitFor()
+  assert.equal(new URL(page.url()).pathname, '/tools/weir/pipeline')
+  await page.reload()
+  await page.locator('.topology').waitFor()
+  assert.deepEqual(complaints, [])
+  await close()
+  await below.close()
+})
+
+test('the books are shown, and dead rules marked', async () => {
+  const { page, complaints, close } = await openPage(browser)
+  await page.goto(`${server.address}/pipeline`)
+  await page.locator('.topology .node').nth(2).waitFor()
+  await page.locator('.badge.good', { hasText: 'they balance' }).waitFor()
+  await page.locator('tr', { hasText: 'nobody' }).getByText('never matched').waitFor()
+  const status = await weir.status()
+  const lines = status.sources[0].book.book.lines
+  const cell = page
+    .locator('[aria-label=Ledger] tr', { hasText: 'intake' })
+    .first()
+    .locator('td')
+    .first()
+  assert.equal(await cell.getAttribute('title'), lines.toLocaleString('en'))
+  await page.locator('.node', { hasText: 'copy' }).click()
+  await page.locator('.drawer', { hasText: 'service time, mean' }).waitFor()
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
+test('a book that does not balance is a clear sign', async () => {
+  const { page, close } = await openPage(browser)
+  await page.route('**/weir/v1/status', async (route) => {
+    const answer = await route.fetch()
+    const status = await answer.json()
+    status.outputs[0].book.unaccounted_records = 3
+    await route.fulfill({ json: status })
+  })
+  await page.goto(`${server.address}/pipeline`)
+  await page.locator('.balance.bad', { hasText: '3 unaccounted' }).waitFor()
+  await page.locator('.topbar', { hasText: 'the books do not balance' }).waitFor()
+  await close()
+})
+
+test('a stopped weir is said, what was there stays, and it goes on by itself', async () => {
+  const { page, close } = await openPage(browser)
+  await page.goto(`${server.address}/`)
+  await page.locator('.record-space .record').first().waitFor()
+  await weir.stop()
+  await page.getByText('weir does not answer.').waitFor({ timeout: 15_000 })
+  assert.ok(await page.locator('.record-space .record').count())
+  await page.keyboard.press('r')
+  await page.waitForTimeout(500)
+  assert.ok(await page.locator('.record-space .record').count(), 'rows stay on the screen')
+  await weir.start()
+  await page.getByText('weir does not answer.').waitFor({ state: 'detached', timeout: 20_000 })
+  await close()
+})

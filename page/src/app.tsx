@@ -1,0 +1,243 @@
+// The frame of every screen: the bar at the top with the state of weir in it, and what it may say.
+import { computed, useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { reach } from './api/client'
+import { Explore } from './explore/screen'
+import { exact, rate, short } from './format/numbers'
+import { Help } from './help'
+import { rateOf, totalsOf } from './pipeline/figures'
+import { follow, link, parameter, type Screen, screen } from './state/location'
+import { theme } from './state/settings'
+import { health, status, statusBefore } from './state/status'
+import { IconButton } from './ui/button'
+import { useKeys } from './ui/keys'
+import { lazy, Suspense } from './ui/lazy'
+import { MenuHost, openMenu } from './ui/menu'
+import { NotifyHost } from './ui/notify'
+import { Skeleton } from './ui/states'
+
+const Live = lazy(() => import('./live/screen').then((part) => part.Live))
+const Pipeline = lazy(() => import('./pipeline/screen').then((part) => part.Pipeline))
+
+const screens: Array<{ id: Screen; label: string; keys: string }> = [
+  { id: 'explore', label: 'Explore', keys: 'g e' },
+  { id: 'live', label: 'Live', keys: 'g l' },
+  { id: 'pipeline', label: 'Pipeline', keys: 'g p' },
+]
+
+const query = parameter('q')
+
+/** The query goes along, where the other screen has one. */
+function addressOf(target: Screen): string {
+  return link(target === 'pipeline' ? {} : { q: query.value }, target)
+}
+
+export function App() {
+  const helpShown = useSignal(false)
+  useKeys([
+    ...screens.map(({ id, label, keys }) => ({
+      keys,
+      does: `go to ${label}`,
+      group: 'Everywhere' as const,
+      run: () => follow(addressOf(id)),
+    })),
+    {
+      keys: '?',
+      does: 'these keys',
+      group: 'Everywhere',
+      run: () => {
+        helpShown.value = true
+      },
+    },
+  ])
+  return (
+    <>
+      <TopBar
+        onHelp={() => {
+          helpShown.value = true
+        }}
+      />
+      <Unreachable />
+      <main id="main" tabIndex={-1}>
+        <Title />
+        <Current />
+      </main>
+      {helpShown.value && (
+        <Help
+          onClose={() => {
+            helpShown.value = false
+          }}
+        />
+      )}
+      <MenuHost />
+      <NotifyHost />
+    </>
+  )
+}
+
+function Title() {
+  const name = screens.find(({ id }) => id === screen.value)?.label ?? ''
+  const asked = screen.value === 'pipeline' ? '' : query.value
+  useEffect(() => {
+    document.title = [asked, name, 'weir'].filter(Boolean).join(' · ')
+  }, [asked, name])
+  return <h1 class="visually-hidden">{name}</h1>
+}
+
+function Current() {
+  const waiting = <Skeleton lines={14} label="Loading" />
+  switch (screen.value) {
+    case 'live':
+      return <Suspense fallback={waiting} part={Live} />
+    case 'pipeline':
+      return <Suspense fallback={waiting} part={Pipeline} />
+    case 'explore':
+      return <Explore />
+  }
+}
+
+function TopBar({ onHelp }: { onHelp: () => void }) {
+  return (
+    <header class="topbar">
+      <button type="button" class="skip button primary" onClick={toContent}>
+        To the content
+      </button>
+      <a
+        class="brand"
+        href={link({}, 'explore')}
+        onClick={(event) => leadTo(event, link({}, 'explore'))}
+      >
+        <svg viewBox="0 0 32 32" aria-hidden="true">
+          <rect width="32" height="32" rx="7" fill="#0b6e86" />
+          <path
+            d="M6 11h9v10h11"
+            fill="none"
+            stroke="#fff"
+            stroke-width="3"
+            stroke-linecap="round"
+            stroke-linejoin="round"
+          />
+          <path
+            d="M6 25c2.500-2 5-2 7.500 0s5 2 7.500 0 3-2 5-1"
+            fill="none"
+            stroke="#9fe0ee"
+            stroke-width="2.500"
+            stroke-linecap="round"
+          />
+        </svg>
+        <span>weir</span>
+      </a>
+      <nav class="tabs" aria-label="Screens">
+        {screens.map(({ id, label, keys }) => (
+          <a
+            key={id}
+            class="tab"
+            href={addressOf(id)}
+            title={`${label} (${keys})`}
+            aria-current={screen.value === id ? 'page' : undefined}
+            onClick={(event) => leadTo(event, addressOf(id))}
+          >
+            {label}
+          </a>
+        ))}
+      </nav>
+      <div class="side">
+        <Pulse />
+        <ThemeButton />
+        <IconButton icon="keyboard" label="Keys" keys="?" onClick={onHelp} />
+      </div>
+    </header>
+  )
+}
+
+function toContent(): void {
+  document.getElementById('main')?.focus()
+}
+
+/** A plain click stays in the page; one for a new tab is the browser's. */
+function leadTo(event: MouseEvent, target: string): void {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return
+  event.preventDefault()
+  follow(target)
+}
+
+const pulse = computed(() => {
+  const document = status.data.value
+  if (!document) return undefined
+  const taken = rateOf(statusBefore.value, document, (one) => totalsOf(one).taken)
+  return { ...totalsOf(document), rate: taken }
+})
+
+/** What comes in and what was lost, on every screen. */
+function Pulse() {
+  const found = pulse.value
+  const problems = health.value?.reasons ?? []
+  if (reach.value === 'unreachable') {
+    return (
+      <span class="pulse">
+        <span class="dot bad" /> disconnected
+      </span>
+    )
+  }
+  if (!found) return null
+  const loss = found.lost + found.deadLettered
+  const tone = !found.balanced || loss > 0 ? 'bad' : problems.length > 0 ? 'caution' : 'good'
+  return (
+    <a
+      class="pulse"
+      href={addressOf('pipeline')}
+      onClick={(event) => leadTo(event, addressOf('pipeline'))}
+      title="The pipeline and its books"
+    >
+      <span class="item">
+        <span class={`dot ${tone}`} />
+        <strong>{found.rate === undefined ? short(found.taken) : rate(found.rate)}</strong>
+        <span class="wide">{found.rate === undefined ? 'taken in' : 'coming in'}</span>
+      </span>
+      <span class="item" title={`${exact(loss)} records lost or dead-lettered`}>
+        <strong>{short(loss)}</strong> lost
+      </span>
+      {problems.length > 0 && (
+        <span class="badge caution">
+          {problems.length} {problems.length === 1 ? 'problem' : 'problems'}
+        </span>
+      )}
+      {!found.balanced && <span class="badge bad">the books do not balance</span>}
+    </a>
+  )
+}
+
+function ThemeButton() {
+  const icon = { system: 'screen', light: 'sun', dark: 'moon' } as const
+  return (
+    <IconButton
+      icon={icon[theme.value]}
+      label="Theme"
+      onClick={(event) =>
+        openMenu(event.currentTarget as HTMLElement, 'Theme', [
+          {
+            items: [
+              { label: 'As the system', icon: 'screen', run: () => setTheme('system') },
+              { label: 'Light', icon: 'sun', run: () => setTheme('light') },
+              { label: 'Dark', icon: 'moon', run: () => setTheme('dark') },
+            ],
+          },
+        ])
+      }
+    />
+  )
+}
+
+function setTheme(next: 'system' | 'light' | 'dark'): void {
+  theme.value = next
+}
+
+function Unreachable() {
+  if (reach.value !== 'unreachable') return <div />
+  return (
+    <div class="notice bad" role="alert">
+      <strong>weir does not answer.</strong>
+      <span>What you see is what was there before. The page tries again by itself.</span>
+    </div>
+  )
+}

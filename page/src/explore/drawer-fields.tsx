@@ -1,0 +1,144 @@
+// A record's message and its fields; each value has its actions.
+import { useSignal } from '@preact/signals'
+import type { LogEntry } from '../api/schema'
+import { measured, tidy } from '../format/numbers'
+import { Button, IconButton } from '../ui/button'
+import { LogText } from '../ui/log-text'
+import { copy } from '../ui/notify'
+import { unitOf } from './facets'
+import { type FieldValue, flatten, lineOf, textOf } from './record'
+import { exclude, include, openValueMenu } from './value-menu'
+
+/** A megabyte in one text is slow to lay out; the rest comes on demand. */
+const messageShown = 20_000
+
+export function FieldsTab({ record }: { record: LogEntry }) {
+  const { attributes } = record
+  const own = flatten(attributes.attributes)
+  const repeated = new Set(['@service', '@status', '@hostname', '@ddtags', '@host'])
+  return (
+    <>
+      <Message text={attributes.message ?? ''} />
+      <div class="drawer-actions">
+        <Button small icon="copy" onClick={() => copy(lineOf(record), 'the record as a line')}>
+          Copy as a line
+        </Button>
+        <Button
+          small
+          icon="copy"
+          onClick={() => copy(JSON.stringify(record, null, 2), 'the record as JSON')}
+        >
+          Copy as JSON
+        </Button>
+      </div>
+      <FieldTable title="Common" fields={commonOf(record)} />
+      <FieldTable title="Tags" fields={tagsOf(record)} />
+      <FieldTable title="Attributes" fields={own.filter((field) => !repeated.has(field.name))} />
+    </>
+  )
+}
+
+function commonOf(record: LogEntry): FieldValue[] {
+  const { service, host, status } = record.attributes
+  const fields = [
+    { name: 'service', value: service },
+    { name: 'host', value: host },
+    { name: 'status', value: status },
+    { name: 'source', value: record.weir?.source },
+  ]
+  return fields.filter((field) => field.value)
+}
+
+function tagsOf(record: LogEntry): FieldValue[] {
+  return record.attributes.tags
+    .filter((tag) => !tag.startsWith('source:'))
+    .map((tag) => {
+      const colon = tag.indexOf(':')
+      return colon > 0
+        ? { name: tag.slice(0, colon), value: tag.slice(colon + 1) }
+        : { name: 'tags', value: tag }
+    })
+}
+
+function Message({ text }: { text: string }) {
+  const all = useSignal(false)
+  const shown = all.value ? text : text.slice(0, messageShown)
+  if (text === '') return <p class="quiet drawer-message">This record has no message.</p>
+  return (
+    <div class="drawer-message-box">
+      <pre class="drawer-message">
+        <LogText text={shown} />
+      </pre>
+      <IconButton
+        small
+        icon="copy"
+        label="Copy the message"
+        onClick={() => copy(text, 'the message')}
+      />
+      {shown.length < text.length && (
+        <Button
+          small
+          onClick={() => {
+            all.value = true
+          }}
+        >
+          Show all {text.length.toLocaleString('en')} characters
+        </Button>
+      )}
+    </div>
+  )
+}
+
+function FieldTable({ title, fields }: { title: string; fields: FieldValue[] }) {
+  if (fields.length === 0) return null
+  return (
+    <section class="field-table" aria-label={title}>
+      <h3 class="facets-group">{title}</h3>
+      {fields.map((field) => (
+        <FieldRow key={field.name + textOf(field.value)} field={field} />
+      ))}
+    </section>
+  )
+}
+
+function FieldRow({ field }: { field: FieldValue }) {
+  const { name, value } = field
+  const text = typeof value === 'number' ? tidy(value) : textOf(value)
+  const unit = unitOf(name)
+  const filters = value !== null && typeof value !== 'object' && text.length < 1_000
+  return (
+    <div class="field-row">
+      <span class="field-name" title={name}>
+        {name}
+      </span>
+      <span class="field-value">
+        <LogText text={text.slice(0, messageShown)} />
+        {typeof value === 'number' && unit && <span class="quiet"> {measured(value, unit)}</span>}
+      </span>
+      <span class="field-actions">
+        {filters && (
+          <>
+            <IconButton
+              small
+              icon="include"
+              label={`Only ${name} ${text}`}
+              onClick={() => include(name, value)}
+            />
+            <IconButton
+              small
+              icon="exclude"
+              label={`Hide ${name} ${text}`}
+              onClick={() => exclude(name, value)}
+            />
+          </>
+        )}
+        <IconButton
+          small
+          icon="more"
+          label={`What to do with ${name}`}
+          onClick={(event) => openValueMenu(event.currentTarget as HTMLElement, name, value)}
+        />
+      </span>
+    </div>
+  )
+}

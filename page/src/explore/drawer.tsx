@@ -1,0 +1,130 @@
+// The drawer: all of one record, in tabs beside the list.
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { get, type Problem } from '../api/client'
+import type { LogEntry } from '../api/schema'
+import { statusOf, toneOf } from '../format/status'
+import { full } from '../format/times'
+import { go, link, parameter } from '../state/location'
+import { createResource } from '../state/resource'
+import { IconButton } from '../ui/button'
+import { copy } from '../ui/notify'
+import { ProblemView, Skeleton } from '../ui/states'
+import { Tabs } from '../ui/tabs'
+import { ContextTab } from './drawer-context'
+import { FieldsTab } from './drawer-fields'
+import { JsonTab } from './drawer-json'
+import { PathTab } from './drawer-path'
+import { TraceTab } from './drawer-trace'
+import { timeOf, traceOf } from './record'
+import { rows } from './records'
+import { closeRow, openId, selected, selectRow } from './selection'
+
+const tab = parameter('tab')
+
+const tabs = [
+  { id: 'fields', label: 'Fields' },
+  { id: 'json', label: 'JSON' },
+  { id: 'context', label: 'Neighbours' },
+  { id: 'trace', label: 'Trace' },
+  { id: 'path', label: 'Path' },
+]
+
+export function Drawer() {
+  const id = openId.value
+  const fetched = useSignal(createResource<LogEntry>()).value
+  const listed = rows.value.find((record) => record.id === id)
+  useEffect(() => {
+    if (!id || rows.peek().some((record) => record.id === id)) return
+    fetched.ask(async (signal) => {
+      const answer = await get('/weir/v1/context', { id, before: 0, after: 0 }, signal)
+      return answer.record
+    })
+  }, [id, fetched])
+  if (!id) return null
+  const record = listed ?? (fetched.data.value?.id === id ? fetched.data.value : undefined)
+  return (
+    <aside class="drawer" aria-label="Record">
+      {record ? <Opened record={record} /> : <Missing problem={fetched.problem.value} />}
+    </aside>
+  )
+}
+
+function Missing({ problem }: { problem: Problem | undefined }) {
+  return (
+    <>
+      <header class="drawer-head">
+        <h2 class="grow">Record</h2>
+        <IconButton icon="close" label="Close the record" keys="Escape" onClick={closeRow} />
+      </header>
+      {problem ? (
+        <ProblemView problem={problem} again={closeRow} />
+      ) : (
+        <Skeleton lines={8} label="Loading the record" />
+      )}
+    </>
+  )
+}
+
+function Opened({ record }: { record: LogEntry }) {
+  const { attributes } = record
+  const status = statusOf(attributes.status)
+  const shown = tabs.filter((one) => one.id !== 'trace' || traceOf(record))
+  const current = shown.some((one) => one.id === tab.value) ? tab.value : 'fields'
+  return (
+    <>
+      <header class="drawer-head">
+        <span class={`level-badge tone-${toneOf(status)}`}>{status}</span>
+        <div class="grow drawer-title">
+          <strong>{attributes.service ?? attributes.host ?? 'record'}</strong>
+          <span class="quiet"> {full(timeOf(record))}</span>
+        </div>
+        <IconButton
+          small
+          icon="chevronUp"
+          label="The record before"
+          keys="k"
+          onClick={() => selectRow(selected.peek() - 1)}
+        />
+        <IconButton
+          small
+          icon="chevronDown"
+          label="The next record"
+          keys="j"
+          onClick={() => selectRow(selected.peek() + 1)}
+        />
+        <IconButton
+          small
+          icon="link"
+          label="Copy a link to this record"
+          onClick={() => copy(link({}), 'the link')}
+        />
+        <IconButton small icon="close" label="Close the record" keys="Escape" onClick={closeRow} />
+      </header>
+      <Tabs
+        label="Parts of the record"
+        tabs={shown}
+        current={current}
+        onChange={(next) => go({ tab: next === 'fields' ? null : next }, { replace: true })}
+      />
+      <div class="drawer-body" role="tabpanel" aria-label={current}>
+        <Part current={current} record={record} />
+      </div>
+    </>
+  )
+}
+
+function Part({ current, record }: { current: string; record: LogEntry }) {
+  switch (current) {
+    case 'json':
+      return <JsonTab record={record} />
+    case 'context':
+      return <ContextTab key={record.id} record={record} />
+    case 'trace':
+      return <TraceTab record={record} />
+    case 'path':
+      return <PathTab record={record} />
+    default:
+      return <FieldsTab record={record} />
+  }
+}

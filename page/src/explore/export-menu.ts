@@ -1,0 +1,94 @@
+// Everything that matches as a file, and the same question for other programs.
+import { address } from '../api/client'
+import { link } from '../state/location'
+import { fixed } from '../time/range'
+import { type MenuGroup, openMenu } from '../ui/menu'
+import { copy } from '../ui/notify'
+import { columns } from './columns'
+import { addressOf, filterOf, question } from './question'
+import { sort } from './records'
+
+export function openExportMenu(anchor: HTMLElement): void {
+  openMenu(anchor, 'Export and share', [linkGroup(), fileGroup(), commandGroup()])
+}
+
+function linkGroup(): MenuGroup {
+  const times = fixed(question.peek().span)
+  return {
+    title: 'Link to this page',
+    items: [
+      { label: 'Copy the link', icon: 'link', run: () => copy(link({}), 'the link') },
+      {
+        label: 'Copy the link with fixed times',
+        icon: 'clock',
+        run: () => copy(link({ from: times.from, to: times.to }), 'the link with fixed times'),
+      },
+    ],
+  }
+}
+
+function fileGroup(): MenuGroup {
+  const asked = { ...addressOf(question.peek()), sort: sort.peek() }
+  const shown = ['timestamp', 'host', 'status', ...columns.peek()].filter(unique).join()
+  const file = (format: 'ndjson' | 'csv' | 'parquet', more: Record<string, string> = {}) =>
+    address('/weir/v1/export', { ...asked, format, ...more })
+  return {
+    title: 'All records that match',
+    items: [
+      { label: 'NDJSON', icon: 'download', href: file('ndjson'), download: true },
+      {
+        label: 'CSV with these columns',
+        icon: 'download',
+        href: file('csv', { columns: shown }),
+        download: true,
+      },
+      {
+        label: 'Parquet',
+        icon: 'download',
+        hint: 'up to about 64 MiB',
+        href: file('parquet'),
+        download: true,
+      },
+    ],
+  }
+}
+
+function unique(value: string, index: number, all: string[]): boolean {
+  return all.indexOf(value) === index
+}
+
+function commandGroup(): MenuGroup {
+  return {
+    title: 'The same question elsewhere',
+    items: [
+      {
+        label: 'Copy as a weir command',
+        icon: 'copy',
+        run: () => copy(asCommand(), 'the command'),
+      },
+      { label: 'Copy as a curl command', icon: 'copy', run: () => copy(asCurl(), 'the command') },
+    ],
+  }
+}
+
+/** A text as one word of a shell. */
+export function shellWord(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+function asCommand(): string {
+  const { query, from, to } = filterOf(question.peek())
+  const shown = ['timestamp', ...columns.peek()].join()
+  const separator = query.startsWith('-') ? ' --' : ''
+  return `weir search --from ${from} --to ${to} --columns ${shellWord(shown)}${separator} ${shellWord(query)}`
+}
+
+function asCurl(): string {
+  const body = JSON.stringify({
+    filter: filterOf(question.peek()),
+    sort: sort.peek(),
+    page: { limit: 1000 },
+  })
+  const url = address('/api/v2/logs/events/search')
+  return `curl -s ${shellWord(url)} -H 'content-type: application/json' -d ${shellWord(body)}`
+}

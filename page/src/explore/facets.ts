@@ -1,0 +1,170 @@
+// Fields of the records that match, with their values and counts. A field that the query filters by
+// is counted without its own filter, so that its other values can be chosen as well.
+import { computed } from '@preact/signals'
+import { get } from '../api/client'
+import type { FacetEntry, FacetsAnswer } from '../api/schema'
+import { unitByName } from '../format/numbers'
+import { parseTerms, withoutField } from '../query/terms'
+import { createResource } from '../state/resource'
+import { listOf, stored } from '../state/stored'
+import { addressOf, type Question } from './question'
+
+export const facets = createResource<FacetsAnswer>()
+
+const fieldsMax = 60
+const valuesMax = 10
+/** Facets are worth waiting for a little longer than rows. */
+const timeout = '5s'
+
+/** Beyond so many records only what is looked at is counted; other fields once they are opened. */
+const countedWhole = 200_000
+/** Numbers are counted all the same: their units and ends are needed elsewhere. */
+const numbersMax = 8
+
+export function loadFacets(question: Question, matched: number): Promise<void> {
+  return facets.ask(async (signal) => {
+    const common = { values: valuesMax, timeout }
+    const filtered = filteredFields(question.query)
+    const [all, ...own] = await Promise.all([
+      matched > countedWhole ? someFacets(question, signal) : allFacets(question, signal),
+      ...filtered.map((field) => {
+        const others = { ...question, query: withoutField(question.query, field) }
+        return get('/weir/v1/facets', { ...addressOf(others), ...common, fields: field }, signal)
+      }),
+    ])
+    return merged(all, own)
+  })
+}
+
+function allFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
+  const asked = { ...addressOf(question), limit: fieldsMax, values: valuesMax, timeout }
+  return get('/weir/v1/facets', asked, signal)
+}
+
+/** All fields by name, of which only those that are looked at are counted. */
+async function someFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
+  const { from, to } = addressOf(question)
+  const { fields } = await get('/weir/v1/fields', { from, to, limit: 200 }, signal)
+  const numbers = fields.filter((field) => field.type === 'number').slice(0, numbersMax)
+  const open = fields.filter((field) => isOpen(field.name))
+  const names = [...new Set([...open, ...numbers].map((field) => field.name))].join()
+  const asked = { ...addressOf(question), fields: names, values: valuesMax, timeout }
+  const counted = await get('/weir/v1/facets', asked, signal)
+  const byName = new Map(counted.facets.map((facet) => [facet.name, facet]))
+  const entries = fields.map(
+    ({ name, type }) => byName.get(name) ?? { name, type, count: 0, values: [] },
+  )
+  return { ...counted, facets: entries.filter((facet) => !isOpen(facet.name) || facet.count > 0) }
+}
+
+/** One field on its own, for one that was not counted with the others. */
+export async function loadFacet(question: Question, name: string, signal: AbortSignal) {
+  const asked = { ...addressOf(question), fields: name, values: valuesMax, timeout }
+  const answer = await get('/weir/v1/facets', asked, signal)
+  return answer.facets.find((facet) => facet.name === name)
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string'
+
+/** Fields that were opened or closed by hand, as `+name` and `-name`. */
+const touched = stored<string[]>('facets.open', [], listOf(isText))
+
+const openAtFirst = new Set(['status', 'service', 'host', '@http.status_code', '@duration', 'env'])
+
+export function isOpen(name: string): boolean {
+  if (touched.value.includes(`+${name}`)) return true
+  return openAtFirst.has(name) && !touched.value.includes(`-${name}`)
+}
+
+const touchedKept = 200
+
+export function toggle(name: string): void {
+  const sign = isOpen(name) ? '-' : '+'
+  const others = touched.value.filter((one) => one.slice(1) !== name)
+  touched.value = [...others, `${sign}${name}`].slice(-touchedKept)
+}
+
+function filteredFields(query: string): string[] {
+  const fields = parseTerms(query).flatMap((term) => term.field ?? [])
+  return [...new Set(fields)].filter(
+    (field) => !/^(message|_exists_|_missing_|\*|tags)$/.test(field),
+  )
+}
+
+function merged(all: FacetsAnswer, own: FacetsAnswer[]): FacetsAnswer {
+  const found = own.flatMap((answer) => answer.facets)
+  const byName = new Map(found.map((facet) => [facet.name, facet]))
+  const known = all.facets.map((facet) => {
+    const one = byName.get(facet.name)
+    byName.delete(facet.name)
+    return one ?? facet
+  })
+  return { ...all, facets: [...known, ...byName.values()] }
+}
+
+export type FacetGroup = 'Common' | 'Tags' | 'Attributes'
+
+const reserved = new Set([
+  'status',
+  'service',
+  'host',
+  'source',
+  'source_id',
+  'instance_id',
+  'facility',
+  'app_name',
+  'procid',
+  'msgid',
+  'iostream',
+  'trace_id',
+  'span_id',
+])
+
+/** In this order at the top of the panel. */
+const first = ['status', 'service', 'host', 'source']
+
+export function groupOf(facet: FacetEntry): FacetGroup {
+  if (facet.name.startsWith('@')) return 'Attributes'
+  return reserved.has(facet.name) ? 'Common' : 'Tags'
+}
+
+/** What clients send beside a field of the same meaning says nothing new. */
+const echoes: Record<string, string> = {
+  '@service': 'service',
+  '@status': 'status',
+  '@level': 'status',
+  '@hostname': 'host',
+  '@host': 'host',
+  '@ddtags': 'source',
+}
+
+export function facetsByGroup(entries: FacetEntry[]): Array<[FacetGroup, FacetEntry[]]> {
+  const names = new Set(entries.map((facet) => facet.name))
+  const shown = entries.filter((facet) => !names.has(echoes[facet.name] ?? ''))
+  const place = (facet: FacetEntry) => {
+    const at = first.indexOf(facet.name)
+    return at < 0 ? first.length : at
+  }
+  const groups: FacetGroup[] = ['Common', 'Tags', 'Attributes']
+  return groups.map((group) => [
+    group,
+    shown.filter((facet) => groupOf(facet) === group).sort((a, b) => place(a) - place(b)),
+  ])
+}
+
+/** What the numbers of a field measure, as far as an answer said it. */
+const units = computed<Record<string, string>>(() => {
+  const entries = facets.data.value?.facets ?? []
+  return Object.fromEntries(
+    entries.flatMap((facet) => (facet.unit ? [[facet.name, facet.unit]] : [])),
+  )
+})
+
+/** What a number measures, by an answer or by its name. */
+export function unitOf(name: string): string | undefined {
+  return units.value[name] ?? unitByName(name)
+}
+
+export const numberFields = computed(() =>
+  (facets.data.value?.facets ?? []).filter((facet) => facet.type === 'number'),
+)

@@ -1,0 +1,197 @@
+// Groups and top lists: bars by value, or lines over time.
+import { useEffect } from 'preact/hooks'
+import { exact, measured, short } from '../format/numbers'
+import { withValue } from '../query/terms'
+import { go } from '../state/location'
+import { Button } from '../ui/button'
+import { Chart, Legend } from '../ui/chart'
+import { LogText } from '../ui/log-text'
+import { Select } from '../ui/select'
+import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
+import { facets, numberFields } from './facets'
+import { choice, figures, type Groups, groups, loadGroups } from './groups'
+import { askAgain, query, question, setSpan } from './question'
+import { setQueryNow } from './value-menu'
+
+export function GroupsView() {
+  const asked = question.value
+  const chosen = choice.value
+  useEffect(() => {
+    loadGroups(asked, chosen)
+  }, [asked, chosen])
+  return (
+    <div class="groups scroll">
+      <Controls />
+      <Answer />
+    </div>
+  )
+}
+
+function Answer() {
+  const { data, problem, loading } = groups
+  if (problem.value)
+    return <ProblemView problem={problem.value} again={askAgain} suggest={setQueryNow} />
+  const found = data.value
+  if (!found) return <Skeleton lines={10} label="Counting groups" />
+  return (
+    <div class={loading.value ? 'stale' : ''}>
+      <Partial meta={found.meta} />
+      {found.choice.chart === 'lines' ? <Lines found={found} /> : <TopList found={found} />}
+      {found.without > 0 && (
+        <p class="quiet drawer-note">
+          {exact(found.without)} records have no value there, and are in no group.
+        </p>
+      )}
+    </div>
+  )
+}
+
+const figureNames: Record<string, string> = {
+  count: 'number of records',
+  cardinality: 'distinct values of',
+  avg: 'average of',
+  min: 'least',
+  max: 'greatest',
+  sum: 'sum of',
+  median: 'median of',
+  pc90: '90th percentile of',
+  pc95: '95th percentile of',
+  pc99: '99th percentile of',
+}
+
+function Controls() {
+  const { fields, figure, metric, chart } = choice.value
+  const [first = '', second = ''] = fields
+  const names = (facets.data.value?.facets ?? []).map((facet) => facet.name)
+  const numbers = numberFields.value.map((facet) => facet.name)
+  const setFields = (...next: string[]) =>
+    go({ group: next.filter(Boolean).join(',') }, { replace: true })
+  return (
+    <div class="controls">
+      <label class="labelled">
+        Show
+        <Select
+          value={figure}
+          options={figures}
+          label={(one) => figureNames[one] ?? one}
+          onChange={(next) => go({ figure: next === 'count' ? null : next }, { replace: true })}
+        />
+      </label>
+      {figure !== 'count' && (
+        <Select
+          name="Field of the figure"
+          value={metric}
+          options={figure === 'cardinality' ? names : numbers}
+          onChange={(next) => go({ metric: next }, { replace: true })}
+        />
+      )}
+      <label class="labelled">
+        by
+        <Select value={first} options={names} onChange={(next) => setFields(next, second)} />
+      </label>
+      <label class="labelled">
+        and
+        <Select
+          value={second}
+          options={['', ...names]}
+          label={(one) => one || 'nothing else'}
+          onChange={(next) => setFields(first, next)}
+        />
+      </label>
+      <span class="grow" />
+      <Button
+        small
+        icon="density"
+        pressed={chart === 'list'}
+        onClick={() => go({ chart: null }, { replace: true })}
+      >
+        List
+      </Button>
+      <Button
+        small
+        icon="chart"
+        pressed={chart === 'lines'}
+        onClick={() => go({ chart: 'lines' }, { replace: true })}
+      >
+        Over time
+      </Button>
+    </div>
+  )
+}
+
+function TopList({ found }: { found: Groups }) {
+  const { rows, choice: chosen, unit } = found
+  if (rows.length === 0)
+    return <Empty title="No groups">No record that matches has this field.</Empty>
+  const most = Math.max(...rows.map((row) => Math.abs(row.value)), 1e-12)
+  const counted = chosen.figure === 'count' || chosen.figure === 'cardinality'
+  const text = (value: number) => (counted ? short(value) : measured(value, unit))
+  return (
+    <table class="top-list">
+      <thead>
+        <tr>
+          <th scope="col">{chosen.fields.join(' · ')}</th>
+          <th scope="col" class="number">
+            {chosen.figure === 'count' ? 'records' : `${chosen.figure} ${chosen.metric}`}
+          </th>
+          <th scope="col">
+            <span class="visually-hidden">share</span>
+          </th>
+          {!counted && (
+            <th scope="col" class="number">
+              records
+            </th>
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={row.label}>
+            <td class="top-name">
+              <button type="button" class="link" onClick={() => narrowTo(row.by)}>
+                <LogText text={row.label || '(empty)'} />
+              </button>
+            </td>
+            <td class="number" title={exact(row.value)}>
+              {text(row.value)}
+            </td>
+            <td class="top-bar-cell">
+              <span class="top-bar" style={{ width: `${(Math.abs(row.value) / most) * 100}%` }} />
+            </td>
+            {!counted && <td class="number">{short(row.count)}</td>}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
+}
+
+function narrowTo(by: Record<string, unknown>): void {
+  const next = Object.entries(by).reduce(
+    (text, [field, value]) => withValue(text, field, value, 'included'),
+    query.peek(),
+  )
+  go({ q: next, view: null })
+}
+
+function Lines({ found }: { found: Groups }) {
+  const counted = found.choice.figure === 'count' || found.choice.figure === 'cardinality'
+  if (found.series.length === 0)
+    return <Empty title="No groups">No record that matches has this field.</Empty>
+  return (
+    <div class="group-lines">
+      <Legend series={found.series} />
+      <Chart
+        label={`${found.choice.figure} by ${found.choice.fields.join(' and ')}`}
+        kind={counted ? 'bars' : 'lines'}
+        height={320}
+        times={found.times}
+        series={found.series}
+        step={found.step}
+        span={question.value.span}
+        format={(value) => (counted ? short(value) : measured(value, found.unit))}
+        onBrush={setSpan}
+      />
+    </div>
+  )
+}

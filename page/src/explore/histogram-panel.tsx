@@ -1,0 +1,91 @@
+// The histogram above the records: a bar for each stretch of time, by severity, with a brush.
+import { useSignal } from '@preact/signals'
+import { duration, exact, short } from '../format/numbers'
+import { go } from '../state/location'
+import { histogramShown } from '../state/settings'
+import { IconButton } from '../ui/button'
+import { Chart, Legend } from '../ui/chart'
+import { Select } from '../ui/select'
+import { Partial } from '../ui/states'
+import { facets } from './facets'
+import { histogram, split } from './histogram'
+import { question, setSpan } from './question'
+
+export const histogramHeight = 112
+
+export function HistogramPanel() {
+  const asTable = useSignal(false)
+  if (!histogramShown.value) return null
+  const data = histogram.data.value
+  return (
+    <section class="histogram" aria-label="Records over time" aria-busy={histogram.loading.value}>
+      <div class="histogram-head">
+        <span class="quiet">{headText()}</span>
+        {data && <Legend series={data.series} />}
+        <Partial meta={data?.meta} />
+        <span class="grow" />
+        <span class="quiet wide">drag to zoom</span>
+        <SplitChoice />
+        <IconButton
+          small
+          icon="table"
+          label="Show as a table"
+          pressed={asTable.value}
+          onClick={() => {
+            asTable.value = !asTable.value
+          }}
+        />
+      </div>
+      <Body asTable={asTable.value} />
+    </section>
+  )
+}
+
+function headText(): string {
+  const data = histogram.data.value
+  if (data) return `each bar ${duration(data.step * 1e6)}`
+  return histogram.problem.value ? '' : 'counting…'
+}
+
+function SplitChoice() {
+  const names = (facets.data.value?.facets ?? []).map((facet) => facet.name)
+  return (
+    <label class="labelled wide">
+      by
+      <Select
+        value={split.value}
+        options={['status', ...names.filter((name) => name !== 'status')]}
+        onChange={(next) => go({ split: next === 'status' ? null : next }, { replace: true })}
+      />
+    </label>
+  )
+}
+
+function Body({ asTable }: { asTable: boolean }) {
+  const data = histogram.data.value
+  const problem = histogram.problem.value
+  if (!data) {
+    const text = problem ? 'The histogram is not there: the question has no answer.' : ''
+    return (
+      <div class="histogram-empty quiet" style={{ height: `${histogramHeight}px` }}>
+        {text}
+      </div>
+    )
+  }
+  return (
+    <div class={histogram.loading.value || problem ? 'stale' : ''}>
+      <Chart
+        label={`${exact(data.matched)} records over time`}
+        kind="bars"
+        height={histogramHeight}
+        times={data.times}
+        series={data.series}
+        step={data.step}
+        span={data.span ?? question.value.span}
+        format={short}
+        asTable={asTable}
+        onBrush={setSpan}
+      />
+    </div>
+  )
+}

@@ -1,0 +1,105 @@
+// One record as a row: severity, time, and the columns.
+
+import type { Ref } from 'preact'
+import type { LogEntry } from '../api/schema'
+import { oneLine } from '../format/log-text'
+import { measured } from '../format/numbers'
+import { letterOf, statusOf, toneOf } from '../format/status'
+import { clock, day, full } from '../format/times'
+import { LogText } from '../ui/log-text'
+import { memo } from '../ui/memo'
+import { unitOf } from './facets'
+import { fieldOf, textOf, timeOf } from './record'
+import { openValueMenu } from './value-menu'
+
+/** What a row shows of a value; the drawer has all of it. */
+const shownInLine = 600
+const shownWrapped = 6_000
+
+interface RowProps {
+  rowRef: Ref<HTMLDivElement> | undefined
+  record: LogEntry
+  index: number
+  top: number
+  wrapped: boolean
+  words: RegExp | undefined
+  columns: string[]
+  selected: boolean
+  onSelect: (index: number) => void
+  onOpen: (index: number) => void
+}
+
+export const RecordRow = memo(function RecordRow(props: RowProps) {
+  const { rowRef, record, index, top, selected } = props
+  const status = statusOf(record.attributes.status)
+  const time = timeOf(record)
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the grid has the keys of all its rows
+    <div
+      {...(rowRef ? { ref: rowRef } : {})}
+      id={`record-${index}`}
+      data-index={index}
+      class={`record tone-${toneOf(status)}${selected ? ' selected' : ''}`}
+      role="row"
+      aria-rowindex={index + 2}
+      aria-selected={selected}
+      style={{ transform: `translateY(${top}px)` }}
+      onClick={() => (hasSelection() ? undefined : props.onOpen(index))}
+    >
+      <span class="cell level" role="gridcell" title={status} aria-label={status}>
+        {letterOf(status)}
+      </span>
+      <span class="cell time" role="gridcell" title={full(time)}>
+        <span class="day">{day(time)} </span>
+        {clock(time)}
+      </span>
+      {props.columns.map((name) => (
+        <Cell key={name} name={name} {...props} />
+      ))}
+    </div>
+  )
+})
+
+function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
+  const value = fieldOf(record, name)
+  const unit = unitOf(name)
+  if (typeof value === 'number' && unit) {
+    return (
+      <span
+        class="cell number"
+        role="gridcell"
+        title={`${value} ${unit}`}
+        onContextMenu={(event) => cellMenu(event, name, value)}
+      >
+        {measured(value, unit)}
+      </span>
+    )
+  }
+  const text = textOf(value)
+  const shown = wrapped ? text.slice(0, shownWrapped) : oneLine(text, shownInLine)
+  const marks = name === 'message' ? words : undefined
+  return (
+    <span
+      class={`cell${name === 'message' ? ' message' : ''}`}
+      role="gridcell"
+      onContextMenu={(event) => cellMenu(event, name, value)}
+    >
+      <LogText text={shown} words={marks} />
+      {text.length > shown.length && wrapped && (
+        <span class="quiet"> … {text.length - shown.length} more</span>
+      )}
+    </span>
+  )
+}
+
+/** What can be done with the value; with Shift, or on selected text, the browser's own menu. */
+function cellMenu(event: MouseEvent, name: string, value: unknown): void {
+  if (event.shiftKey || hasSelection() || value === undefined || name === 'message') return
+  event.preventDefault()
+  openValueMenu(event.currentTarget as HTMLElement, name, value)
+}
+
+/** A click that ends a selection of text is no click on the row. */
+function hasSelection(): boolean {
+  return (window.getSelection()?.toString().length ?? 0) > 0
+}

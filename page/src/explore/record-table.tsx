@@ -1,0 +1,104 @@
+// The records as a grid of virtual rows: a hundred thousand of them scroll like ten. The grid has
+// the focus; the row that is meant is its active descendant, so that rows may come and go.
+import { computed, useSignalEffect } from '@preact/signals'
+import { useEffect, useRef } from 'preact/hooks'
+import { wordsExpression } from '../format/log-text'
+import { exact } from '../format/numbers'
+import { markedWords } from '../query/terms'
+import { density, wrap } from '../state/settings'
+import { Skeleton } from '../ui/states'
+import { measureIn, useVirtual } from '../ui/virtual'
+import { columns, template } from './columns'
+import { query, question } from './question'
+import { HeaderRow } from './record-header'
+import { RecordRow } from './record-row'
+import { allLoaded, loadMore, moreLoading, rows, rowsLoading, rowsMax, sort } from './records'
+import { openRow, selected, selectRow, useRecordKeys } from './selection'
+
+export const rowHeights = { compact: 22, comfortable: 30 } as const
+
+const words = computed(() => wordsExpression(markedWords(query.value)))
+
+export function RecordTable() {
+  const scroller = useRef<HTMLDivElement>(null)
+  const found = rows.value
+  const wrapped = wrap.value
+  const virtual = useVirtual({
+    count: found.length,
+    rowHeight: rowHeights[density.value],
+    measured: wrapped,
+    scroller,
+    keyOf: (index) => found[index]?.id ?? index,
+  })
+  const items = virtual.getVirtualItems()
+  const last = items.at(-1)?.index ?? 0
+
+  useEffect(() => {
+    if (found.length > 0 && last >= found.length - 100) loadMore()
+  }, [last, found.length])
+
+  useSignalEffect(() => {
+    question.value
+    sort.value
+    scroller.current?.scrollTo({ top: 0 })
+  })
+  useSignalEffect(() => {
+    if (selected.value >= 0) virtual.scrollToIndex(selected.value, { align: 'auto' })
+  })
+  useRecordKeys(() => scroller.current)
+
+  return (
+    <div
+      ref={scroller}
+      class={`records ${density.value}${wrapped ? ' wrapped' : ''}${rowsLoading.value ? ' stale' : ''}`}
+      role="grid"
+      aria-label="Records"
+      aria-rowcount={allLoaded.value ? found.length + 1 : -1}
+      aria-colcount={columns.value.length + 2}
+      aria-busy={rowsLoading.value}
+      aria-activedescendant={found[selected.value] ? `record-${selected.value}` : undefined}
+      tabIndex={0}
+      style={{ '--columns': template.value }}
+    >
+      <HeaderRow />
+      <div class="record-space" role="rowgroup" style={{ height: `${virtual.getTotalSize()}px` }}>
+        {items.map((item) => {
+          const record = found[item.index]
+          if (!record) return null
+          return (
+            <RecordRow
+              key={item.key}
+              rowRef={measureIn(virtual, wrapped)}
+              record={record}
+              index={item.index}
+              top={item.start}
+              wrapped={wrapped}
+              words={words.value}
+              columns={columns.value}
+              selected={item.index === selected.value}
+              onSelect={selectRow}
+              onOpen={openRow}
+            />
+          )
+        })}
+      </div>
+      <Tail />
+    </div>
+  )
+}
+
+function Tail() {
+  const count = rows.value.length
+  if (moreLoading.value) return <Skeleton lines={2} label="Further records" />
+  if (count >= rowsMax) {
+    return (
+      <p class="records-end">
+        {exact(count)} records are shown, as many as one list has. Zoom in, narrow the query, or
+        export all.
+      </p>
+    )
+  }
+  return allLoaded.value && count > 0 ? (
+    <p class="records-end">These are all: {exact(count)} records.</p>
+  ) : null
+}

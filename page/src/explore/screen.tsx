@@ -1,0 +1,232 @@
+// Explore: the query, the histogram, the facets, and below them records, patterns, groups or times.
+import { effect, useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { reach } from '../api/client'
+import { bytes, exact, short } from '../format/numbers'
+import { QueryBar } from '../query/bar'
+import { go, parameter } from '../state/location'
+import { facetsShown, histogramShown } from '../state/settings'
+import { remember } from '../state/views'
+import { TimePicker } from '../time/picker'
+import { Button, IconButton } from '../ui/button'
+import { lazy, Suspense } from '../ui/lazy'
+import { announce } from '../ui/notify'
+import { Skeleton } from '../ui/states'
+import { Tabs } from '../ui/tabs'
+import { Drawer } from './drawer'
+import { openExportMenu } from './export-menu'
+import { FacetPanel } from './facet-panel'
+import { loadFacets } from './facets'
+import { histogram, loadHistogram, split } from './histogram'
+import { HistogramPanel } from './histogram-panel'
+import { askAgain, query, question, setQuery } from './question'
+import { loadRecords, rows, rowsLoading, rowsMeta, rowsProblem, rowsTook, sort } from './records'
+import { RecordsView } from './records-view'
+import { RecordTools } from './tools'
+import { ViewsPopover } from './views-popover'
+
+const Patterns = lazy(() => import('./patterns').then((part) => part.Patterns))
+const GroupsView = lazy(() => import('./groups-view').then((part) => part.GroupsView))
+const LatencyView = lazy(() => import('../latency/view').then((part) => part.LatencyView))
+
+const view = parameter('view')
+
+export function Explore() {
+  useQuestions()
+  return (
+    <div class="explore">
+      <div class="ask">
+        <QueryBar
+          query={query.value}
+          problem={rowsProblem.value}
+          onRun={setQuery}
+          action="Search"
+        />
+        <div class="ask-side">
+          <TimePicker />
+          <ViewsPopover />
+          <IconButton
+            icon="download"
+            label="Export and share"
+            onClick={(event) => openExportMenu(event.currentTarget as HTMLElement)}
+          />
+        </div>
+      </div>
+      <Results />
+    </div>
+  )
+}
+
+/** Asks when the question changes: first what is looked at first, rows and bars, then the facets. */
+function useQuestions() {
+  useEffect(() => {
+    const stopRecords = effect(() => {
+      const asked = question.value
+      remember(asked.query)
+      loadRecords(asked, sort.value).then(() => {
+        if (question.peek() === asked) announce(`${exact(rows.peek().length)} records shown`)
+      })
+    })
+    const stopFigures = effect(() => {
+      const asked = question.value
+      const wanted = facetsShown.value || view.value !== ''
+      const points = Math.max(30, Math.round(window.innerWidth / 14))
+      const bars = histogramShown.value
+        ? loadHistogram(asked, points, split.value)
+        : Promise.resolve()
+      bars.then(() => {
+        if (!wanted || question.peek() !== asked) return
+        loadFacets(asked, histogram.data.peek()?.matched ?? 0)
+      })
+    })
+    const stopWaiting = effect(() => {
+      const back = reach.value === 'reached'
+      if (back && rowsProblem.peek()?.kind === 'unreachable') askAgain()
+    })
+    return () => {
+      stopRecords()
+      stopFigures()
+      stopWaiting()
+    }
+  }, [])
+}
+
+function Results() {
+  return (
+    <div class={`results${facetsShown.value ? ' with-facets' : ''}`}>
+      {facetsShown.value && (
+        <div class="facets-box">
+          <div class="facets-close">
+            <IconButton
+              small
+              icon="close"
+              label="Hide the fields"
+              onClick={() => {
+                facetsShown.value = false
+              }}
+            />
+          </div>
+          <FacetPanel />
+        </div>
+      )}
+      <div class="answers">
+        <HistogramPanel />
+        <Toolbar />
+        <Unanswered />
+        <Warnings />
+        <Part />
+      </div>
+      <Drawer />
+    </div>
+  )
+}
+
+const tabs = [
+  { id: 'records', label: 'Records' },
+  { id: 'patterns', label: 'Patterns' },
+  { id: 'groups', label: 'Groups' },
+  { id: 'latency', label: 'Latency' },
+]
+
+function currentView(): string {
+  return tabs.some((tab) => tab.id === view.value) ? view.value : 'records'
+}
+
+function Toolbar() {
+  return (
+    <div class="toolbar">
+      <IconButton
+        small
+        icon="filter"
+        label={facetsShown.value ? 'Hide the fields' : 'Show the fields'}
+        pressed={facetsShown.value}
+        onClick={() => {
+          facetsShown.value = !facetsShown.value
+        }}
+      />
+      <Tabs
+        label="What to show"
+        tabs={tabs}
+        current={currentView()}
+        onChange={(next) => go({ view: next === 'records' ? null : next })}
+      />
+      <Summary />
+      <span class="grow" />
+      {currentView() === 'records' && <RecordTools />}
+    </div>
+  )
+}
+
+function Summary() {
+  const meta = rowsMeta.value
+  const matched = histogram.data.value?.matched
+  if (!meta || rowsProblem.value) return null
+  const scanned = meta.weir.bytes > 0 ? `, ${bytes(meta.weir.bytes)} read` : ''
+  const count = matched ?? rows.value.length
+  return (
+    <span class="summary quiet" aria-busy={rowsLoading.value}>
+      <strong title={exact(count)}>{short(count)}</strong> {count === 1 ? 'record' : 'records'}
+      <span class="wide" title={`weir took ${meta.elapsed} ms${scanned}`}>
+        {' '}
+        in {Math.round(rowsTook.value)} ms
+      </span>
+    </span>
+  )
+}
+
+/** Rows that stay on the screen are those of the question before, and that must be said. */
+function Unanswered() {
+  const problem = rowsProblem.value
+  if (!problem || problem.kind === 'refused' || rows.value.length === 0) return null
+  return (
+    <div class="notice bad" role="alert">
+      <span class="grow">
+        These are the records of before: the last question has no answer
+        {problem.kind === 'unreachable' ? '' : ` (${problem.document.title})`}.
+      </span>
+      <Button small icon="refresh" onClick={askAgain}>
+        Ask again
+      </Button>
+    </div>
+  )
+}
+
+/** What should be known about the answer; a partial one says so before anything else. */
+function Warnings() {
+  const dismissed = useSignal('')
+  const warnings = rowsMeta.value?.warnings ?? []
+  const shown = warnings.filter((warning) => warning.code !== 'ignored')
+  const key = shown.map((warning) => warning.detail).join()
+  if (shown.length === 0 || dismissed.value === key || rowsProblem.value) return null
+  const partial = rowsMeta.value?.weir.partial
+  return (
+    <div class={`notice${partial ? ' bad' : ''}`} role="status">
+      <span class="grow">
+        {partial && <strong>This is not the whole answer. </strong>}
+        {shown.map((warning) => warning.detail || warning.title).join(' ')}
+      </span>
+      <IconButton
+        small
+        icon="close"
+        label="Hide this"
+        onClick={() => {
+          dismissed.value = key
+        }}
+      />
+    </div>
+  )
+}
+
+function Part() {
+  const waiting = <Skeleton lines={10} label="Loading" />
+  switch (currentView()) {
+    case 'patterns':
+      return <Suspense fallback={waiting} part={Patterns} />
+    case 'groups':
+      return <Suspense fallback={waiting} part={GroupsView} />
+    case 'latency':
+      return <Suspense fallback={waiting} part={LatencyView} />
+    default:
+      return <RecordsView />
+  }
+}

@@ -1,0 +1,125 @@
+// Which row is meant, and which record is open; the open one stands in the address.
+import { batch, signal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { go, parameter } from '../state/location'
+import { wrap } from '../state/settings'
+import { useKeys } from '../ui/keys'
+import { copy } from '../ui/notify'
+import { lineOf } from './record'
+import { loadMore, rows } from './records'
+import { exclude, include } from './value-menu'
+
+export const openId = parameter('row')
+export const selected = signal(-1)
+
+export function selectRow(index: number): void {
+  const found = rows.peek()
+  if (found.length === 0) return
+  const kept = Math.max(0, Math.min(found.length - 1, index))
+  if (index > found.length - 20) loadMore()
+  batch(() => {
+    selected.value = kept
+    const id = found[kept]?.id
+    if (openId.peek() && id) go({ row: id }, { replace: true })
+  })
+}
+
+export function openRow(index: number): void {
+  const id = rows.peek()[index]?.id
+  if (!id) return
+  selected.value = index
+  const replace = openId.peek() !== ''
+  go({ row: openId.peek() === id ? null : id }, { replace })
+}
+
+export function closeRow(): void {
+  go({ row: null, tab: null })
+}
+
+function atSelected(act: (index: number) => void): void {
+  if (selected.peek() >= 0) act(selected.peek())
+}
+
+function filterBySelected(how: (field: string, value: unknown) => void): void {
+  const record = rows.peek()[selected.peek()]
+  const service = record?.attributes.service
+  if (service) how('service', service)
+}
+
+export function useRecordKeys(grid: () => HTMLDivElement | null): void {
+  const page = () => Math.max(1, Math.floor((grid()?.clientHeight ?? 400) / 24) - 2)
+  const group = 'Records' as const
+  useKeys([
+    { keys: 'j', does: 'the next record', group, run: () => selectRow(selected.peek() + 1) },
+    { keys: 'k', does: 'the record before', group, run: () => selectRow(selected.peek() - 1) },
+    { keys: 'o', does: 'open or close it', group, run: () => atSelected(openRow) },
+    {
+      keys: 'x',
+      does: 'its neighbours',
+      group,
+      run: () => atSelected((index) => openTab(index, 'context')),
+    },
+    {
+      keys: 't',
+      does: 'its trace',
+      group,
+      run: () => atSelected((index) => openTab(index, 'trace')),
+    },
+    { keys: 'f', does: 'only its service', group, run: () => filterBySelected(include) },
+    { keys: 'F', does: 'hide its service', group, run: () => filterBySelected(exclude) },
+    {
+      keys: 'y',
+      does: 'copy it as a line',
+      group,
+      run: () => atSelected((index) => copyLine(index)),
+    },
+    {
+      keys: 'w',
+      does: 'wrap long lines',
+      group,
+      run: () => {
+        wrap.value = !wrap.peek()
+      },
+    },
+    { keys: 'Escape', does: 'close the record', group, run: () => openId.peek() && closeRow() },
+  ])
+
+  useEffect(() => {
+    const element = grid()
+    if (!element) return
+    const moved = (event: KeyboardEvent) => moveByKey(event, element, page())
+    element.addEventListener('keydown', moved)
+    return () => element.removeEventListener('keydown', moved)
+  })
+}
+
+function moveByKey(event: KeyboardEvent, grid: HTMLElement, page: number): void {
+  if (event.target !== grid || event.ctrlKey || event.metaKey || event.altKey) return
+  const now = selected.peek()
+  const targets: Record<string, number> = {
+    ArrowDown: now + 1,
+    ArrowUp: now - 1,
+    PageDown: now + page,
+    PageUp: now - page,
+    Home: 0,
+    End: rows.peek().length - 1,
+  }
+  const target = targets[event.key]
+  if (target !== undefined) {
+    event.preventDefault()
+    selectRow(target)
+  } else if (event.key === 'Enter') {
+    event.preventDefault()
+    atSelected(openRow)
+  }
+}
+
+function openTab(index: number, tab: string): void {
+  const id = rows.peek()[index]?.id
+  if (id) go({ row: id, tab })
+}
+
+function copyLine(index: number): void {
+  const record = rows.peek()[index]
+  if (record) copy(lineOf(record), 'the record as a line')
+}

@@ -1,0 +1,43 @@
+// Answers of the aggregate call as series over one line of time, without holes in it.
+import type { AggregateAnswer } from '../api/schema'
+
+export interface Timeline {
+  times: number[]
+  /** Length of a stretch, milliseconds. */
+  step: number
+}
+
+export interface Point {
+  time: string
+  value: number | null
+}
+
+export function isSeries(value: unknown): value is Point[] {
+  return Array.isArray(value)
+}
+
+/** All stretches of the answer's range; a day that is shorter or longer breaks the rhythm. */
+export function timelineOf(answer: AggregateAnswer, span: { from: number; to: number }): Timeline {
+  const seen = new Set<number>()
+  for (const bucket of answer.data.buckets) {
+    for (const series of Object.values(bucket.computes)) {
+      if (isSeries(series)) for (const point of series) seen.add(Date.parse(point.time))
+    }
+  }
+  const step = (answer.meta.weir.interval_ns ?? 0) / 1e6 || span.to - span.from
+  const anchor = seen.values().next().value ?? 0
+  const first = anchor + Math.floor((span.from - anchor) / step) * step
+  for (let time = first; time < span.to && seen.size < 5_000; time += step) seen.add(time)
+  return { times: [...seen].sort((a, b) => a - b), step }
+}
+
+/** The values of a series on that line; what is not there is `missing`. */
+export function valuesOn(
+  times: number[],
+  series: unknown,
+  missing: number | null,
+): Array<number | null> {
+  const byTime = new Map<number, number | null>()
+  if (isSeries(series)) for (const point of series) byTime.set(Date.parse(point.time), point.value)
+  return times.map((time) => byTime.get(time) ?? missing)
+}

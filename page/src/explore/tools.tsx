@@ -1,0 +1,66 @@
+// How the records are shown: columns, wrapping, density, histogram.
+import { density, histogramShown, wrap } from '../state/settings'
+import { IconButton } from '../ui/button'
+import { Popover } from '../ui/popover'
+import { columns, defaultColumns, setColumns, toggleColumn } from './columns'
+import { facets } from './facets'
+
+export function RecordTools() {
+  return (
+    <div class="tools">
+      <IconButton
+        small
+        icon="chart"
+        label={histogramShown.value ? 'Hide the histogram' : 'Show the histogram'}
+        pressed={histogramShown.value}
+        onClick={() => {
+          histogramShown.value = !histogramShown.value
+        }}
+      />
+      <IconButton
+        small
+        icon="wrap"
+        label="Wrap long lines"
+        keys="w"
+        pressed={wrap.value}
+        onClick={() => {
+          wrap.value = !wrap.value
+        }}
+      />
+      <IconButton
+        small
+        icon="density"
+        label={density.value === 'compact' ? 'Roomier rows' : 'Denser rows'}
+        onClick={() => {
+          density.value = density.value === 'compact' ? 'comfortable' : 'compact'
+        }}
+      />
+      <Popover label="Columns" icon="columns" className="small">
+        {() => <ColumnChoice />}
+      </Popover>
+    </div>
+  )
+}
+
+function ColumnChoice() {
+  const shown = columns.value
+  const known = (facets.data.value?.facets ?? []).map((facet) => facet.name)
+  const names = [...new Set([...shown, 'message', ...known])]
+  return (
+    <div class="column-choice">
+      {names.map((name) => (
+        <label key={name} class="menu-item">
+          <input
+            type="checkbox"
+            checked={shown.includes(name)}
+            onChange={() => toggleColumn(name)}
+          />
+          <span class="mono">{name}</span>
+        </label>
+      ))}
+      <button type="button" class="button small" onClick={() => setColumns(defaultColumns)}>
+        The usual columns
+      </button>
+    </div>
+  )
+}

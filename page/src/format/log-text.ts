@@ -1,0 +1,107 @@
+// Log text made harmless to look at: colours of terminals become styles, control characters and
+// marks that turn the direction of text become visible signs. The result is only ever set as text.
+
+export interface TextPart {
+  text: string
+  /** A class of the style sheet: a colour, or a sign that stands for a character. */
+  kind?: string
+}
+
+/** Control characters, and marks that turn the direction of text or take no room. */
+const unseen =
+  '\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff'
+/** A command to a terminal, or one such character. */
+const special = new RegExp(`\\u001b\\[([0-9;]*)([A-Za-z])|[${unseen}]`, 'g')
+
+const colours = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
+
+const marks: Record<number, string> = {
+  1564: 'ALM',
+  8203: 'ZWSP',
+  8204: 'ZWNJ',
+  8205: 'ZWJ',
+  8206: 'LRM',
+  8207: 'RLM',
+  8234: 'LRE',
+  8235: 'RLE',
+  8236: 'PDF',
+  8237: 'LRO',
+  8238: 'RLO',
+  8294: 'LRI',
+  8295: 'RLI',
+  8296: 'FSI',
+  8297: 'PDI',
+  65279: 'BOM',
+}
+
+export function partsOf(text: string): TextPart[] {
+  if (text.search(special) < 0) return [{ text }]
+  const parts: TextPart[] = []
+  let kind: string | undefined
+  let at = 0
+  for (const match of text.matchAll(special)) {
+    push(parts, text.slice(at, match.index), kind)
+    at = match.index + match[0].length
+    if (match[2] === 'm') kind = colourOf(match[1] ?? '', kind)
+    else if (match[2] === undefined) push(parts, signOf(match[0]), 'sign')
+  }
+  push(parts, text.slice(at), kind)
+  return parts
+}
+
+function push(parts: TextPart[], text: string, kind: string | undefined): void {
+  if (text) parts.push(kind ? { text, kind } : { text })
+}
+
+function colourOf(codes: string, before: string | undefined): string | undefined {
+  let kind = before
+  for (const code of codes.split(';').map(Number)) {
+    if (code === 0 || code === 39) kind = undefined
+    else if (code === 1) kind ??= 'ansi-bold'
+    else if (code >= 30 && code <= 37) kind = `ansi-${colours[code - 30]}`
+    else if (code >= 90 && code <= 97) kind = `ansi-${colours[code - 90]}`
+  }
+  return kind
+}
+
+function signOf(char: string): string {
+  const code = char.charCodeAt(0)
+  if (code < 0x20) return String.fromCharCode(0x2400 + code)
+  if (code === 0x7f) return '\u2421'
+  return marks[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, '0')}`
+}
+
+/** A message in one line of at most so many characters. */
+export function oneLine(text: string, length: number): string {
+  const cut = text.length > length ? `${text.slice(0, length)}…` : text
+  return cut.replace(/\s*\n\s*/g, ' ⏎ ')
+}
+
+/** Cuts parts where words are to be marked. */
+export function marked(parts: TextPart[], words: RegExp | undefined): TextPart[] {
+  if (!words) return parts
+  return parts.flatMap((part) => (part.kind === 'sign' ? [part] : markedPart(part, words)))
+}
+
+function markedPart(part: TextPart, words: RegExp): TextPart[] {
+  const found: TextPart[] = []
+  let at = 0
+  for (const match of part.text.matchAll(words)) {
+    if (!match[0]) continue
+    push(found, part.text.slice(at, match.index), part.kind)
+    push(found, match[0], 'mark')
+    at = match.index + match[0].length
+  }
+  push(found, part.text.slice(at), part.kind)
+  return found
+}
+
+/** One expression for all words; a phrase goes over whatever separates its words. */
+export function wordsExpression(words: string[]): RegExp | undefined {
+  const sources = words
+    .map((word) => word.match(/[\p{L}\p{N}]+/gu) ?? [])
+    .filter((pieces) => pieces.length > 0)
+    .map((pieces) => pieces.join('[^\\p{L}\\p{N}]+'))
+  if (sources.length === 0) return undefined
+  return new RegExp(`(?<![\\p{L}\\p{N}])(?:${sources.join('|')})(?![\\p{L}\\p{N}])`, 'giu')
+}

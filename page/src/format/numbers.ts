@@ -1,0 +1,112 @@
+// Numbers for people: three digits with SI prefixes, times and sizes with their units, shares that
+// never say nothing where there is something.
+
+export function exact(value: number): string {
+  return value.toLocaleString('en', { maximumFractionDigits: 3 })
+}
+
+/** Three digits and an SI prefix: 12.3k. */
+export function short(value: number): string {
+  const size = Math.abs(value)
+  if (size < 1_000) return digits(value)
+  for (const [limit, suffix] of [
+    [1e6, 'k'],
+    [1e9, 'M'],
+    [1e12, 'G'],
+  ] as const) {
+    if (size < limit * 0.9995) return `${digits((value / limit) * 1_000)}${suffix}`
+  }
+  return `${digits(value / 1e12)}T`
+}
+
+function digits(value: number): string {
+  const size = Math.abs(value)
+  if (size >= 99.95 || Number.isInteger(value)) return value.toFixed(0)
+  return trim(value.toFixed(size >= 9.995 ? 1 : 2))
+}
+
+function trim(text: string): string {
+  return text.includes('.') ? text.replace(/\.?0+$/, '') : text
+}
+
+export function rate(perSecond: number): string {
+  return `${short(perSecond)}/s`
+}
+
+export function bytes(value: number): string {
+  const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let step = 0
+  let rest = value
+  while (Math.abs(rest) >= 1_023.5 && step < names.length - 1) {
+    rest /= 1_024
+    step += 1
+  }
+  return `${digits(rest)} ${names[step]}`
+}
+
+/** A share of 1 in percent; something is never shown as nothing. */
+export function percent(share: number): string {
+  if (share === 0) return '0 %'
+  if (Math.abs(share) < 0.0001) return '<0.01 %'
+  const value = share * 100
+  const rounded = value >= 99.95 && value < 100 ? '>99.9' : trim(value.toFixed(value < 1 ? 2 : 1))
+  return `${rounded} %`
+}
+
+const steps: Array<[number, string]> = [
+  [86_400e9, 'd'],
+  [3_600e9, 'h'],
+  [60e9, 'min'],
+  [1e9, 's'],
+  [1e6, 'ms'],
+  [1e3, 'µs'],
+  [1, 'ns'],
+]
+
+/** A length of time in nanoseconds with the unit that suits it. */
+export function duration(nanoseconds: number): string {
+  const size = Math.abs(nanoseconds)
+  if (size === 0) return '0 s'
+  const [unit, name] = steps.find(([one]) => size >= one * 0.9995) ?? [1, 'ns']
+  return `${digits(nanoseconds / unit)} ${name}`
+}
+
+export function seconds(value: number): string {
+  return duration(value * 1e9)
+}
+
+export type Unit = 'ns' | 'us' | 'ms' | 's' | 'B'
+
+const nanoseconds: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 }
+
+export function isTime(unit: string | null | undefined): boolean {
+  return unit !== undefined && unit !== null && unit in nanoseconds
+}
+
+/** A number in the unit that weir says it has. */
+export function measured(value: number, unit: string | null | undefined): string {
+  const scale = nanoseconds[unit ?? '']
+  if (scale !== undefined) return duration(value * scale)
+  if (unit === 'B') return bytes(value)
+  return Math.abs(value) < 100_000 ? exact(value) : short(value)
+}
+
+/** A number as it is written in an expression, so that it means the same there. */
+export function written(value: number, unit: string | null | undefined): string {
+  const plain = Number(value.toPrecision(6))
+  return unit && unit in nanoseconds ? `${plain}${unit}` : `${plain}`
+}
+
+/** What an attribute measures by its name, as weir itself takes it. */
+export function unitByName(name: string): Unit | undefined {
+  if (name === '@duration') return 'ns'
+  const suffix = /[._](ns|us|ms|seconds|bytes)$/.exec(name)?.[1]
+  if (suffix === 'seconds') return 's'
+  if (suffix === 'bytes') return 'B'
+  return suffix as Unit | undefined
+}
+
+/** A number without the dust of binary fractions. */
+export function tidy(value: number): string {
+  return `${Number(value.toPrecision(12))}`
+}

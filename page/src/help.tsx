@@ -1,0 +1,56 @@
+// The keys of the page, as they are bound at this moment.
+
+import { Dialog } from './ui/dialog'
+import { type Binding, bindings } from './ui/keys'
+
+const groups: Array<Binding['group']> = ['Everywhere', 'Query and time', 'Records', 'Live tail']
+
+const inGrid: Array<[string, string]> = [
+  ['↑ ↓', 'move in the list, when it has the focus'],
+  ['Enter', 'open or close the record'],
+  ['Home End', 'first and last row'],
+]
+
+const inQuery: Array<[string, string]> = [
+  ['Enter', 'ask'],
+  ['Tab', 'take what is suggested'],
+  ['Ctrl+Space', 'suggest something'],
+  ['Escape', 'leave the query'],
+]
+
+export function Help({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog title="Keys" onClose={onClose}>
+      <div class="key-list">
+        {groups.map((group) => {
+          const found = bindings.value
+            .filter((one) => one.group === group)
+            .map((one) => [one.keys, one.does] as const)
+          return found.length > 0 && <KeyGroup key={group} title={group} keys={found} />
+        })}
+        <KeyGroup title="In the list" keys={inGrid} />
+        <KeyGroup title="In the query" keys={inQuery} />
+      </div>
+    </Dialog>
+  )
+}
+
+function KeyGroup({ title, keys }: { title: string; keys: Array<readonly [string, string]> }) {
+  return (
+    <section>
+      <h3>{title}</h3>
+      <dl>
+        {keys.map(([name, does]) => (
+          <>
+            <dt>
+              {name.split(' ').map((one) => (
+                <kbd key={one}>{one}</kbd>
+              ))}
+            </dt>
+            <dd>{does}</dd>
+          </>
+        ))}
+      </dl>
+    </section>
+  )
+}

@@ -1,0 +1,115 @@
+// Who is the outlier: groups by their 99th percentile, beside that of all.
+import { useSignal } from '@preact/signals'
+import { facets } from '../explore/facets'
+import { include } from '../explore/value-menu'
+import { exact, measured, short } from '../format/numbers'
+import { go } from '../state/location'
+import { LogText } from '../ui/log-text'
+import { ScrollBox } from '../ui/scroll-box'
+import { Select } from '../ui/select'
+import { Skeleton } from '../ui/states'
+import { by, metric } from './choice'
+import { type Outlier, outliers, summary } from './load'
+
+/** So much slower than all together is worth a sign. */
+const notable = 1.5
+
+export function Outliers() {
+  const found = outliers.data.value
+  const names = (facets.data.value?.facets ?? []).map((facet) => facet.name)
+  return (
+    <section class="panel" aria-label="Outliers">
+      <header>
+        <h2 class="grow">Who is slow</h2>
+        <label class="labelled">
+          by
+          <Select
+            value={by.value}
+            options={names}
+            onChange={(next) => go({ by: next }, { replace: true })}
+          />
+        </label>
+      </header>
+      <ScrollBox
+        label="Table of groups"
+        className={`ledger${outliers.loading.value ? ' stale' : ''}`}
+      >
+        {found ? (
+          <Table rows={found.rows} unit={found.unit} />
+        ) : (
+          <Skeleton lines={6} label="Comparing" />
+        )}
+      </ScrollBox>
+    </section>
+  )
+}
+
+function Table({ rows, unit }: { rows: Outlier[]; unit: string | undefined }) {
+  const sorted = useSignal<'p50' | 'p90' | 'p99' | 'max'>('p99').value
+  if (rows.length === 0) return <p class="panel-note quiet">No group has this number.</p>
+  const most = Math.max(...rows.map((row) => row[sorted]), 1e-12)
+  const text = (value: number) => measured(value, unit)
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">{by.value}</th>
+          <th scope="col" class="number">
+            records
+          </th>
+          <th scope="col" class="number">
+            median
+          </th>
+          <th scope="col" class="number">
+            p90
+          </th>
+          <th scope="col" class="number">
+            p99
+          </th>
+          <th scope="col">
+            <span class="visually-hidden">p99 as a bar</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={row.name}>
+            <th scope="row">
+              <button
+                type="button"
+                class="link outlier-name"
+                title={`Only ${row.name}`}
+                onClick={() => include(by.peek(), row.name)}
+              >
+                <LogText text={row.name || '(empty)'} />
+              </button>
+            </th>
+            <td class="number" title={exact(row.count)}>
+              {short(row.count)}
+            </td>
+            <td class="number">{text(row.p50)}</td>
+            <td class="number">{text(row.p90)}</td>
+            <td class="number">{text(row.p99)}</td>
+            <td class="outlier-bar">
+              <span class="top-bar" style={{ width: `${(row[sorted] / most) * 100}%` }} />
+              <Times row={row} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
+}
+
+function Times({ row }: { row: Outlier }) {
+  const all = summary.data.value?.p99
+  if (!all || row.p99 / all < notable) return null
+  return (
+    <span
+      class="badge caution"
+      title={`its 99th percentile of ${metric.value}, beside that of all`}
+    >
+      ×{(row.p99 / all).toFixed(1)}
+    </span>
+  )
+}

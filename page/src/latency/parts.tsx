@@ -1,0 +1,147 @@
+// Service time against queueing delay: what of the time was work, and what was waiting for it. The
+// delay is the total less the service time; it is computed where no record has it.
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { numberFields } from '../explore/facets'
+import { question, setSpan } from '../explore/question'
+import { measured, percent } from '../format/numbers'
+import { go } from '../state/location'
+import { Button } from '../ui/button'
+import { Chart, Legend } from '../ui/chart'
+import { Select } from '../ui/select'
+import { Skeleton } from '../ui/states'
+import { pair, suggestedPair } from './choice'
+import { type Lines, loadParts, parts } from './load'
+
+const figures = ['avg', 'pc50', 'pc90', 'pc99']
+const figureNames: Record<string, string> = {
+  avg: 'mean, which adds up',
+  pc50: 'median',
+  pc90: '90th percentile',
+  pc99: '99th percentile',
+}
+
+export function Parts() {
+  const figure = useSignal('avg')
+  const chosen = pair.value
+  const asked = question.value
+  const shown = figure.value
+  useEffect(() => {
+    if (chosen) loadParts(asked, chosen, shown)
+  }, [asked, chosen, shown])
+  return (
+    <section class="panel" aria-label="Service time and queueing delay">
+      <header>
+        <h2>Work or waiting?</h2>
+        {chosen && parts.data.value && <Legend series={parts.data.value.series} />}
+        <span class="grow" />
+        {chosen && (
+          <label class="labelled">
+            as
+            <Select
+              value={shown}
+              options={figures}
+              label={(one) => figureNames[one] ?? one}
+              onChange={(next) => {
+                figure.value = next
+              }}
+            />
+          </label>
+        )}
+      </header>
+      {chosen ? <Shown figure={shown} /> : <Choose />}
+    </section>
+  )
+}
+
+function Shown({ figure }: { figure: string }) {
+  const found = parts.data.value
+  if (!found) return <Skeleton lines={8} label="Computing" />
+  return (
+    <div class={`panel-body${parts.loading.value ? ' stale' : ''}`}>
+      <Verdict found={found} />
+      <Chart
+        label="Service time and queueing delay over time"
+        kind={figure === 'avg' ? 'area' : 'lines'}
+        height={230}
+        times={found.times}
+        series={found.series}
+        step={found.step}
+        span={question.value.span}
+        format={(value) => measured(value, found.unit)}
+        onBrush={setSpan}
+      />
+    </div>
+  )
+}
+
+/** In one sentence, what the chart says. */
+function Verdict({ found }: { found: Lines }) {
+  const mean = (values: Array<number | null>) => {
+    const known = values.filter((value) => value !== null)
+    return known.reduce((sum, value) => sum + value, 0) / Math.max(known.length, 1)
+  }
+  const [service = 0, queueing = 0] = found.series.map((one) => mean(one.values))
+  if (service + queueing === 0) return <p class="quiet">No record of this range has both parts.</p>
+  const share = queueing / (service + queueing)
+  const advice =
+    share > 0.5
+      ? 'Requests mostly wait for a worker: more of them, or fewer requests, would help more than faster code.'
+      : share > 0.2
+        ? 'Waiting is a good part of it: look at the load as well as at the work.'
+        : 'Requests hardly wait: what takes time is the work itself.'
+  return (
+    <p class="verdict">
+      <strong>{percent(share)}</strong> of the time is waiting. {advice}
+    </p>
+  )
+}
+
+function Choose() {
+  const names = numberFields.value.map((facet) => facet.name)
+  const [total = names[0] ?? '', service = names[1] ?? ''] = suggestedPair.value ?? []
+  const chosenTotal = useSignal(total)
+  const chosenService = useSignal(service)
+  return (
+    <div class="panel-body choose">
+      <p>
+        Say which field is the whole time of a request, and which is the time it was worked on. The
+        rest is queueing delay, computed for this question alone.
+      </p>
+      <div class="row">
+        <label class="labelled">
+          whole time
+          <Select
+            value={chosenTotal.value}
+            options={names}
+            onChange={(next) => {
+              chosenTotal.value = next
+            }}
+          />
+        </label>
+        <label class="labelled">
+          service time
+          <Select
+            value={chosenService.value}
+            options={names}
+            onChange={(next) => {
+              chosenService.value = next
+            }}
+          />
+        </label>
+        <Button
+          small
+          kind="primary"
+          onClick={() =>
+            go({
+              measure: `queueing_delay = ${chosenTotal.value} - ${chosenService.value}`,
+              service: chosenService.value,
+            })
+          }
+        >
+          Show both
+        </Button>
+      </div>
+    </div>
+  )
+}

@@ -1,0 +1,177 @@
+// Latency: how a number is distributed and how it went, what of it was work and what was waiting, who
+// is the outlier, and the records behind any cell.
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import '../styles/latency.css'
+import { facets, numberFields } from '../explore/facets'
+import { askAgain, question, setSpan } from '../explore/question'
+import { rowsProblem } from '../explore/records'
+import { setQueryNow } from '../explore/value-menu'
+import { exact, isTime, measured, short } from '../format/numbers'
+import { go } from '../state/location'
+import { Chart, Legend } from '../ui/chart'
+import { Select } from '../ui/select'
+import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
+import { CellRecords } from './cell-records'
+import { by, metric } from './choice'
+import { type Cell, HeatMapView } from './heat-map'
+import {
+  heat,
+  loadHeat,
+  loadOutliers,
+  loadPercentiles,
+  loadSummary,
+  percentiles,
+  summary,
+} from './load'
+import { Outliers } from './outliers'
+import { Parts } from './parts'
+
+export function LatencyView() {
+  const asked = question.value
+  const name = metric.value
+  const ready = facets.data.value !== undefined
+  const group = by.value
+  useEffect(() => {
+    if (!ready) return
+    loadSummary(asked, name)
+    loadHeat(asked, name)
+    loadPercentiles(asked, name)
+  }, [asked, name, ready])
+  useEffect(() => {
+    if (ready) loadOutliers(asked, name, group)
+  }, [asked, name, group, ready])
+
+  const unknown = ready ? undefined : (facets.problem.value ?? rowsProblem.value)
+  if (unknown) return <ProblemView problem={unknown} again={askAgain} suggest={setQueryNow} />
+  if (!ready) return <Skeleton lines={10} label="Looking for numbers" />
+  if (numberFields.value.length === 0) return <NoNumbers />
+  const problem = summary.problem.value
+  if (problem) return <ProblemView problem={problem} again={askAgain} suggest={setQueryNow} />
+  return (
+    <div class="latency scroll">
+      <div class="controls">
+        <label class="labelled">
+          Distribution of
+          <Select
+            value={name}
+            options={numberFields.value.map((facet) => facet.name)}
+            onChange={(next) => go({ metric: next }, { replace: true })}
+          />
+        </label>
+        <SummaryLine />
+        <Partial meta={summary.data.value?.meta} />
+      </div>
+      <HeatPanel />
+      <div class="two-panels">
+        <PercentilesPanel />
+        <Outliers />
+      </div>
+      <Parts />
+    </div>
+  )
+}
+
+function NoNumbers() {
+  return (
+    <Empty title="No numbers in these records">
+      <p>
+        A distribution needs an attribute that is a number, such as a duration. A rule with{' '}
+        <code>parse</code> makes attributes of the lines of access logs; widen the query or the
+        range, if there are some elsewhere.
+      </p>
+    </Empty>
+  )
+}
+
+function SummaryLine() {
+  const found = summary.data.value
+  if (!found || found.count === 0) return null
+  const text = (value: number) => measured(value, found.unit)
+  const { from, to } = question.value.span
+  const rate = found.count / ((to - from) / 1_000)
+  const scale = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 }[found.unit ?? ''] ?? 0
+  return (
+    <span class="latency-summary">
+      <Term name="records" value={short(found.count)} title={exact(found.count)} />
+      <Term name="median" value={text(found.p50)} />
+      <Term name="p90" value={text(found.p90)} />
+      <Term name="p99" value={text(found.p99)} />
+      <Term name="greatest" value={text(found.max)} />
+      {isTime(found.unit) && (
+        <Term
+          name="at work at once"
+          value={short(rate * found.mean * scale)}
+          title="Little's law: arrivals per second times the mean time is how many are there at once, on average"
+        />
+      )}
+    </span>
+  )
+}
+
+function Term({ name, value, title }: { name: string; value: string; title?: string }) {
+  return (
+    <span title={title}>
+      <span class="quiet">{name}</span> <strong>{value}</strong>
+    </span>
+  )
+}
+
+function HeatPanel() {
+  const cell = useSignal<Cell | undefined>(undefined)
+  const map = heat.data.value
+  useEffect(() => {
+    cell.value = undefined
+  }, [map])
+  return (
+    <section class="panel" aria-label="Heat map" aria-busy={heat.loading.value}>
+      <header>
+        <h2>How it is distributed</h2>
+        <span class="quiet">darker is more records; click a cell for its records</span>
+      </header>
+      <div class={`heat-box${heat.loading.value ? ' stale' : ''}`}>
+        {!map && <Skeleton lines={10} label="Counting" />}
+        {map && map.times.length === 0 && <Empty title={`No record here has ${metric.value}`} />}
+        {map && map.times.length > 0 && (
+          <HeatMapView
+            map={map}
+            selected={cell.value}
+            onSelect={(next) => {
+              cell.value = next
+            }}
+          />
+        )}
+      </div>
+      {map && cell.value && <CellRecords map={map} cell={cell.value} metric={metric.value} />}
+    </section>
+  )
+}
+
+function PercentilesPanel() {
+  const found = percentiles.data.value
+  return (
+    <section class="panel" aria-label="Percentiles over time">
+      <header>
+        <h2>How it went</h2>
+        {found && <Legend series={found.series} />}
+      </header>
+      <div class={`panel-body${percentiles.loading.value ? ' stale' : ''}`}>
+        {found ? (
+          <Chart
+            label={`Percentiles of ${metric.value} over time`}
+            kind="lines"
+            height={230}
+            times={found.times}
+            series={found.series}
+            step={found.step}
+            span={question.value.span}
+            format={(value) => measured(value, found.unit)}
+            onBrush={setSpan}
+          />
+        ) : (
+          <Skeleton lines={8} label="Computing percentiles" />
+        )}
+      </div>
+    </section>
+  )
+}

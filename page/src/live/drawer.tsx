@@ -1,0 +1,53 @@
+// One row of a live tail in full, beside the list.
+import { signal, useSignal } from '@preact/signals'
+import type { LogEntry } from '../api/schema'
+import { FieldsTab } from '../explore/drawer-fields'
+import { JsonTab } from '../explore/drawer-json'
+import { timeOf } from '../explore/record'
+import { statusOf, toneOf } from '../format/status'
+import { full } from '../format/times'
+import { IconButton } from '../ui/button'
+import { Tabs } from '../ui/tabs'
+
+export const openedRow = signal<LogEntry | undefined>(undefined)
+
+export function LiveDrawer() {
+  const tab = useSignal('fields')
+  const record = openedRow.value
+  if (!record) return null
+  const status = statusOf(record.attributes.status)
+  return (
+    <aside class="drawer" aria-label="Record">
+      <header class="drawer-head">
+        <span class={`level-badge tone-${toneOf(status)}`}>{status}</span>
+        <div class="grow drawer-title">
+          <strong>{record.attributes.service ?? record.weir?.source ?? 'record'}</strong>
+          <span class="quiet"> {full(timeOf(record))}</span>
+        </div>
+        <IconButton
+          small
+          icon="close"
+          label="Close the record"
+          keys="Escape"
+          onClick={() => {
+            openedRow.value = undefined
+          }}
+        />
+      </header>
+      <Tabs
+        label="Parts of the record"
+        tabs={[
+          { id: 'fields', label: 'Fields' },
+          { id: 'json', label: 'JSON' },
+        ]}
+        current={tab.value}
+        onChange={(next) => {
+          tab.value = next
+        }}
+      />
+      <div class="drawer-body" role="tabpanel" aria-label={tab.value}>
+        {tab.value === 'json' ? <JsonTab record={record} /> : <FieldsTab record={record} />}
+      </div>
+    </aside>
+  )
+}

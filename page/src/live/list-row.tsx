@@ -1,0 +1,95 @@
+// One row of a live tail: its stream by colour and name, its time, severity and message.
+import type { Ref } from 'preact'
+import { textOf, timeOf } from '../explore/record'
+import { oneLine } from '../format/log-text'
+import { letterOf, statusOf, toneOf } from '../format/status'
+import { clock, full } from '../format/times'
+import { LogText } from '../ui/log-text'
+import { memo } from '../ui/memo'
+import { colourOfName } from '../ui/theme'
+import { openedRow } from './drawer'
+import type { Entry } from './ring'
+import { readRow } from './row'
+import { pause } from './tail'
+
+interface Place {
+  top: number
+  index: number
+  rowRef: Ref<HTMLDivElement> | undefined
+}
+
+interface LiveRowProps extends Place {
+  entry: Entry & { kind: 'row' }
+  wrapped: boolean
+  words: RegExp | undefined
+}
+
+const shownInLine = 800
+const shownWrapped = 6_000
+
+export const LiveRow = memo(function LiveRow({
+  entry,
+  wrapped,
+  words,
+  top,
+  index,
+  rowRef,
+}: LiveRowProps) {
+  const record = readRow(entry.id, entry.data)
+  const { service, message } = record.attributes
+  const status = statusOf(record.attributes.status)
+  const name = service ?? record.weir?.source ?? ''
+  const colour = `var(${colourOfName(name || (record.weir?.stream ?? ''))})`
+  const text = textOf(message)
+  function open() {
+    pause()
+    openedRow.value = record
+  }
+  return (
+    <div
+      {...(rowRef ? { ref: rowRef } : {})}
+      data-index={index}
+      class={`record live-row tone-${toneOf(status)}`}
+      style={{ transform: `translateY(${top}px)`, '--stream': colour }}
+      role="button"
+      tabIndex={0}
+      onClick={() => (window.getSelection()?.isCollapsed === false ? undefined : open())}
+      onKeyDown={(event) => event.key === 'Enter' && open()}
+    >
+      <span class="cell level" title={status}>
+        {letterOf(status)}
+      </span>
+      <span class="cell time" title={full(timeOf(record))}>
+        {clock(timeOf(record))}
+      </span>
+      <span class="cell stream" title={`${name}, stream ${record.weir?.stream ?? ''}`}>
+        {name}
+      </span>
+      <span class="cell message">
+        <LogText
+          text={wrapped ? text.slice(0, shownWrapped) : oneLine(text, shownInLine)}
+          words={words}
+        />
+      </span>
+    </div>
+  )
+})
+
+export function GapRow({
+  kind,
+  text,
+  top,
+  index,
+  rowRef,
+}: Place & { kind: 'gap' | 'note'; text: string }) {
+  return (
+    <div
+      {...(rowRef ? { ref: rowRef } : {})}
+      data-index={index}
+      class={`record live-gap ${kind}`}
+      style={{ transform: `translateY(${top}px)` }}
+    >
+      <span>⋯ {text} ⋯</span>
+    </div>
+  )
+}

@@ -1,0 +1,112 @@
+// The rows of a live tail, the newest at the bottom. It follows only while the reader is there;
+// scrolling up or selecting text stops it, and new rows wait.
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { wordsExpression } from '../format/log-text'
+import { markedWords } from '../query/terms'
+import { parameter } from '../state/location'
+import { density, wrap } from '../state/settings'
+import { Icon } from '../ui/icon'
+import { Empty } from '../ui/states'
+import { measureIn, useVirtual } from '../ui/virtual'
+import { GapRow, LiveRow } from './list-row'
+import { follow, following, paints, pause, ring, tailState } from './tail'
+
+const query = parameter('q')
+const rowHeights = { compact: 20, comfortable: 28 } as const
+
+/** So near the bottom counts as at the bottom, pixels. */
+const bottomSlack = 24
+
+export function LiveList({ words }: { words: string }) {
+  const scroller = useRef<HTMLDivElement>(null)
+  const drawn = paints.value
+  const entries = ring.shown
+  const wrapped = wrap.value
+  const follows = following.value
+  const virtual = useVirtual({
+    count: entries.length,
+    rowHeight: rowHeights[density.value],
+    measured: wrapped,
+    scroller,
+    keyOf: (index) => entries[index]?.key ?? index,
+  })
+
+  useLayoutEffect(() => {
+    const element = scroller.current
+    if (follows && element) element.scrollTop = element.scrollHeight
+  }, [drawn, follows, virtual.getTotalSize()])
+  usePauseOnSelection(scroller)
+
+  const marks = wordsExpression([...markedWords(query.value), ...words.split(/\s+/)])
+  const items = virtual.getVirtualItems()
+  return (
+    <div class="live-list">
+      <div
+        ref={scroller}
+        class={`records live-rows ${density.value}${wrapped ? ' wrapped' : ''}`}
+        role="log"
+        aria-label="Live records"
+        aria-live="off"
+        tabIndex={0}
+        onScroll={(event) => scrolled(event.currentTarget)}
+        onWheel={(event) => event.deltaY < 0 && pause()}
+        onKeyDown={(event) => /^(ArrowUp|PageUp|Home)$/.test(event.key) && pause()}
+      >
+        <div class="record-space" style={{ height: `${virtual.getTotalSize()}px` }}>
+          {items.map((item) => {
+            const entry = entries[item.index]
+            if (!entry) return null
+            const place = {
+              top: item.start,
+              index: item.index,
+              rowRef: measureIn(virtual, wrapped),
+            }
+            return entry.kind === 'row' ? (
+              <LiveRow key={entry.key} entry={entry} wrapped={wrapped} words={marks} {...place} />
+            ) : (
+              <GapRow key={entry.key} kind={entry.kind} text={entry.text} {...place} />
+            )
+          })}
+        </div>
+        {entries.length === 0 && <Waiting />}
+      </div>
+      {!follows && <CatchUp />}
+    </div>
+  )
+}
+
+function scrolled(element: HTMLElement): void {
+  const below = element.scrollHeight - element.scrollTop - element.clientHeight
+  if (!following.peek() && below < bottomSlack && ring.waiting.length === 0) following.value = true
+}
+
+function usePauseOnSelection(scroller: { current: HTMLElement | null }): void {
+  useEffect(() => {
+    function changed() {
+      const selection = document.getSelection()
+      if (!selection || selection.isCollapsed) return
+      if (scroller.current?.contains(selection.anchorNode)) pause()
+    }
+    document.addEventListener('selectionchange', changed)
+    return () => document.removeEventListener('selectionchange', changed)
+  }, [scroller])
+}
+
+function CatchUp() {
+  const waiting = ring.waiting.length + ring.pushedOut
+  return (
+    <button type="button" class="button primary catch-up" onClick={follow}>
+      <Icon name="down" />
+      {waiting > 0 ? `${waiting.toLocaleString('en')} new` : 'Follow'}
+    </button>
+  )
+}
+
+function Waiting() {
+  if (tailState.value !== 'open') return null
+  return (
+    <Empty title={query.value ? 'Nothing that matches has come in yet' : 'Nothing has come in yet'}>
+      <p>The tail begins now; what came before is found in Explore.</p>
+    </Empty>
+  )
+}

@@ -1,0 +1,59 @@
+// The rows of a live tail: at most so many are kept. While the reader looks at one place, what comes
+// in waits apart, so that nothing on the screen moves; then it follows on.
+
+/** What comes in, before it has a key. */
+export type Incoming =
+  | { kind: 'row'; id: string; data: string }
+  | { kind: 'gap' | 'note'; text: string }
+
+export type Entry = Incoming & { key: number }
+
+export const ringMax = 10_000
+
+export class Ring {
+  /** What is on the screen. */
+  shown: Entry[] = []
+  /** What came in since the reader stopped following. */
+  waiting: Entry[] = []
+  /** Rows that waited and were pushed out by newer ones. */
+  pushedOut = 0
+  private next = 0
+
+  add(entries: Incoming[], following: boolean): void {
+    const keyed = entries.map((entry) => {
+      this.next += 1
+      return { ...entry, key: this.next }
+    })
+    if (following) {
+      this.shown = last(this.shown.concat(this.waiting, keyed))
+      this.waiting = []
+      return
+    }
+    const all = this.waiting.concat(keyed)
+    this.pushedOut += Math.max(0, all.length - ringMax)
+    this.waiting = last(all)
+  }
+
+  /** Shows what has waited; what was pushed out meanwhile is said at its place. */
+  catchUp(): void {
+    const lost = this.pushedOut
+    if (lost > 0) {
+      this.next += 1
+      const text = `${lost.toLocaleString('en')} rows came while you were reading and are no longer kept here`
+      this.waiting.unshift({ kind: 'note', key: this.next, text })
+    }
+    this.shown = last(this.shown.concat(this.waiting))
+    this.waiting = []
+    this.pushedOut = 0
+  }
+
+  clear(): void {
+    this.shown = []
+    this.waiting = []
+    this.pushedOut = 0
+  }
+}
+
+function last(entries: Entry[]): Entry[] {
+  return entries.length > ringMax ? entries.slice(-ringMax) : entries
+}

@@ -1,0 +1,155 @@
+// Live tail: records as they come in. Nothing on the screen moves while somebody reads; what was
+// skipped or missed is always said.
+import { useComputed } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import '../styles/live.css'
+import { QueryBar } from '../query/bar'
+import { go, link, parameter } from '../state/location'
+import { wrap } from '../state/settings'
+import { Button, IconButton } from '../ui/button'
+import { useKeys } from '../ui/keys'
+import { ProblemView } from '../ui/states'
+import { LiveDrawer, openedRow } from './drawer'
+import { LiveList } from './list'
+import { RateBar } from './rate-bar'
+import {
+  clearRows,
+  follow,
+  following,
+  markNow,
+  pause,
+  startTail,
+  stopTail,
+  tailProblem,
+  tailState,
+} from './tail'
+
+const query = parameter('q')
+const rate = parameter('rate')
+const words = parameter('mark')
+
+const usualRate = 500
+
+export function Live() {
+  const asked = query.value
+  const maxRate = Number(rate.value) || usualRate
+  useEffect(() => {
+    startTail(asked, maxRate)
+    return stopTail
+  }, [asked, maxRate])
+  useLiveKeys()
+  const refused = useComputed(() =>
+    tailState.value === 'refused' ? tailProblem.value : undefined,
+  ).value
+  return (
+    <div class="live">
+      <div class="ask">
+        <QueryBar
+          action="Follow"
+          query={asked}
+          problem={tailProblem.value}
+          onRun={(text) => ask(text, asked, maxRate)}
+        />
+        <div class="ask-side">
+          <Tools maxRate={maxRate} />
+        </div>
+      </div>
+      <RateBar maxRate={maxRate} />
+      <div class="live-body">
+        {refused ? (
+          <ProblemView
+            problem={refused}
+            again={() => startTail(asked, maxRate)}
+            suggest={(text) => go({ q: text })}
+          />
+        ) : (
+          <LiveList words={words.value} />
+        )}
+        {openedRow.value && <LiveDrawer />}
+      </div>
+    </div>
+  )
+}
+
+function ask(text: string, before: string, maxRate: number): void {
+  if (text.trim() === before) startTail(before, maxRate)
+  else go({ q: text.trim() })
+}
+
+function useLiveKeys(): void {
+  const group = 'Live tail' as const
+  useKeys([
+    { keys: 'p', does: 'pause and go on', group, run: togglePause },
+    { keys: 'c', does: 'clear', group, run: clearRows },
+    { keys: 'm', does: 'draw a line here', group, run: markNow },
+    { keys: 'G', does: 'to the newest', group, run: follow },
+    {
+      keys: 'w',
+      does: 'wrap long lines',
+      group,
+      run: () => {
+        wrap.value = !wrap.peek()
+      },
+    },
+    {
+      keys: 'Escape',
+      does: 'close the record',
+      group,
+      run: () => {
+        openedRow.value = undefined
+      },
+    },
+  ])
+}
+
+function togglePause(): void {
+  if (following.peek()) pause()
+  else follow()
+}
+
+function Tools({ maxRate }: { maxRate: number }) {
+  const paused = !following.value
+  return (
+    <>
+      <Button icon={paused ? 'play' : 'pause'} pressed={paused} title="p" onClick={togglePause}>
+        {paused ? 'Go on' : 'Pause'}
+      </Button>
+      <IconButton icon="close" label="Clear" keys="c" onClick={clearRows} />
+      <IconButton icon="minus" label="Draw a line here" keys="m" onClick={markNow} />
+      <IconButton
+        icon="wrap"
+        label="Wrap long lines"
+        keys="w"
+        pressed={wrap.value}
+        onClick={() => {
+          wrap.value = !wrap.peek()
+        }}
+      />
+      <label class="labelled">
+        <span class="wide">at most</span>
+        <select
+          class="field small"
+          aria-label="Rows a second at most"
+          value={`${maxRate}`}
+          onChange={(event) => go({ rate: event.currentTarget.value }, { replace: true })}
+        >
+          {[100, 500, 2_000, 5_000].map((one) => (
+            <option key={one} value={`${one}`}>
+              {one.toLocaleString('en')}/s
+            </option>
+          ))}
+        </select>
+      </label>
+      <input
+        class="field small mark-words"
+        placeholder="Mark words"
+        aria-label="Words to mark"
+        defaultValue={words.value}
+        onInput={(event) => go({ mark: event.currentTarget.value }, { replace: true })}
+      />
+      <a class="button plain small wide" href={link({ q: query.value }, 'explore')}>
+        Search these
+      </a>
+    </>
+  )
+}

@@ -1,0 +1,23 @@
+// Where the page begins.
+import { render } from 'preact'
+import './styles/tokens.css'
+import './styles/base.css'
+import './styles/shell.css'
+import './styles/chart.css'
+import './styles/tables.css'
+import './styles/explore.css'
+import './styles/records.css'
+import './styles/drawer.css'
+import { App } from './app'
+import { applyTheme } from './state/settings'
+import { watchStatus } from './state/status'
+import { listenForKeys } from './ui/keys'
+import { watchTheme } from './ui/theme'
+
+applyTheme()
+watchTheme()
+listenForKeys()
+watchStatus()
+
+const page = document.getElementById('page')
+if (page) render(<App />, page)

@@ -1,0 +1,121 @@
+// Figures of the pipeline from the counters of weir: rates between two looks, losses by whether
+// somebody chose them, and states in words.
+import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
+
+/** Discards that a configuration asks for; all others are losses. */
+const chosen = new Set([
+  'rule',
+  'sampled',
+  'unrouted',
+  'rate_limit',
+  'cursor_dropped',
+  'skipped_at_start',
+])
+
+export interface Loss {
+  /** Records that were lost against everybody's will. */
+  lost: number
+  chosen: number
+  reasons: Array<{ reason: string; count: number; chosen: boolean }>
+}
+
+export function lossOf(discarded: Record<string, number>): Loss {
+  const reasons = Object.entries(discarded)
+    .filter(([, count]) => count > 0)
+    .map(([reason, count]) => ({ reason, count, chosen: chosen.has(reason) }))
+    .sort((a, b) => Number(a.chosen) - Number(b.chosen) || b.count - a.count)
+  const sum = (wanted: boolean) =>
+    reasons.filter((one) => one.chosen === wanted).reduce((total, one) => total + one.count, 0)
+  return { lost: sum(false), chosen: sum(true), reasons }
+}
+
+export interface Totals {
+  taken: number
+  lost: number
+  deadLettered: number
+  unaccounted: number
+  balanced: boolean
+}
+
+export function totalsOf(document: StatusDocument): Totals {
+  const sources = document.sources.map((source) => source.book)
+  const outputs = document.outputs.map((output) => output.book)
+  const add = (values: number[]) => values.reduce((total, value) => total + value, 0)
+  const lostLines = sources.map((source) => lossOf(source.book.discarded).lost)
+  const lostRecords = outputs.map((output) => lossOf(output.book.discarded).lost)
+  const unaccounted =
+    add(sources.map((source) => Math.abs(source.unaccounted_lines))) +
+    add(outputs.map((output) => Math.abs(output.unaccounted_records)))
+  return {
+    taken: add(sources.map((source) => source.book.records)),
+    lost: add([...lostLines, ...lostRecords]),
+    deadLettered: add(outputs.map((output) => output.book.dead_lettered)),
+    unaccounted,
+    balanced: unaccounted === 0,
+  }
+}
+
+/** By how much a counter grew a second between two documents; undefined without two of them. */
+export function rateOf(
+  before: StatusDocument | undefined,
+  after: StatusDocument,
+  counter: (document: StatusDocument) => number | undefined,
+): number | undefined {
+  if (!before) return undefined
+  const length = (after.time_unix_ns - before.time_unix_ns) / 1e9
+  const [first, last] = [counter(before), counter(after)]
+  if (length <= 0 || first === undefined || last === undefined) return undefined
+  return Math.max(0, (last - first) / length)
+}
+
+export function sourceIn(name: string, document: StatusDocument): SourceStatus | undefined {
+  return document.sources.find((source) => source.book.name === name)
+}
+
+export function outputIn(name: string, document: StatusDocument): OutputStatus | undefined {
+  return document.outputs.find((output) => output.book.name === name)
+}
+
+export interface State {
+  tone: 'good' | 'caution' | 'bad' | ''
+  text: string
+}
+
+export function sourceState(source: SourceStatus): State {
+  if (source.blocked) return { tone: 'bad', text: 'blocked by an output' }
+  if (source.unreadable_files > 0) {
+    return { tone: 'caution', text: `${source.unreadable_files} files cannot be read` }
+  }
+  if (source.lag_seconds > 10) return { tone: 'caution', text: 'behind' }
+  return { tone: 'good', text: 'reads' }
+}
+
+/** An output that is nearly full will soon block its sources, or discard. */
+const nearlyFull = 0.8
+
+export function outputState(output: OutputStatus): State {
+  const { book } = output
+  if (!book.active) return { tone: '', text: 'no longer configured' }
+  if (book.blocking) return { tone: 'bad', text: 'full: blocks its sources' }
+  if (output.failing) return { tone: 'bad', text: 'does not deliver' }
+  if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
+  if (book.lag_seconds > 10) return { tone: 'caution', text: 'behind' }
+  return { tone: 'good', text: 'delivers' }
+}
+
+export function fillOf({ book }: OutputStatus): number {
+  return book.buffer_limit_bytes > 0 ? Math.min(1, book.pending_bytes / book.buffer_limit_bytes) : 0
+}
+
+/** How long until an output is full at the present rate, seconds; undefined while it does not grow. */
+export function fullIn(
+  before: StatusDocument | undefined,
+  after: StatusDocument,
+  name: string,
+): number | undefined {
+  const pending = (document: StatusDocument) => outputIn(name, document)?.book.pending_bytes
+  const growth = rateOf(before, after, pending)
+  const book = outputIn(name, after)?.book
+  if (!growth || !book) return undefined
+  return (book.buffer_limit_bytes - book.pending_bytes) / growth
+}

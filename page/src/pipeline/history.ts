@@ -1,0 +1,49 @@
+// The last minutes of every rate, for the small lines beside them.
+import { effect, signal } from '@preact/signals'
+import type { StatusDocument } from '../api/schema'
+import { status, statusBefore } from '../state/status'
+import { rateOf } from './figures'
+
+const kept = 150
+
+export const history = signal<Record<string, number[]>>({})
+
+type Counter = [string, (document: StatusDocument) => number | undefined]
+
+function countersOf(document: StatusDocument): Counter[] {
+  const sources = document.sources.map(
+    ({ book }): Counter => [
+      `source:${book.name}`,
+      (one) => one.sources.find((source) => source.book.name === book.name)?.book.book.lines,
+    ],
+  )
+  const outputs = document.outputs.map(
+    ({ book }): Counter => [
+      `output:${book.name}`,
+      (one) => one.outputs.find((output) => output.book.name === book.name)?.book.book.delivered,
+    ],
+  )
+  return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds]]
+}
+
+/** Keeps the history while somebody looks at it. */
+export function keepHistory(): () => void {
+  return effect(() => {
+    const document = status.data.value
+    const before = statusBefore.value
+    if (!document || !before) return
+    const next = { ...history.peek() }
+    for (const [name, counter] of countersOf(document)) {
+      const found = rateOf(before, document, counter)
+      if (found !== undefined) next[name] = [...(next[name] ?? []), found].slice(-kept)
+    }
+    history.value = next
+  })
+}
+
+/** The mean of the last few looks, so that a figure can be read. */
+export function steady(name: string): number | undefined {
+  const values = history.value[name]?.slice(-5)
+  if (!values || values.length === 0) return undefined
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}

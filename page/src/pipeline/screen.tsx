@@ -1,0 +1,140 @@
+// The pipeline: what moves, what waits, what was lost, and whether the books balance.
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import '../styles/pipeline.css'
+import { get } from '../api/client'
+import type { RulesDocument, StatusDocument } from '../api/schema'
+import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
+import { ago } from '../format/times'
+import { createResource, type Resource } from '../state/resource'
+import { health, status, statusAt } from '../state/status'
+import { ProblemView, Skeleton } from '../ui/states'
+import { totalsOf } from './figures'
+import { keepHistory, steady } from './history'
+import { Ledger } from './ledger'
+import { NodeDrawer } from './node-drawer'
+import { NoisyKeys } from './noisy'
+import { Rules } from './rules'
+import { TopologyView } from './topology-view'
+
+const rulesEvery = 3_000
+
+export function Pipeline() {
+  const rules = useSignal(createResource<RulesDocument>()).value
+  useEffect(keepHistory, [])
+  useEffect(() => {
+    const ask = () => rules.ask((signal) => get('/weir/v1/rules', {}, signal))
+    ask()
+    const timer = window.setInterval(() => !document.hidden && ask(), rulesEvery)
+    return () => window.clearInterval(timer)
+  }, [rules])
+
+  const found = status.data.value
+  if (!found) {
+    const problem = status.problem.value
+    return problem ? (
+      <ProblemView problem={problem} again={() => undefined} />
+    ) : (
+      <Skeleton lines={14} label="Loading the pipeline" />
+    )
+  }
+  return (
+    <div class="pipeline">
+      <div class="scroll pipeline-main">
+        <Figures document={found} />
+        <Problems />
+        <TopologyView document={found} rules={rules.data.value} />
+        <Ledger document={found} />
+        <Below rules={rules} />
+      </div>
+      <NodeDrawer document={found} />
+    </div>
+  )
+}
+
+function Below({ rules }: { rules: Resource<RulesDocument> }) {
+  return (
+    <div class="two-panels">
+      <Rules rules={rules} />
+      <NoisyKeys />
+    </div>
+  )
+}
+
+function Figures({ document }: { document: StatusDocument }) {
+  const totals = totalsOf(document)
+  const incoming = document.sources.map(({ book }) => steady(`source:${book.name}`) ?? 0)
+  const sum = incoming.reduce((all, one) => all + one, 0)
+  const cpu = steady('cpu')
+  const loss = totals.lost + totals.deadLettered
+  const base = totals.taken + totals.lost
+  const stale = Date.now() - statusAt.value > 5_000
+  return (
+    <section class={`figures${stale ? ' stale' : ''}`} aria-label="In short">
+      <Figure name="coming in" value={rate(sum)} note={`${short(totals.taken)} records so far`} />
+      <Figure
+        name="lost"
+        value={short(loss)}
+        tone={loss > 0 ? 'bad' : 'good'}
+        note={
+          loss > 0
+            ? `${percent(loss / Math.max(base, 1))}, ${exact(totals.deadLettered)} of them dead-lettered`
+            : 'nothing, since the books began'
+        }
+      />
+      <Figure
+        name="books"
+        value={totals.balanced ? 'balance' : `${short(totals.unaccounted)} unaccounted`}
+        tone={totals.balanced ? 'good' : 'bad'}
+        note={
+          totals.balanced
+            ? 'every record is accounted for'
+            : 'please report this: it is a bug of weir'
+        }
+      />
+      <Figure name="CPU" value={cpu === undefined ? '…' : percent(cpu)} note="of one core" />
+      <Figure name="memory" value={bytes(document.resident_bytes)} note="of the whole process" />
+      <Figure
+        name="up"
+        value={seconds(document.uptime_seconds)}
+        note={`weir ${document.version}${stale ? `, as of ${ago(statusAt.value, Date.now())}` : ''}`}
+      />
+    </section>
+  )
+}
+
+interface FigureProps {
+  name: string
+  value: string
+  note: string
+  tone?: string
+}
+
+function Figure({ name, value, note, tone = '' }: FigureProps) {
+  return (
+    <div class={`figure ${tone}`}>
+      <span class="figure-name">{name}</span>
+      <strong>{value}</strong>
+      <small>{note}</small>
+    </div>
+  )
+}
+
+function Problems() {
+  const reasons = health.value?.reasons ?? []
+  if (reasons.length === 0) return null
+  return (
+    <section class="panel problems" aria-label="Problems">
+      <ul class="plain-list">
+        {reasons.map((reason) => (
+          <li key={reason.component + reason.text}>
+            <span class="dot bad" />
+            <strong>{reason.component}</strong>
+            <span class="grow">{reason.text}</span>
+            <span class="quiet">began {ago(Date.parse(reason.since), Date.now())}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
+}

@@ -1,0 +1,153 @@
+// The topology as boxes and lines: widths are rates, colours are states, and a chain of back-pressure
+// is drawn from the output that is full to the sources that it stops.
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import type { RulesDocument, StatusDocument } from '../api/schema'
+import { percent, rate, seconds, short } from '../format/numbers'
+import { go, parameter } from '../state/location'
+import { Icon } from '../ui/icon'
+import { Sparkline } from '../ui/sparkline'
+import { history, steady } from './history'
+import { type Edge, type PipelineNode, type Topology, topologyOf } from './topology'
+
+export const openNode = parameter('node')
+
+const nodeWidth = 218
+const nodeHeight = 84
+const rowGap = 14
+
+interface Box {
+  x: number
+  y: number
+}
+
+export function TopologyView({
+  document,
+  rules,
+}: {
+  document: StatusDocument
+  rules: RulesDocument | undefined
+}) {
+  const topology = topologyOf(document, rules)
+  const frame = useRef<HTMLDivElement>(null)
+  const [width, setWidth] = useState(900)
+  useLayoutEffect(() => {
+    const element = frame.current
+    if (!element) return
+    const resized = new ResizeObserver(() => setWidth(element.clientWidth))
+    resized.observe(element)
+    return () => resized.disconnect()
+  }, [])
+  const { boxes, height } = layout(topology, width)
+  return (
+    <section class="panel" aria-label="Topology">
+      <header>
+        <h2>Where records go</h2>
+        {topology.chain ? (
+          <span class="badge bad">
+            <Icon name="warning" /> {topology.chain}
+          </span>
+        ) : (
+          <span class="quiet">nothing is held back</span>
+        )}
+      </header>
+      <div class="topology-box">
+        <div ref={frame} class="topology" style={{ height: `${height}px` }}>
+          <svg width={width} height={height} aria-hidden="true">
+            {topology.edges.map((edge) => (
+              <EdgeLine
+                key={`${edge.from} ${edge.to}`}
+                edge={edge}
+                from={boxes.get(edge.from)}
+                to={boxes.get(edge.to)}
+              />
+            ))}
+          </svg>
+          {topology.columns.flat().map((node) => (
+            <NodeBox key={node.id} node={node} box={boxes.get(node.id)} />
+          ))}
+        </div>
+      </div>
+    </section>
+  )
+}
+
+function layout({ columns }: Topology, width: number): { boxes: Map<string, Box>; height: number } {
+  const boxes = new Map<string, Box>()
+  const rows = Math.max(...columns.map((column) => column.length), 1)
+  const height = rows * (nodeHeight + rowGap) - rowGap
+  const stride = columns.length > 1 ? (width - nodeWidth) / (columns.length - 1) : 0
+  columns.forEach((column, at) => {
+    const used = column.length * (nodeHeight + rowGap) - rowGap
+    column.forEach((node, row) => {
+      boxes.set(node.id, { x: at * stride, y: (height - used) / 2 + row * (nodeHeight + rowGap) })
+    })
+  })
+  return { boxes, height }
+}
+
+function EdgeLine({ edge, from, to }: { edge: Edge; from: Box | undefined; to: Box | undefined }) {
+  if (!from || !to) return null
+  const [x1, y1] = [from.x + nodeWidth, from.y + nodeHeight / 2]
+  const [x2, y2] = [to.x, to.y + nodeHeight / 2]
+  const bend = (x2 - x1) / 2
+  const flow = edge.rate ? (steady(edge.rate) ?? 0) : 0
+  const path = `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`
+  return (
+    <path
+      class={`edge${edge.blocked ? ' blocked' : flow > 0 || !edge.rate ? ' moves' : ''}`}
+      d={path}
+      stroke-width={1.5 + Math.min(6, Math.log10(1 + flow) * 1.5)}
+    />
+  )
+}
+
+function NodeBox({ node, box }: { node: PipelineNode; box: Box | undefined }) {
+  const flow = node.rate ? steady(node.rate) : undefined
+  const open = openNode.value === node.id
+  return (
+    <button
+      type="button"
+      class={`node ${node.state.tone}`}
+      style={{
+        left: `${box?.x ?? 0}px`,
+        top: `${box?.y ?? 0}px`,
+        width: `${nodeWidth}px`,
+        height: `${nodeHeight}px`,
+      }}
+      aria-expanded={open}
+      onClick={() => go({ node: open ? null : node.id }, { replace: true })}
+    >
+      <span class="node-head">
+        <span class={`dot ${node.state.tone}`} />
+        <strong class="grow">{node.name}</strong>
+        <small>{node.type}</small>
+      </span>
+      <span class="node-line">
+        {node.rate ? (
+          <>
+            <span class="node-rate">{flow === undefined ? '…' : rate(flow)}</span>
+            <Sparkline
+              values={history.value[node.rate] ?? []}
+              label={`rate of ${node.name}`}
+              width={84}
+              height={18}
+            />
+          </>
+        ) : (
+          <span class="quiet">{node.state.text}</span>
+        )}
+        {node.lost > 0 && <span class="badge bad">{short(node.lost)} lost</span>}
+      </span>
+      <span class="node-foot">
+        {node.rate && <span>{node.state.text}</span>}
+        {node.lag >= 1 && <span>lag {seconds(node.lag)}</span>}
+        {node.fill !== undefined && node.fill > 0 && <span>{percent(node.fill)} full</span>}
+      </span>
+      {node.fill !== undefined && (
+        <span class="node-fill">
+          <span style={{ width: `${Math.min(100, node.fill * 100)}%` }} />
+        </span>
+      )}
+    </button>
+  )
+}

@@ -1,0 +1,144 @@
+// The pipeline as a graph in columns: sources, rules, the journal, outputs; and who blocks whom.
+import type { RulesDocument, StatusDocument } from '../api/schema'
+import { fillOf, lossOf, outputState, type State, sourceState } from './figures'
+
+export interface PipelineNode {
+  id: string
+  kind: 'source' | 'rules' | 'journal' | 'output'
+  name: string
+  type: string
+  state: State
+  /** Name of its rate in the history. */
+  rate: string | undefined
+  fill: number | undefined
+  lag: number
+  lost: number
+}
+
+export interface Edge {
+  from: string
+  to: string
+  rate: string | undefined
+  blocked: boolean
+}
+
+export interface Topology {
+  columns: PipelineNode[][]
+  edges: Edge[]
+  /** In words: which output stops which sources. */
+  chain: string | undefined
+}
+
+export function topologyOf(document: StatusDocument, rules: RulesDocument | undefined): Topology {
+  const sources = document.sources.map(sourceNode)
+  const outputs = document.outputs.filter((output) => output.book.active).map(outputNode)
+  const middle: PipelineNode[] = [journalNode(document)]
+  const ruled = rules && rules.rules.length > 0 ? [rulesNode(rules)] : []
+  const blocking = document.outputs
+    .filter((output) => output.book.blocking)
+    .map((output) => output.book.name)
+  const blocked = document.sources
+    .filter((source) => source.blocked)
+    .map((source) => source.book.name)
+  const behind = ruled.length > 0 ? 'rules' : 'journal'
+  const edges: Edge[] = [
+    ...sources.map((node) => edge(node.id, behind, node.rate, blocked.includes(node.name))),
+    ...(ruled.length > 0 ? [edge('rules', 'journal', undefined, blocked.length > 0)] : []),
+    ...outputs.map((node) => edge('journal', node.id, node.rate, blocking.includes(node.name))),
+  ]
+  const columns = [sources, ruled, middle, outputs].filter((column) => column.length > 0)
+  return { columns, edges, chain: chainText(blocking, blocked) }
+}
+
+function edge(from: string, to: string, rate: string | undefined, blocked: boolean): Edge {
+  return { from, to, rate, blocked }
+}
+
+function chainText(blocking: string[], blocked: string[]): string | undefined {
+  if (blocked.length === 0 && blocking.length === 0) return undefined
+  const stops = blocked.length > 0 ? blocked.join(', ') : 'no source yet'
+  return `${blocking.join(', ') || 'the disk'} is full and stops ${stops}`
+}
+
+function sourceNode(source: StatusDocument['sources'][number]): PipelineNode {
+  const { book } = source
+  return {
+    id: `source:${book.name}`,
+    kind: 'source',
+    name: book.name,
+    type: book.type,
+    state: sourceState(source),
+    rate: `source:${book.name}`,
+    fill: undefined,
+    lag: source.lag_seconds,
+    lost: lossOf(book.book.discarded).lost,
+  }
+}
+
+function outputNode(output: StatusDocument['outputs'][number]): PipelineNode {
+  const { book } = output
+  return {
+    id: `output:${book.name}`,
+    kind: 'output',
+    name: book.name,
+    type: book.type,
+    state: outputState(output),
+    rate: `output:${book.name}`,
+    fill: fillOf(output),
+    lag: book.lag_seconds,
+    lost: lossOf(book.book.discarded).lost,
+  }
+}
+
+function rulesNode(rules: RulesDocument): PipelineNode {
+  return {
+    id: 'rules',
+    kind: 'rules',
+    name: `${rules.rules.length} rules`,
+    type: 'route, change, drop',
+    state: { tone: 'good', text: 'in force' },
+    rate: undefined,
+    fill: undefined,
+    lag: 0,
+    lost: 0,
+  }
+}
+
+export interface Journal {
+  ring_bytes: number
+  ring_limit_bytes: number
+  disk_bytes: number
+  disk_limit_bytes: number
+  disk_error: string | null
+}
+
+/** The journal's part of the document, which its schema does not describe yet. */
+export function journalOf(document: StatusDocument): Journal {
+  const found = document.journal as Partial<Journal> | null
+  return {
+    ring_bytes: found?.ring_bytes ?? 0,
+    ring_limit_bytes: found?.ring_limit_bytes ?? 0,
+    disk_bytes: found?.disk_bytes ?? 0,
+    disk_limit_bytes: found?.disk_limit_bytes ?? 0,
+    disk_error: found?.disk_error ?? null,
+  }
+}
+
+function journalNode(document: StatusDocument): PipelineNode {
+  const journal = journalOf(document)
+  const fill = journal.disk_limit_bytes > 0 ? journal.disk_bytes / journal.disk_limit_bytes : 0
+  const bad = journal.disk_error !== null
+  return {
+    id: 'journal',
+    kind: 'journal',
+    name: 'journal',
+    type: 'memory, then disk',
+    state: bad
+      ? { tone: 'bad', text: 'the disk fails' }
+      : { tone: 'good', text: 'takes everything' },
+    rate: undefined,
+    fill,
+    lag: 0,
+    lost: 0,
+  }
+}

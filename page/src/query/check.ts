@@ -1,0 +1,17 @@
+// Whether an expression can be read, asked of weir itself: one reader of the language for all.
+import { Problem, post } from '../api/client'
+
+/** What is wrong with an expression, or nothing. */
+export async function checkQuery(query: string): Promise<Problem | undefined> {
+  if (query.trim() === '') return undefined
+  try {
+    await post('/api/v2/logs/events/search', {
+      filter: { query, from: 'now-1s', to: 'now' },
+      page: { limit: 1 },
+    })
+    return undefined
+  } catch (error) {
+    const refused = error instanceof Problem && error.kind === 'refused'
+    return refused && error.document.parameter?.endsWith('query') ? error : undefined
+  }
+}

@@ -1,0 +1,33 @@
+import { describe, expect, it } from 'vitest'
+import { placeAt } from './complete'
+
+const at = (text: string) => {
+  const cursor = text.indexOf('|')
+  return placeAt(text.replace('|', ''), cursor)
+}
+
+describe('the place of the cursor', () => {
+  it('is a field where a term begins', () => {
+    expect(at('|')).toEqual({ kind: 'field', from: 0, to: 0, prefix: '' })
+    expect(at('error ser|')).toEqual({ kind: 'field', from: 6, to: 9, prefix: 'ser' })
+    expect(at('-@ht|')).toEqual({ kind: 'field', from: 1, to: 4, prefix: '@ht' })
+    expect(at('(serv|')).toEqual({ kind: 'field', from: 1, to: 5, prefix: 'serv' })
+  })
+
+  it('is a value behind a key', () => {
+    expect(at('service:|')).toEqual({ kind: 'value', from: 8, to: 8, prefix: '', field: 'service' })
+    expect(at('service:we|')).toMatchObject({
+      kind: 'value',
+      from: 8,
+      prefix: 'we',
+      field: 'service',
+    })
+    expect(at('@a:"x y|"')).toMatchObject({ kind: 'value', from: 3, prefix: 'x y', field: '@a' })
+    expect(at('@n:>5|')).toMatchObject({ kind: 'value', from: 4, prefix: '5', field: '@n' })
+  })
+
+  it('is a value in a list of values', () => {
+    expect(at('service:(web OR a|')).toMatchObject({ kind: 'value', prefix: 'a', field: 'service' })
+    expect(at('service:(web OR api) ho|')).toMatchObject({ kind: 'field', prefix: 'ho' })
+  })
+})

@@ -1,0 +1,135 @@
+// What could stand at a place of an expression: the field or the value that is being written there.
+import { get } from '../api/client'
+import type { Question } from '../explore/question'
+import { addressOf } from '../explore/question'
+import { quoteKey, quoteValue } from './quote'
+import { scan } from './scan'
+import { withoutField } from './terms'
+
+export type Place =
+  | { kind: 'field'; from: number; to: number; prefix: string }
+  | { kind: 'value'; from: number; to: number; prefix: string; field: string }
+
+/** Where the cursor is: in a field's name, or in a value of a field. */
+export function placeAt(text: string, cursor: number): Place {
+  const open: Array<string | undefined> = []
+  let key: string | undefined
+  let from = cursor
+  let to = cursor
+  for (const token of scan(text)) {
+    if (token.from >= cursor) break
+    const piece = text.slice(token.from, token.to)
+    const inside = token.to >= cursor
+    if (token.kind === 'bracket') {
+      if (piece === '(') open.push(key ?? open.at(-1))
+      else if (piece === ')') open.pop()
+      key = undefined
+    } else if (token.kind === 'key') {
+      if (inside && token.to > cursor) from = token.from
+      else key = piece.slice(0, -1).replace(/\\(.)/g, '$1')
+    } else if (token.kind === 'space') key = undefined
+    else if (inside && token.kind !== 'comparison' && token.kind !== 'operator') {
+      from = token.from
+      to = token.to
+    }
+  }
+  const prefix = text.slice(from, cursor)
+  const field = key ?? open.at(-1)
+  if (field === undefined) return { kind: 'field', from, to, prefix }
+  return { kind: 'value', from, to, prefix: prefix.replace(/^["“”]/, ''), field }
+}
+
+export interface Suggestion {
+  label: string
+  /** What is put in place of what stands there. */
+  text: string
+  detail: string
+  kind: 'field' | 'value' | 'operator'
+}
+
+const reserved: Array<[string, string]> = [
+  ['status', 'severity'],
+  ['service', 'who wrote it'],
+  ['host', 'where it was written'],
+  ['source', "weir's source"],
+  ['message', 'text'],
+  ['trace_id', 'trace'],
+  ['tags', 'whole tags'],
+]
+
+const listed = 40
+
+export async function suggest(
+  place: Place,
+  question: Question,
+  text: string,
+  signal: AbortSignal,
+): Promise<Suggestion[]> {
+  return place.kind === 'field'
+    ? suggestFields(place.prefix, question, signal)
+    : suggestValues(place, question, text, signal)
+}
+
+async function suggestFields(prefix: string, question: Question, signal: AbortSignal) {
+  const { from, to } = addressOf(question)
+  const asked = [prefix, ...(prefix && !prefix.startsWith('@') ? [`@${prefix}`] : [])]
+  const answers = await Promise.all(
+    asked.map((one) => get('/weir/v1/fields', { prefix: one, from, to, limit: listed }, signal)),
+  )
+  const known = reserved.filter(([name]) => name.startsWith(prefix.toLowerCase()))
+  const found = answers.flatMap((answer) =>
+    answer.fields.map((field) => [field.name, field.type] as const),
+  )
+  const names = new Map<string, string>([...known, ...found])
+  const fields = [...names].map(([name, detail]) => fieldSuggestion(name, detail))
+  const operators = /^[A-Z]+$/.test(prefix)
+    ? ['AND', 'OR', 'NOT'].filter((one) => one.startsWith(prefix))
+    : []
+  return [...operators.map(operatorSuggestion), ...fields]
+}
+
+function fieldSuggestion(name: string, detail: string): Suggestion {
+  return { label: name, text: `${quoteKey(name)}:`, detail, kind: 'field' }
+}
+
+function operatorSuggestion(name: string): Suggestion {
+  return { label: name, text: `${name} `, detail: 'operator', kind: 'operator' }
+}
+
+async function suggestValues(
+  place: Place & { kind: 'value' },
+  question: Question,
+  text: string,
+  signal: AbortSignal,
+): Promise<Suggestion[]> {
+  const others = withoutField(text, place.field)
+  const asked = { ...addressOf(question), field: place.field, prefix: place.prefix, limit: listed }
+  const answer = await get('/weir/v1/values', { ...asked, query: others }, signal).catch(() =>
+    get('/weir/v1/values', { ...asked, query: '' }, signal),
+  )
+  const values = answer.values.map((entry) => ({
+    label: String(entry.value),
+    text: quoteValue(entry.value),
+    detail: entry.count.toLocaleString('en'),
+    kind: 'value' as const,
+  }))
+  return place.prefix ? values : [...values, ...operatorsOf(place.field)]
+}
+
+function operatorsOf(field: string): Suggestion[] {
+  const some: Array<[string, string]> = [
+    ['*', 'any value'],
+    ['(a OR b)', 'one of several'],
+  ]
+  const numbers: Array<[string, string]> = [
+    ['>', 'more than'],
+    ['[1 TO 2]', 'from … to …'],
+  ]
+  const shown = field.startsWith('@') || field === 'status' ? [...some, ...numbers] : some
+  return shown.map(([text, detail]) => ({
+    label: text,
+    text: text.startsWith('(') ? '(' : text.startsWith('[') ? '[' : text,
+    detail,
+    kind: 'operator',
+  }))
+}

@@ -1,0 +1,55 @@
+// Where the reader is: the screen and everything in the query string, as signals. All that a link
+// should bring back stands there and nowhere else.
+import { computed, signal } from '@preact/signals'
+
+export type Screen = 'explore' | 'live' | 'pipeline'
+
+const root = new URL('.', document.baseURI).pathname
+const paths: Record<Screen, string> = { explore: '', live: 'live', pipeline: 'pipeline' }
+
+const here = signal(new URL(window.location.href))
+
+window.addEventListener('popstate', () => {
+  here.value = new URL(window.location.href)
+})
+
+export const screen = computed<Screen>(() => {
+  const rest = here.value.pathname.slice(root.length)
+  const found = Object.entries(paths).find(([, path]) => path === rest)
+  return (found?.[0] as Screen | undefined) ?? 'explore'
+})
+
+const parameters = computed(() => here.value.searchParams)
+
+/** One parameter as a signal, which changes only when its text does. */
+export function parameter(name: string) {
+  return computed(() => parameters.value.get(name) ?? '')
+}
+
+export type Changes = Record<string, string | null | undefined>
+
+/** The address of a screen with changes to the query string; empty values are left out. */
+export function link(changes: Changes, target: Screen = screen.value): string {
+  const url = new URL(paths[target] || '.', new URL(root, here.value.origin))
+  if (target === screen.value) url.search = here.value.search
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) url.searchParams.set(name, value)
+    else url.searchParams.delete(name)
+  }
+  return url.href
+}
+
+/** Goes there; `replace` leaves no step back, for what is set while the reader works. */
+export function go(changes: Changes, options: { screen?: Screen; replace?: boolean } = {}): void {
+  const target = link(changes, options.screen)
+  if (target === here.value.href) return
+  if (options.replace) window.history.replaceState(null, '', target)
+  else window.history.pushState(null, '', target)
+  here.value = new URL(target)
+}
+
+/** Goes to an address that `link` made. */
+export function follow(address: string): void {
+  window.history.pushState(null, '', address)
+  here.value = new URL(address)
+}

@@ -1,0 +1,47 @@
+// An answer that depends on signals: asked for again when they change, with the one before kept
+// on screen meanwhile, so that nothing jumps.
+import { type ReadonlySignal, signal } from '@preact/signals'
+import { asProblem, isAbort, type Problem } from '../api/client'
+
+export interface Resource<Value> {
+  /** The last good answer, which may be that of the question before. */
+  data: ReadonlySignal<Value | undefined>
+  problem: ReadonlySignal<Problem | undefined>
+  loading: ReadonlySignal<boolean>
+  ask: (load: (signal: AbortSignal) => Promise<Value>) => Promise<void>
+  clear: () => void
+}
+
+export function createResource<Value>(): Resource<Value> {
+  const data = signal<Value | undefined>(undefined)
+  const problem = signal<Problem | undefined>(undefined)
+  const loading = signal(false)
+  let current: AbortController | undefined
+
+  async function ask(load: (signal: AbortSignal) => Promise<Value>): Promise<void> {
+    current?.abort()
+    const mine = new AbortController()
+    current = mine
+    loading.value = true
+    try {
+      const value = await load(mine.signal)
+      if (current !== mine) return
+      data.value = value
+      problem.value = undefined
+    } catch (error) {
+      if (isAbort(error) || current !== mine) return
+      problem.value = asProblem(error)
+    }
+    loading.value = false
+  }
+
+  function clear(): void {
+    current?.abort()
+    current = undefined
+    data.value = undefined
+    problem.value = undefined
+    loading.value = false
+  }
+
+  return { data, problem, loading, ask, clear }
+}

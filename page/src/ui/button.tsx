@@ -1,0 +1,64 @@
+// A button with an icon alone has a name for everybody: its tooltip and its label.
+import type { ComponentChildren } from 'preact'
+import { Icon, type IconName } from './icon'
+
+interface IconButtonProps {
+  icon: IconName
+  label: string
+  onClick: (event: MouseEvent) => void
+  small?: boolean
+  plain?: boolean
+  pressed?: boolean | undefined
+  expanded?: boolean | undefined
+  disabled?: boolean
+  keys?: string
+}
+
+export function IconButton(props: IconButtonProps) {
+  const { icon, label, onClick, small, plain = true, pressed, expanded, disabled = false } = props
+  const title = props.keys ? `${label} (${props.keys})` : label
+  return (
+    <button
+      type="button"
+      class={`button icon-only${small ? ' small' : ''}${plain ? ' plain' : ''}`}
+      aria-label={label}
+      title={title}
+      aria-pressed={pressed}
+      aria-expanded={expanded}
+      disabled={disabled}
+      onClick={onClick}
+    >
+      <Icon name={icon} />
+    </button>
+  )
+}
+
+interface ButtonProps {
+  children: ComponentChildren
+  onClick: (event: MouseEvent) => void
+  icon?: IconName
+  kind?: 'primary' | 'plain' | ''
+  small?: boolean
+  disabled?: boolean
+  title?: string | undefined
+  expanded?: boolean | undefined
+  pressed?: boolean | undefined
+}
+
+export function Button(props: ButtonProps) {
+  const { children, onClick, icon, kind = '', small, disabled = false } = props
+  return (
+    <button
+      type="button"
+      class={`button ${kind}${small ? ' small' : ''}`}
+      onClick={onClick}
+      disabled={disabled}
+      title={props.title}
+      aria-expanded={props.expanded}
+      aria-pressed={props.pressed}
+    >
+      {icon && <Icon name={icon} />}
+      {children}
+    </button>
+  )
+}

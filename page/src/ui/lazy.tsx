@@ -1,0 +1,48 @@
+// Parts of the page that are fetched when they are first shown.
+import { signal } from '@preact/signals'
+import type { ComponentType, VNode } from 'preact'
+import { useEffect } from 'preact/hooks'
+import { Empty } from './states'
+
+export interface Lazy {
+  part: ReturnType<typeof signal<ComponentType | undefined>>
+  failed: ReturnType<typeof signal<boolean>>
+  load: () => void
+}
+
+export function lazy(fetch: () => Promise<ComponentType>): Lazy {
+  const part = signal<ComponentType | undefined>(undefined)
+  const failed = signal<boolean>(false)
+  function load() {
+    if (part.peek()) return
+    fetch().then(
+      (found) => {
+        part.value = found
+        failed.value = false
+      },
+      () => {
+        failed.value = true
+      },
+    )
+  }
+  return { part, failed, load }
+}
+
+export function Suspense({ part, fallback }: { part: Lazy; fallback: VNode }) {
+  useEffect(() => part.load(), [part])
+  const Found = part.part.value
+  if (Found) return <Found />
+  if (!part.failed.value) return fallback
+  return (
+    <Empty
+      title="This part of the page could not be fetched"
+      actions={
+        <button type="button" class="button" onClick={() => window.location.reload()}>
+          Load the page again
+        </button>
+      }
+    >
+      <p>weir may have been stopped, or be of another version than the page.</p>
+    </Empty>
+  )
+}

@@ -1,0 +1,16 @@
+// A component that is drawn again only when one of its properties is another one.
+import { Component, type ComponentType, createElement } from 'preact'
+
+export function memo<Props extends object>(inner: ComponentType<Props>): ComponentType<Props> {
+  return class Memo extends Component<Props> {
+    override shouldComponentUpdate(next: Readonly<Props>): boolean {
+      const before = this.props as Record<string, unknown>
+      const after = next as Record<string, unknown>
+      return Object.keys(after).some((name) => before[name] !== after[name])
+    }
+
+    override render() {
+      return createElement(inner, this.props as Props)
+    }
+  }
+}

@@ -1,0 +1,55 @@
+// Short messages: shown for a moment, and read out in a region apart, so that lists which change
+// all the time need no live region of their own.
+import { signal } from '@preact/signals'
+
+interface Toast {
+  id: number
+  text: string
+}
+
+const toasts = signal<Toast[]>([])
+const spoken = signal('')
+let last = 0
+
+const shownFor = 3_000
+
+export function notify(text: string): void {
+  last += 1
+  const id = last
+  toasts.value = [...toasts.value.slice(-2), { id, text }]
+  announce(text)
+  window.setTimeout(() => {
+    toasts.value = toasts.value.filter((toast) => toast.id !== id)
+  }, shownFor)
+}
+
+/** Says something to a screen reader alone. */
+export function announce(text: string): void {
+  spoken.value = text
+}
+
+export async function copy(text: string, what: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text)
+    notify(`Copied ${what}`)
+  } catch {
+    notify('The browser did not allow copying')
+  }
+}
+
+export function NotifyHost() {
+  return (
+    <>
+      <div class="visually-hidden" role="status" aria-live="polite">
+        {spoken}
+      </div>
+      <div class="toasts" aria-hidden="true">
+        {toasts.value.map((toast) => (
+          <div key={toast.id} class="toast">
+            {toast.text}
+          </div>
+        ))}
+      </div>
+    </>
+  )
+}

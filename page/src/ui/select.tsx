@@ -1,0 +1,26 @@
+// One of several texts; what is chosen is shown even when it is none of them.
+interface SelectProps {
+  value: string
+  options: string[]
+  onChange: (value: string) => void
+  label?: (value: string) => string
+  name?: string
+}
+
+export function Select({ value, options, onChange, label = (one) => one, name }: SelectProps) {
+  const shown = options.includes(value) ? options : [value, ...options]
+  return (
+    <select
+      class="field small"
+      aria-label={name}
+      value={value}
+      onChange={(event) => onChange(event.currentTarget.value)}
+    >
+      {shown.map((one) => (
+        <option key={one} value={one}>
+          {label(one)}
+        </option>
+      ))}
+    </select>
+  )
+}

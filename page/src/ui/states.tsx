@@ -1,0 +1,104 @@
+// What stands in place of an answer: nothing found, something wrong, not there yet. Each says what
+// to do next.
+import type { ComponentChildren } from 'preact'
+import type { Problem } from '../api/client'
+import type { Meta } from '../api/schema'
+import { Button } from './button'
+
+interface EmptyProps {
+  title: string
+  children?: ComponentChildren
+  actions?: ComponentChildren
+}
+
+export function Empty({ title, children, actions }: EmptyProps) {
+  return (
+    <div class="state">
+      <h2>{title}</h2>
+      {children}
+      {actions && <div class="actions">{actions}</div>}
+    </div>
+  )
+}
+
+interface ProblemProps {
+  problem: Problem
+  again: () => void
+  /** Something that would probably be right, to be taken over with a click. */
+  suggest?: (query: string) => void
+}
+
+export function ProblemView({ problem, again, suggest }: ProblemProps) {
+  const { title, detail, suggestion } = problem.document
+  const apply = suggest && suggestion ? () => suggest(suggestion) : undefined
+  return (
+    <div class="state" role="alert">
+      <h2>{headline(problem)}</h2>
+      <p>{advice(problem)}</p>
+      {problem.kind === 'refused' && detail && detail !== title && <pre>{detail}</pre>}
+      <div class="actions">
+        {apply && (
+          <Button kind="primary" onClick={apply}>
+            Use {suggestion}
+          </Button>
+        )}
+        <Button icon="refresh" onClick={again}>
+          Try again
+        </Button>
+      </div>
+    </div>
+  )
+}
+
+function headline(problem: Problem): string {
+  if (problem.kind === 'unreachable') return 'weir does not answer'
+  if (problem.kind === 'busy') return 'Too many questions at once'
+  return sentence(problem.document.title)
+}
+
+function advice(problem: Problem): string {
+  const { expected, retry_after_seconds: wait, status } = problem.document
+  switch (problem.kind) {
+    case 'unreachable':
+      return 'Is it running? The page asks again by itself; what you typed is kept.'
+    case 'busy':
+      return wait ? `weir asks to come back in ${wait} s.` : 'Try again in a moment.'
+    case 'refused':
+      if (status === 409)
+        return 'What is not kept cannot be searched. Live tail and the pipeline work without it.'
+      if (status === 404) return 'It may have been deleted, or be older than what is kept.'
+      return expected ? `Expected: ${expected}.` : 'The question cannot be answered as it stands.'
+    case 'failed':
+      return 'weir could not answer. Its own log says why.'
+  }
+}
+
+/** Says of an answer that it is not the whole one, and why. */
+export function Partial({ meta }: { meta: Meta | undefined }) {
+  if (!meta?.weir.partial) return null
+  const why = (meta.warnings ?? []).map((warning) => warning.title).join('; ')
+  return (
+    <span class="badge caution" title={why}>
+      not the whole answer{why ? `: ${why}` : ''}
+    </span>
+  )
+}
+
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+export function Skeleton({ lines, label }: { lines: number; label: string }) {
+  const widths = ['92%', '78%', '85%', '64%', '88%', '71%']
+  return (
+    <div class="skeletons" role="status" aria-label={label}>
+      {Array.from({ length: lines }, (_, index) => (
+        <div
+          key={index}
+          class="skeleton"
+          style={{ width: widths[index % widths.length], height: '14px' }}
+        />
+      ))}
+    </div>
+  )
+}
