@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_says_what_was_missed() {
+    fn the_report_marks_missed_targets() {
         let mut outcome = Outcome::new("A job.".to_owned());
         outcome.measurements.push(
             Measurement::new("lines", 10.0).target(Target::AtLeast(20.0)).limit("bare loop", 40.0),

@@ -81,7 +81,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_stops_nothing_but_the_reading_and_passes_by_itself() {
+fn a_full_disk_stops_only_reading_until_there_is_space() {
     let (scene, collector) = backed_up();
     let disk = SmallDisk::mount(scene.dir().join("data"), "12m");
     let written = [backlog(&scene)];

@@ -73,7 +73,7 @@ fn a_request_that_is_never_answered_is_sent_again_after_its_deadline() {
 }
 
 #[test]
-fn a_peer_that_never_reads_its_socket_is_given_up_and_costs_nothing() {
+fn a_peer_that_never_reads_is_disconnected() {
     let mut collector = Collector::start();
     // The kernel accepts connections for a listener that nobody serves, until its buffers are full.
     collector.pause();

@@ -120,7 +120,7 @@ fn at_least_once() -> Oracle {
 }
 
 #[test]
-fn what_is_accepted_arrives_once_and_in_the_order_of_its_connection() {
+fn accepted_records_arrive_once_in_connection_order() {
     let scene = Scene::new();
     let collector = Collector::start();
     let mut weir = scene.start(&config(&collector, "", ""));
@@ -201,7 +201,7 @@ fn a_stop_under_load_loses_nothing_that_was_accepted() {
 }
 
 #[test]
-fn a_full_disk_accepts_nothing_says_so_and_passes_by_itself() {
+fn a_full_disk_returns_503_until_there_is_space() {
     let mut scene = Scene::new();
     scene.extra = JOURNAL.to_owned();
     let collector = Collector::start();
@@ -244,7 +244,7 @@ fn a_full_disk_accepts_nothing_says_so_and_passes_by_itself() {
 /// Journal and store on disks that are too small for both, in many proportions: the journal stops
 /// while the store can still write, so what is accepted is stored, and there is room again.
 #[test]
-fn a_journal_and_a_store_on_a_small_disk_never_wedge() {
+fn a_journal_and_a_store_on_a_small_disk_never_deadlock() {
     for (disk_mib, limit_mib, keep_free, retention) in [
         (24, 16, "1MiB", "64MiB"),
         (16, 16, "0B", "20%"),
@@ -272,7 +272,7 @@ fn a_journal_and_a_store_on_a_small_disk_never_wedge() {
 }
 
 #[test]
-fn a_full_buffer_is_answered_with_when_to_come_again() {
+fn a_full_buffer_returns_429_with_retry_after() {
     let scene = Scene::new();
     let collector = Collector::start();
     collector.answer(Answer::status(503));
@@ -309,7 +309,7 @@ fn a_full_buffer_is_answered_with_when_to_come_again() {
 }
 
 #[test]
-fn a_full_buffer_keeps_nobody_waiting_behind_others() {
+fn a_full_buffer_refuses_queued_requests_at_once() {
     let scene = Scene::new();
     let collector = Collector::start();
     collector.answer(Answer::status(503));
@@ -340,7 +340,7 @@ fn a_full_buffer_keeps_nobody_waiting_behind_others() {
 }
 
 #[test]
-fn strangers_keep_nobody_out() {
+fn unauthenticated_connections_do_not_block_clients() {
     let scene = Scene::new();
     let collector = Collector::start();
     let file = scene.dir().join("keys");
@@ -439,7 +439,7 @@ fn wrong_requests_are_refused_whole_with_their_reason() {
 }
 
 #[test]
-fn only_those_who_know_a_key_may_send() {
+fn requests_without_a_valid_api_key_are_refused() {
     let scene = Scene::new();
     let collector = Collector::start();
     let file = scene.dir().join("keys");
@@ -470,7 +470,7 @@ fn only_those_who_know_a_key_may_send() {
 }
 
 #[test]
-fn a_body_that_does_not_come_costs_its_sender_the_connection_and_nobody_else() {
+fn a_missing_body_closes_only_its_own_connection() {
     let scene = Scene::new();
     let collector = Collector::start();
     let mut weir = scene.start(&config(&collector, "in_flight_max = \"8MiB\"\n", ""));

@@ -9,7 +9,7 @@ use crate::scene::{OUTPUT, Scene, hec, judge};
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
 #[test]
-fn a_hung_output_costs_a_healthy_one_nothing_and_memory_stays_bounded() {
+fn a_hung_output_does_not_affect_healthy_ones_or_memory() {
     let (healthy, hung) = (Collector::start(), Collector::start());
     hung.answer(Answer::Hang);
     let mut scene = Scene::new();

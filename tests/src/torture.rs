@@ -35,7 +35,7 @@ fn a_short_torture_passes_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_torture_touches_no_directory_that_has_something_in_it() {
+fn the_torture_test_refuses_a_non_empty_directory() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("mine"), "mine").unwrap();
     let output = torture(home.path(), &["--for", "1s"]);

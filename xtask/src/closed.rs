@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn other_wildcards_are_nobodys_business() {
+    fn wildcards_over_other_types_are_allowed() {
         check("fn f() { match a { Some(_) => 1, _ => 2 } }", &[]);
         check("impl Other { fn f() { match self { Self::A => 1, _ => 2 } } }", &[]);
         check("fn f() { match a { OutputType::File => match b { 1 => 1, _ => 2 } } }", &[]);

@@ -131,7 +131,7 @@ pub(crate) fn drive(settings: &Settings) -> Result<()> {
     let journal = open(&settings.dir)?;
     let wake = WakeFd::new()?;
     journal.on_room(wake.clone());
-    let mut maker = Maker::new(settings.records);
+    let mut generator = BatchGenerator::new(settings.records);
     let waiter = Waiter::start();
     let cpu_before = clock::process_cpu();
     let start = Instant::now();
@@ -142,7 +142,7 @@ pub(crate) fn drive(settings: &Settings) -> Result<()> {
                 start + Duration::from_secs_f64(number as f64 / settings.rate as f64),
             );
         }
-        let batch = maker.next();
+        let batch = generator.next();
         frame_bytes += batch.frame_bytes() as u64;
         let begun = Instant::now();
         let ticket = append(&journal, batch, &wake)?;
@@ -218,14 +218,14 @@ fn append(journal: &Journal, batch: Batch, wake: &WakeFd) -> Result<AppendTicket
 }
 
 /// Creates batches of the same bodies at increasing positions.
-struct Maker {
+struct BatchGenerator {
     body: Vec<u8>,
     records: usize,
     made: u64,
     builder: BatchBuilder,
 }
 
-impl Maker {
+impl BatchGenerator {
     fn new(records: usize) -> Self {
         let mut lines = Lines::new(Shape::Raw, RECORD_BYTES);
         let body = (0..records as u64).flat_map(|seq| lines.line(0, seq).to_vec()).collect();

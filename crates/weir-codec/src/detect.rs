@@ -109,7 +109,7 @@ mod tests {
     const LOGFMT: &str = r#"time=2026-11-21T19:12:31Z level=info msg="a b""#;
 
     #[test]
-    fn a_complete_first_line_decides() {
+    fn a_complete_first_line_determines_the_format() {
         let cases = [
             (DOCKER, Format::DockerJson),
             (r#"{"time":"2026-11-21T19:12:31Z","log":"x","attrs":{"a":"b"}}"#, Format::DockerJson),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_before_there_is_a_line() {
+    fn no_format_is_detected_before_the_first_line() {
         for head in [&b""[..], b"\n", b"\r\n", b"\0\0\0", b"\xef\xbb", b"\xef\xbb\xbf", b"abc"] {
             assert_eq!(detect(head), None, "{}", head.escape_ascii());
         }

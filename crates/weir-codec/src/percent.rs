@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_what_it_was() {
+    fn percent_encoding_round_trips() {
         assert_eq!(form_decoded("env%3aprod%2Cteam:a+b%20c"), b"env:prod,team:a b c");
         assert_eq!(form_decoded("100%, %4 %zz%"), b"100%, %4 %zz%");
         let text = "a:\"b c\" é&+/~";

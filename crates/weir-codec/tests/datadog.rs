@@ -122,7 +122,7 @@ fn an_array_an_object_and_lines_are_read() {
 }
 
 #[test]
-fn probes_hold_no_record() {
+fn empty_requests_hold_no_record() {
     for body in ["{}", "[]", " { } ", "[ ]\n"] {
         assert_eq!(read(body, DatadogFormat::Json).unwrap(), [], "{body:?}");
     }
@@ -131,7 +131,7 @@ fn probes_hold_no_record() {
 }
 
 #[test]
-fn what_is_wrong_is_named_and_nothing_is_taken() {
+fn invalid_requests_are_rejected_whole() {
     let long = format!("[{}{{}}]", "{\"a\":1},".repeat(DATADOG_ITEMS_MAX));
     let deep = format!("[{{\"a\":{}1{}}}]", "[".repeat(200), "]".repeat(200));
     let cases = [

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_what_it_was_before_and_never_larger_than_allowed() {
+    fn decompression_restores_bodies_up_to_the_maximum_size() {
         let text: Vec<u8> = (0..50_000_u32).flat_map(|n| n.to_string().into_bytes()).collect();
         for coding in ALL {
             for text in [&text[..], b"", b"x"] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_costs_no_more_than_the_bound() {
+    fn decompression_bombs_are_stopped_at_the_maximum_size() {
         let zeros = vec![0; 64 << 20];
         for coding in [ContentCoding::Gzip, ContentCoding::Deflate, ContentCoding::Zstd] {
             let mut out = Vec::new();

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_comes_back() {
+    fn compression_round_trips() {
         let text: Vec<u8> =
             (0..5000).flat_map(|i| format!("line {i} of a log\n").into_bytes()).collect();
         let noise: Vec<u8> =

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_written_as_an_escape() {
+    fn terminal_control_characters_are_escaped() {
         let cases = [
             ("a\tb \u{e9}", "a\tb \u{e9}"),
             ("\u{1b}[2Jx\u{7}\r", "\\u{1b}[2Jx\\u{7}\\r"),

@@ -73,7 +73,7 @@ fn trusting(ca_file: &Path) -> TlsFiles {
 }
 
 #[tokio::test]
-async fn a_server_goes_on_with_new_files_and_keeps_the_old_ones_while_they_are_wrong() {
+async fn a_server_reloads_certificates_and_keeps_old_ones_while_new_are_invalid() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let ca = authority.write_own(dir.path());

@@ -110,7 +110,7 @@ fn wanted(batches: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_stuck_destination_keeps_twice_what_it_is_charged_and_two_segments() {
+fn a_stuck_destination_uses_at_most_twice_its_charge_plus_two_segments() {
     let mut world = World::start(FaultyDisk::new());
     world.run(0, BATCHES);
     world.settle();

@@ -663,7 +663,7 @@ fn a_segment_with_a_damaged_index_is_searched_for_frames() {
 }
 
 #[test]
-fn frames_in_what_a_log_says_are_not_believed() {
+fn frames_inside_logged_content_are_ignored() {
     // The same stream, and records that could follow.
     let forged = Part::new(2, 7_000, 1).unrepeatable().mask(0b11).build();
     let (head, rest) = forged.frame_parts();

@@ -216,7 +216,7 @@ fn a_read_only_disk_at_start_is_a_clear_error() {
 }
 
 #[test]
-fn a_full_disk_at_start_is_no_reason_not_to_start() {
+fn weir_starts_on_a_full_disk() {
     let disk = FaultyDisk::new();
     let journal = open(config(DIR), Arc::new(disk.clone()));
     drop(cursor(&journal, "hec"));

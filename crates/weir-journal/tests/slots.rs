@@ -61,7 +61,7 @@ fn a_slot_is_not_used_again_while_a_batch_of_its_predecessor_is_kept() {
 }
 
 #[test]
-fn a_slot_that_nothing_means_any_more_is_used_again() {
+fn an_unreferenced_slot_is_reused() {
     let disk = FaultyDisk::new();
     for round in 0..20 {
         let journal = start(&disk);

@@ -12,7 +12,7 @@ use weir_journal::{Outcome, WritePolicy};
 use weir_model::Position;
 
 #[test]
-fn a_stream_goes_on_where_it_was_committed_after_a_restart() {
+fn a_stream_resumes_at_its_committed_position_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path().join("journal"));
     let disk = Arc::new(RealDisk);

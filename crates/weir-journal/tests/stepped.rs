@@ -154,7 +154,7 @@ fn catch_up(writer: &mut JournalWriter, clock: &FakeClock) {
 }
 
 #[test]
-fn nothing_is_safe_behind_a_frame_that_a_failed_segment_does_not_give_back() {
+fn nothing_is_durable_after_an_unreadable_frame_of_a_failed_segment() {
     let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
     let (journal, mut writer, mut hec, count) = spilled(&disk, &clock);
     disk.inject(Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment"));
@@ -177,7 +177,7 @@ fn nothing_is_safe_behind_a_frame_that_a_failed_segment_does_not_give_back() {
 }
 
 #[test]
-fn who_waits_for_a_frame_that_a_failed_segment_does_not_give_back_is_told_so() {
+fn waiters_for_an_unreadable_frame_are_notified() {
     let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
     let (journal, mut writer, mut hec, count) = spilled(&disk, &clock);
     let _first_is_in_flight = take(&mut hec).unwrap();
@@ -194,7 +194,7 @@ fn who_waits_for_a_frame_that_a_failed_segment_does_not_give_back_is_told_so() {
 }
 
 #[test]
-fn a_frame_that_no_segment_gives_back_and_nobody_can_read_holds_nothing_up_for_ever() {
+fn an_unreadable_frame_does_not_block_a_stream_forever() {
     let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
     let (journal, mut writer, mut hec, count) = spilled(&disk, &clock);
     let unreadable = || Fault::new(FaultKind::Io).on(CallKind::Read).path("segment").times(2);

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_exposed_may_be_in_no_book_and_nothing_else_may() {
+    fn only_exposed_records_may_be_missing_from_the_books() {
         let exposed = BTreeMap::from([("a".to_owned(), vec![1..2, 2..3])]);
         let oracle = Oracle { exposed, uncounted_max: 2, ..Oracle::strict("o") };
         let problems = |seqs: &[u64], discarded| {

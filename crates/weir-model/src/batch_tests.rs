@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_left_of_a_batch_is_what_is_still_needed(all in records(), cursor in 0_usize..800) {
+    fn only_still_needed_rows_of_a_batch_remain(all in records(), cursor in 0_usize..800) {
         let batch = built(Position::new(3, 1000), &all);
         let wanted = [cursor, batch.routed_counts().first().map_or(0, |(cursor, _)| *cursor)];
         let is_wanted = |to: &u16| wanted.contains(&usize::from(*to));
@@ -349,7 +349,7 @@ fn records_of_480_resources_go_to_300_sets_of_destinations() {
 }
 
 #[test]
-fn a_resource_table_that_is_full_says_so_before_a_row_is_pushed() {
+fn a_full_resource_table_is_reported_before_a_row_is_pushed() {
     let mut builder = BatchBuilder::new(Position::default());
     let big = |number: u64| format!(r#"{{"n":"{number:016300}"}}"#).into_bytes();
     let fit = (0..100).take_while(|n| builder.resource(*n, &big(*n)).is_ok()).count();
@@ -437,7 +437,7 @@ fn what_a_later_release_wrote_is_unknown_not_damaged() {
 }
 
 #[test]
-fn a_builder_says_full_before_a_frame_overflows() {
+fn a_builder_reports_full_before_a_frame_overflows() {
     for is_rich in [false, true] {
         let mut builder = BatchBuilder::new(Position::default());
         builder.reserve_state(STATE_BYTES_MAX);

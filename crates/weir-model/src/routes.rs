@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_all_go_one_way_do_not_say_so() {
+    fn rows_with_one_route_have_no_route_columns() {
         let mut table = RouteTable::new();
         table.add(&[]);
         table.add(&[2, 5]);

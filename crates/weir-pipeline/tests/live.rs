@@ -49,7 +49,7 @@ fn large(n: usize) -> String {
 }
 
 #[test]
-fn all_together_may_ask_for_so_much_and_who_leaves_makes_room() {
+fn the_total_size_of_live_tails_is_limited_and_freed_on_leave() {
     let (mut rig, view) = start();
     let mut tails: Vec<LiveTail> = (0..8).map(|n| join(&view, &large(n)).unwrap()).collect();
     let refused = join(&view, &large(8)).unwrap_err();
@@ -73,7 +73,7 @@ fn all_together_may_ask_for_so_much_and_who_leaves_makes_room() {
 }
 
 #[test]
-fn one_alone_may_not_ask_for_what_all_may() {
+fn a_single_live_tail_has_its_own_limit() {
     let (rig, view) = start();
     let error = join(&view, &format!("{} OR /e[a-z]{{20000}}/", large(0))).unwrap_err();
     assert!(matches!(error, LiveError::Expression(_)), "{error}");
@@ -81,7 +81,7 @@ fn one_alone_may_not_ask_for_what_all_may() {
 }
 
 #[test]
-fn who_joins_at_the_same_moment_gets_what_it_asked_for() {
+fn tails_that_join_concurrently_get_their_own_expressions() {
     let (mut rig, view) = start();
     let words: Vec<String> = (0..16).map(|n| format!("word{n}")).collect();
     let at_once = Barrier::new(words.len());

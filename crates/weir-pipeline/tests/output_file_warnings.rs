@@ -45,7 +45,7 @@ impl Subscriber for Warnings {
 }
 
 #[test]
-fn a_file_that_cannot_be_is_named_once_and_its_records_are_counted() {
+fn an_impossible_file_name_is_logged_once_and_its_records_are_counted() {
     let warnings = Warnings::default();
     tracing::subscriber::set_global_default(warnings.clone()).unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -264,7 +264,7 @@ fn what_was_taken_is_delivered_whatever_the_rest_of_the_answer_is() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_waited_for() {
+fn records_wait_for_an_absent_server() {
     let server = Server::start(&[], Act::Say(200));
     let mut rig = start(&server, |plan| plan.url = "http://127.0.0.1:1/".to_owned());
     rig.append(1, &[Line::new("one")]);
@@ -293,7 +293,7 @@ fn what_is_refused_is_found_and_becomes_a_dead_letter() {
 }
 
 #[test]
-fn a_place_that_refuses_everything_gets_no_more_than_a_few_records() {
+fn a_wrong_endpoint_causes_few_dead_letters() {
     let server = Server::start(&[], Act::Say(400));
     let mut rig = start(&server, |_| {});
     let lines: Vec<Line> = (0..1000).map(|n| Line::new(format!("line {n}"))).collect();

@@ -207,7 +207,7 @@ fn after_a_break_the_next_connection_begins_with_a_whole_line_and_misses_nothing
 }
 
 #[test]
-fn a_peer_that_takes_nothing_is_left_after_the_timeout() {
+fn a_peer_that_accepts_nothing_is_abandoned_after_the_timeout() {
     let (listener, address) = listen_narrow();
     let plan = SocketOutput {
         write_timeout: Duration::from_millis(200),

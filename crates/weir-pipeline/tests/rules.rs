@@ -120,7 +120,7 @@ fn records_go_where_the_rules_say_and_else_where_none_says() {
 }
 
 #[test]
-fn a_final_rule_ends_the_matter_and_a_drop_takes_the_record_away() {
+fn a_final_rule_stops_evaluation_and_a_drop_discards_the_record() {
     let rules = [
         RulePlan { is_final: true, ..rule("final", "one", &["web"]) },
         rule("later", "one OR two", &["audit"]),
@@ -228,7 +228,7 @@ fn an_access_log_gives_typed_attributes_and_a_derived_time() {
 }
 
 #[test]
-fn a_line_that_an_agent_wrapped_is_read_as_if_it_had_come_alone() {
+fn a_line_wrapped_by_an_agent_is_read_like_the_line_alone() {
     let wrap = |line: &str| {
         let line = line.replace('"', "\\\"");
         format!(r#"{{"message":"{line}","status":"info","service":"agent","ddtags":"a:b"}}"#)
@@ -435,7 +435,7 @@ fn what_a_rule_cannot_parse_stays_as_it_is_and_is_counted_for_that_rule() {
 }
 
 #[test]
-fn hostile_values_are_values() {
+fn hostile_values_are_kept_as_plain_values() {
     let rules = acting(vec![set("@path", "/log/{@file}/{host}"), set("@n", "{@n}")]);
     for value in ["../../etc", "a\u{0}b", "line\nbreak", &"x".repeat(30_000)] {
         let body = serde_json::json!({ "file": value }).to_string();
@@ -447,7 +447,7 @@ fn hostile_values_are_values() {
 }
 
 #[test]
-fn a_trial_tells_why() {
+fn a_trial_explains_its_result() {
     let rules = [rule("r", "service:shop (error OR -@a:1)", &["web"])];
     let outputs = OUTPUTS.map(str::to_owned);
     let mut trial = Trial::new(&rules, &outputs, None, "app").unwrap();

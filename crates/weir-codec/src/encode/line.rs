@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_pair_does_not_swallow_the_pair_behind_it() {
+    fn an_unpaired_surrogate_does_not_swallow_the_next_pair() {
         let two = "\u{fffd}\u{b80aa}".as_bytes();
         assert_eq!(unescaped(br"\uDA0A\udAa0\udcaa"), two);
     }

@@ -119,7 +119,7 @@ fn colours_are_read_over() {
 }
 
 #[test]
-fn words_of_the_running_text_are_no_levels() {
+fn words_in_running_text_are_not_levels() {
     expect(&[
         ("", NONE),
         ("no ERROR found", NONE),
@@ -151,7 +151,7 @@ fn words_of_the_running_text_are_no_levels() {
 }
 
 #[test]
-fn the_look_ends_after_its_bound() {
+fn scanning_stops_at_its_maximum() {
     let digits = "1".repeat(HEAD_BYTES);
     assert_eq!(severity_of_text(format!("{digits} ERROR x").as_bytes()), NONE);
     let cut = format!("{} ERROR_CODE", "1".repeat(HEAD_BYTES - 6));
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn a_level_behind_two_words_is_none(words in "[a-z]{2,9} [a-z]{2,9} (ERROR|\\[error\\]) x") {
+    fn a_level_after_two_words_is_ignored(words in "[a-z]{2,9} [a-z]{2,9} (ERROR|\\[error\\]) x") {
         prop_assume!(any_case(words.split(' ').next().unwrap().as_bytes()).is_none());
         prop_assert_eq!(severity_of_text(words.as_bytes()), NONE);
     }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stranger_gives_way_first_then_the_idle_then_the_slow() {
+    async fn eviction_prefers_unauthenticated_then_idle_then_slow_connections() {
         let slots = ConnectionSlots::new(4);
         let [working, slow, idle, stranger] =
             [slots.take().await, slots.take().await, slots.take().await, slots.take().await];
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_newcomer_waits_while_all_are_served_and_no_longer() {
+    async fn a_new_connection_waits_only_while_all_are_working() {
         let slots = ConnectionSlots::new(1);
         let first = slots.take().await;
         first.admit();

@@ -140,7 +140,7 @@ fn zones_have_names_and_offsets_and_what_is_near_is_suggested() {
 }
 
 #[test]
-fn minutes_are_whole_since_zones_have_been_set_by_them() {
+fn offsets_are_whole_minutes_in_modern_times() {
     let berlin = Calendar::new(&zone("Europe/Berlin"), DAY_NS);
     assert!(berlin.is_of_minutes(0, i64::MAX));
     // Solar time, 53 minutes and 28 seconds ahead, until 1893.
@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn a_calendar_says_what_is_defined((name, time_ns) in any_time(), interval_ns in any_interval()) {
+    fn zone_arithmetic_agrees_with_the_calendar((name, time_ns) in any_time(), interval_ns in any_interval()) {
         let zone = zone(name);
         let calendar = Calendar::new(&zone, interval_ns);
         let (begin, end) = calendar.stretch(time_ns);

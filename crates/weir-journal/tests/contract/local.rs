@@ -96,7 +96,7 @@ fn fill(journal: &weir_journal::Journal, stream: u64, mask: u64) -> u64 {
 }
 
 #[test]
-fn a_full_ring_goes_to_disk_only_when_that_is_due() {
+fn a_full_ring_spills_to_disk_only_when_due() {
     let opener = Local::default();
     let spill_after = Duration::from_millis(150);
     let journal = opener.open_with(JournalConfig { ring_bytes: MIB, spill_after, ..config(DIR) });
@@ -117,7 +117,7 @@ fn a_full_ring_goes_to_disk_only_when_that_is_due() {
 }
 
 #[test]
-fn a_hung_destination_costs_disk_and_not_the_time_of_the_others() {
+fn a_hung_destination_uses_disk_without_delaying_others() {
     let opener = Local::default();
     let config = JournalConfig { ring_bytes: MIB, spill_after: Duration::MAX / 4, ..config(DIR) };
     let journal = opener.open_with(config);

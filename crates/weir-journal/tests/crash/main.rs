@@ -40,7 +40,7 @@ fn run_seed(seed: u64, settings: &Settings) -> (bool, Vec<String>) {
 }
 
 #[test]
-fn a_seed_is_one_history() {
+fn equal_seeds_give_equal_histories() {
     for seed in 0..100 {
         let settings = Settings { files: 3, unlink: true, connections: 2, removal: false };
         let [(_, first), (_, second)] = [0, 1].map(|_| run_seed(seed, &settings));

@@ -172,7 +172,7 @@ const ONCE_FAILED: [u64; 12] = [
 ];
 
 #[test]
-fn histories_that_once_failed_do_not() {
+fn histories_that_once_failed_pass() {
     keep_panics();
     for seed in ONCE_FAILED {
         let events = plan::events(seed, &Settings::of(seed));
@@ -182,7 +182,7 @@ fn histories_that_once_failed_do_not() {
 }
 
 #[test]
-fn a_seed_is_one_history() {
+fn equal_seeds_give_equal_histories() {
     keep_panics();
     for seed in 0..50 {
         let events = plan::events(seed, &Settings::of(seed));

@@ -123,7 +123,7 @@ fn a_paced_run_writes_the_number_that_was_asked_for() {
 }
 
 #[test]
-fn the_caller_can_end_the_run() {
+fn the_caller_can_stop_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let plan = LoadPlan::new(dir.path());
     let report =

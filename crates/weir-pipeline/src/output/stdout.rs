@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_terminal_is_told_nothing_by_a_record() {
+    async fn control_characters_of_records_are_escaped_on_terminals() {
         let dir = tempfile::tempdir().unwrap();
         let bodies = ["\u{1b}[31mred", "t\twice \u{e9}", "\u{202e}"];
         let (_journal, cursor, job) = closed_journal(dir.path(), &bodies);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stays_over_restarts_and_grows_with_each_change() {
+    fn a_generation_survives_restarts_and_grows_with_each_change() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (plan(dir.path(), &["a"]), plan(dir.path(), &["b"]));
         assert_eq!(open(dir.path()).unwrap().number(&a, &[], 0), 1);

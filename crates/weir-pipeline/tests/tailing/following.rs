@@ -194,7 +194,7 @@ fn the_target_of_a_link_may_be_rotated() {
 }
 
 #[test]
-fn weirs_own_files_are_never_tailed() {
+fn weirs_own_files_are_never_followed() {
     let world = World::files(&["../**/*"], |_| {});
     let running = world.start();
     Writer::append(&world.log("app.log")).lines(&lines(0..10));

@@ -210,7 +210,7 @@ fn a_deleted_file_that_is_written_to_after_its_grace_is_counted() {
 }
 
 #[test]
-fn a_file_that_came_and_went_is_read_or_said_to_be_unseen() {
+fn a_short_lived_file_is_read_or_reported_unseen() {
     let world = World::files(&["*.log"], |_| {});
     let running = world.start();
     for n in 0..200 {

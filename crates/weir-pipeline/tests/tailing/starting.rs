@@ -78,7 +78,7 @@ fn a_file_without_permission_is_named_counted_and_read_once_it_is_allowed() {
 }
 
 #[test]
-fn a_trickle_wakes_the_source_once_per_interval_and_not_once_per_line() {
+fn slow_writes_wake_the_source_once_per_interval() {
     let world = World::files(&["*.log"], |_| {});
     let mut app = Writer::append(&world.log("app.log"));
     let running = world.start();

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_aims_at_paths() {
+    fn a_fault_applies_only_to_matching_paths() {
         let faults = Faults::default();
         faults.inject(Fault::new(FaultKind::Io).path("cursor").forever());
         assert!(faults.enter(CallKind::Open, Path::new("/d/segment")).is_ok());

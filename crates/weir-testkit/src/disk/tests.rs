@@ -85,7 +85,7 @@ fn a_rename_that_was_not_flushed_shows_the_old_or_the_new_file_never_a_mix() {
 }
 
 #[test]
-fn a_kill_loses_nothing_but_the_power_cut_after_it_still_may() {
+fn a_kill_preserves_unflushed_writes_but_a_power_cut_may_not() {
     let disk = disk();
     let file = create(&disk, "a");
     disk.sync_dir(Path::new(DIR)).unwrap();

@@ -84,7 +84,7 @@ fn assert_empty(state: &State) {
 }
 
 #[test]
-fn a_gap_of_all_stands_where_it_is_missing_and_is_not_told_to_who_joined_later() {
+fn a_gap_is_reported_in_place_and_not_to_tails_that_joined_later() {
     let mut state = State::default();
     let (all, slow) = (join(&mut state, "*"), join(&mut state, "x"));
     state.push(Entry::Matched(found(&batch(3, 1), &[0])));
@@ -144,7 +144,7 @@ fn take_of(state: &mut State, id: u64) -> u64 {
 }
 
 #[test]
-fn a_lost_gap_is_told_with_what_was_lost_around_it() {
+fn a_dropped_gap_is_added_to_the_next_reported_gap() {
     let mut state = State::default();
     let (early, gone) = (join(&mut state, "*"), join(&mut state, "*"));
     state.push(Entry::Matched(found(&batch(3, 1), &[0])));
@@ -161,7 +161,7 @@ fn a_lost_gap_is_told_with_what_was_lost_around_it() {
 }
 
 #[test]
-fn gaps_without_end_take_no_memory_without_end() {
+fn consecutive_gaps_use_bounded_memory() {
     let mut state = State::default();
     let (slow, gone) = (join(&mut state, "*"), join(&mut state, "*"));
     for _ in 0..500_000 {
@@ -174,7 +174,7 @@ fn gaps_without_end_take_no_memory_without_end() {
 }
 
 #[test]
-fn what_nobody_asks_for_any_more_is_looked_for_until_the_next_one_joins_and_goes_nowhere() {
+fn unfollowed_expressions_are_dropped_when_the_next_tail_joins() {
     let hub = Hub::default();
     let even = join(&mut hub.state(), "even");
     let odd = join(&mut hub.state(), "odd");
@@ -196,7 +196,7 @@ fn what_nobody_asks_for_any_more_is_looked_for_until_the_next_one_joins_and_goes
 }
 
 #[test]
-fn with_the_last_tail_goes_what_was_compiled() {
+fn the_compiled_set_is_dropped_with_the_last_tail() {
     let hub = Hub::default();
     let only = join(&mut hub.state(), "even");
     hub.leave(only);
@@ -224,7 +224,7 @@ fn new_names_change_what_is_looked_for_without_compiling_it_again() {
 }
 
 #[test]
-fn while_one_compiles_others_join_with_what_is_known_and_take_what_is_found() {
+fn tails_join_and_read_while_another_compiles() {
     let dir = tempfile::tempdir().unwrap();
     let view = view(dir.path());
     let hub = &view.live;

@@ -105,7 +105,7 @@ fn its_own_files_are_known_again() {
 
 proptest! {
     #[test]
-    fn no_value_leaves_the_base(value in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn no_value_escapes_the_base_directory(value in proptest::collection::vec(any::<u8>(), 0..600)) {
         let path = FilePath::parse("/log/{service}/{@a}{@b}.{@c}").unwrap();
         let mut out = String::new();
         path.fill(&Says(&value), &mut out);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_told_by_its_head_and_the_bytes_before_the_offset() {
+    fn a_long_file_is_identified_by_its_head_and_the_bytes_before_the_offset() {
         let content: Vec<u8> = (0..5000_u32).flat_map(u32::to_le_bytes).collect();
         let mut memory = RememberedContent::default();
         memory.consumed(0, &content[..9000]);

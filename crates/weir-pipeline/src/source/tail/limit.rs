@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn over_time_as_many_lines_pass_as_the_limit_says() {
+    fn the_rate_limit_holds_over_time() {
         let limit = RateLimit { lines_per_second: 100.0, shed: false };
         let mut now = Duration::from_secs(5);
         let mut bucket = TokenBucket::new(limit, now);

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_before_it_is_found_is_unseen() {
+    fn a_file_removed_before_it_is_found_is_unseen() {
         let a = |changes: &[NameChange]| {
             let changes: Vec<_> = changes.iter().map(|change| ("a.log", *change)).collect();
             Dir::after(&changes).unseen().len()
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_runs_ahead_of_the_kernel_changes_no_count() {
+    fn listing_ahead_of_kernel_events_does_not_change_counts() {
         // It finds the second file, which the kernel reports later.
         let ahead = || {
             let mut dir = Dir::after(&[("a.log", Created)]);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_never_rests_is_counted_all_the_same() {
+    fn files_under_a_constantly_changing_name_are_counted() {
         let mut dir = Dir::default();
         let mut counted = 0;
         for _ in 0..=UNSETTLED_TURNS_MAX {
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_goes_along_with_renames() {
+    fn expected_files_are_tracked_through_renames() {
         let renamed = [("a.log", Created), ("a.log", MovedFrom(1)), ("a.old", MovedTo(1))];
         let mut dir = Dir::after(&renamed);
         assert!(dir.owes("a.old") && !dir.owes("a.log"));
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_counted_when_the_kernel_says_that_it_went() {
+    fn a_file_lost_while_opening_is_counted_on_its_removal_event() {
         let lost = || {
             let mut dir = Dir::default();
             ReportedFiles::lost(
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn after_lost_events_files_are_looked_for_and_not_counted() {
+    fn after_an_overflow_files_are_searched_but_not_counted() {
         let mut dir = Dir::after(&[("a.log", Created)]);
         dir.name_states.events_lost();
         assert!(dir.owes("a.log"));

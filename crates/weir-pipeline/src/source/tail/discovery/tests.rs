@@ -81,7 +81,7 @@ fn an_overflow_of_the_kernels_queue_leads_to_a_rescan() {
 }
 
 #[test]
-fn a_circle_of_directories_ends() {
+fn cyclic_links_between_directories_are_not_followed_forever() {
     let dir = tempfile::tempdir().unwrap();
     create_dir(dir.path().join("sub")).unwrap();
     std::os::unix::fs::symlink(dir.path(), dir.path().join("sub/back")).unwrap();
@@ -93,7 +93,7 @@ fn a_circle_of_directories_ends() {
 }
 
 #[test]
-fn ten_thousand_foreign_files_are_not_even_looked_at() {
+fn foreign_files_are_not_examined() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..10_000 {
         write(dir.path().join(format!("{n}.txt")), "").unwrap();

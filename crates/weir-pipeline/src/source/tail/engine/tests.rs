@@ -158,7 +158,7 @@ fn a_line_finds_its_beginning_in_a_file_that_the_last_look_passed_over() {
 }
 
 #[test]
-fn names_that_never_rest_do_not_keep_a_file_from_being_read() {
+fn constantly_changing_names_do_not_block_reading_a_file() {
     let world = World::new();
     write(world.path("logs/app.log"), docker("a line\\n")).unwrap();
     let mut run = world.start(None);
@@ -289,7 +289,7 @@ fn records_that_do_not_fit_in_a_frame_are_read_again_even_where_they_should_be_c
 }
 
 #[test]
-fn a_generation_that_takes_the_name_of_one_that_could_not_be_opened_any_more_is_no_copy() {
+fn a_file_reusing_the_name_of_an_unopened_one_is_not_a_copy() {
     let world = World::new();
     let log = |name: &str| world.path("logs").join(name);
     let mut run = world.start_with("app.log", None);
