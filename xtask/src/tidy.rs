@@ -38,8 +38,27 @@ pub(crate) fn problems() -> Result<Vec<String>> {
             record(&path, &page, &mut problems);
         }
     }
+    promises(&mut problems)?;
     unsafe_code(&mut problems)?;
     Ok(problems)
+}
+
+/// The tests that ARCHITECTURE.md names for each promise exist.
+fn promises(problems: &mut Vec<String>) -> Result<()> {
+    let page = paths::read("ARCHITECTURE.md")?;
+    let rows = page.lines().skip_while(|line| !line.starts_with("| promise |"));
+    let rows: Vec<&str> = rows.skip(2).take_while(|line| line.starts_with('|')).collect();
+    if rows.is_empty() {
+        problems.push("ARCHITECTURE.md: the table of promises and their tests is missing".into());
+    }
+    let mut missing: BTreeSet<&str> =
+        rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    for path in paths::files(&[".rs"])? {
+        let text = paths::read(path)?;
+        missing.retain(|test| !text.contains(&format!("fn {test}(")));
+    }
+    problems.extend(missing.iter().map(|test| format!("ARCHITECTURE.md: there is no test {test}")));
+    Ok(())
 }
 
 /// Captured test input, which is not checked.
