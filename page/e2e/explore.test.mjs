@@ -1,39 +1,17 @@
 // Explore, as a newcomer and as somebody without a mouse would use it.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import {
-  inBatches,
-  openBrowser,
-  openPage,
-  requests,
-  serve,
-  startWeir,
-  stored,
-  until,
-} from './harness.mjs'
+import { test } from 'node:test'
+import { inBatches, openPage, requests, stored, until, world } from './harness.mjs'
 
-let weir
-let server
-let browser
-
-before(async () => {
-  weir = await startWeir()
-  server = await serve(weir.address)
-  browser = await openBrowser()
+const here = world(async (weir) => {
   const records = requests(1_000)
   await inBatches(weir, records)
   await stored(weir, '', records.length)
 })
 
-after(async () => {
-  await browser?.close()
-  await server?.close()
-  await weir?.end()
-})
-
 async function withPage(path, act, options) {
-  const { page, complaints, close } = await openPage(browser, options)
-  await page.goto(server.address + path)
+  const { page, complaints, close } = await openPage(here.browser, options)
+  await page.goto(here.server.address + path)
   await page.locator('.record-space .record').first().waitFor()
   await act(page)
   await close()
@@ -81,7 +59,7 @@ test('other values of a filtered field keep their counts', () =>
 test('a link opened elsewhere shows the same', () =>
   withPage('/?q=status:error&cols=host,message&sort=timestamp', async (page) => {
     const first = await rowTexts(page)
-    await withPage(page.url().slice(server.address.length), async (other) => {
+    await withPage(page.url().slice(here.server.address.length), async (other) => {
       assert.deepEqual((await rowTexts(other)).slice(0, 10), first.slice(0, 10))
       assert.deepEqual(await other.locator('.record-head .head-name.grow').allInnerTexts(), [
         'host',
@@ -201,7 +179,7 @@ test('a saved view comes back', () =>
     await page.getByRole('button', { name: 'Saved views and history' }).click()
     await page.getByLabel('Name of this view').fill('errors')
     await page.keyboard.press('Enter')
-    await page.goto(`${server.address}/`)
+    await page.goto(`${here.server.address}/`)
     await page.getByRole('button', { name: 'Saved views and history' }).click()
     await page.getByRole('button', { name: 'errors', exact: true }).click()
     await until('the query is that of the view', () => parameter(page, 'q') === 'status:error')
@@ -213,7 +191,7 @@ test('on a phone nothing is wider than the window', () =>
     async (page) => {
       await page.evaluate(() => localStorage.setItem('weir.facets', 'false'))
       for (const path of ['/', '/live', '/pipeline', '/?view=latency', '/?view=groups']) {
-        await page.goto(server.address + path)
+        await page.goto(here.server.address + path)
         await page.waitForTimeout(600)
         const wide = await page.evaluate(
           () => document.documentElement.scrollWidth - window.innerWidth,

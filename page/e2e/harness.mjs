@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { after, before } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { chromium } from 'playwright-core'
 import { serve } from './serve.mjs'
@@ -185,6 +186,23 @@ export async function openPage(browser, options = {}) {
     if (/Content Security Policy|Refused to/.test(message.text())) complaints.push(message.text())
   })
   return { page, complaints, close: () => context.close() }
+}
+
+/** A weir with what `fill` puts into it, the page before it, and a browser, for the tests of a file. */
+export function world(fill = async () => undefined) {
+  const found = {}
+  before(async () => {
+    found.weir = await startWeir()
+    found.server = await serve(found.weir.address)
+    found.browser = await openBrowser()
+    await fill(found.weir)
+  })
+  after(async () => {
+    await found.browser?.close()
+    await found.server?.close()
+    await found.weir?.end()
+  })
+  return found
 }
 
 export { serve }

@@ -1,23 +1,9 @@
 // Live tail: nothing moves while somebody reads, and every row is shown, skipped or said to be missing.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { openBrowser, openPage, serve, startWeir, until } from './harness.mjs'
+import { test } from 'node:test'
+import { openPage, until, world } from './harness.mjs'
 
-let weir
-let server
-let browser
-
-before(async () => {
-  weir = await startWeir()
-  server = await serve(weir.address)
-  browser = await openBrowser()
-})
-
-after(async () => {
-  await browser?.close()
-  await server?.close()
-  await weir?.end()
-})
+const here = world()
 
 const lines = (from, count) =>
   Array.from({ length: count }, (_, at) => ({
@@ -27,10 +13,22 @@ const lines = (from, count) =>
   }))
 
 async function openLive(path = '/live?rate=5000') {
-  const opened = await openPage(browser)
-  await opened.page.goto(server.address + path)
+  const opened = await openPage(here.browser)
+  await opened.page.goto(here.server.address + path)
   await opened.page.locator('.rate', { hasText: /^\s*live/ }).waitFor()
   return opened
+}
+
+/** Until scrolling has come to rest. */
+async function still(page) {
+  const top = () => page.locator('.live-rows').evaluate((element) => element.scrollTop)
+  let last = -1
+  await until('nothing scrolls', async () => {
+    const now = await top()
+    const same = now === last
+    last = now
+    return same
+  })
 }
 
 const figure = async (page, name) => {
@@ -40,13 +38,15 @@ const figure = async (page, name) => {
 
 test('rows come, wait while somebody reads, and are caught up with', async () => {
   const { page, complaints, close } = await openLive()
-  await weir.post(lines(0, 100))
+  await here.weir.post(lines(0, 100))
   await page.getByText('line number 99').waitFor()
   await page.locator('.live-rows').hover()
   await page.mouse.wheel(0, -600)
+  await page.locator('.catch-up').waitFor()
+  await still(page)
   const anchor = page.locator('.live-row').first()
   const before = { text: await anchor.innerText(), top: (await anchor.boundingBox()).y }
-  await weir.post(lines(100, 300))
+  await here.weir.post(lines(100, 300))
   await page.locator('.catch-up', { hasText: '300 new' }).waitFor()
   assert.equal(await anchor.innerText(), before.text)
   assert.equal((await anchor.boundingBox()).y, before.top)
@@ -60,13 +60,13 @@ test('rows come, wait while somebody reads, and are caught up with', async () =>
 
 test('a selection of text is kept', async () => {
   const { page, close } = await openLive()
-  await weir.post(lines(1_000, 20))
+  await here.weir.post(lines(1_000, 20))
   const row = page.locator('.live-row', { hasText: 'line number 1010' })
   await row.waitFor()
   await row.locator('.message').dblclick()
   const selected = await page.evaluate(() => getSelection().toString())
   assert.ok(selected.length > 0)
-  await weir.post(lines(2_000, 200))
+  await here.weir.post(lines(2_000, 200))
   await page.locator('.catch-up', { hasText: '200 new' }).waitFor()
   assert.equal(await page.evaluate(() => getSelection().toString()), selected)
   await close()
@@ -74,7 +74,7 @@ test('a selection of text is kept', async () => {
 
 test('sampling is said, and shown and skipped add up to what matched', async () => {
   const { page, close } = await openLive('/live?rate=100')
-  for (let at = 0; at < 4; at += 1) await weir.post(lines(at * 1_000, 1_000))
+  for (let at = 0; at < 4; at += 1) await here.weir.post(lines(at * 1_000, 1_000))
   await page.locator('.badge', { hasText: 'a sample of' }).waitFor()
   await until('all are counted', async () => (await figure(page, 'matched')) === 4_000)
   assert.equal((await figure(page, 'shown')) + (await figure(page, 'skipped')), 4_000)
@@ -82,8 +82,8 @@ test('sampling is said, and shown and skipped add up to what matched', async () 
 })
 
 test('a query that cannot be read is refused in words', async () => {
-  const { page, close } = await openPage(browser)
-  await page.goto(`${server.address}/live?q=status:(`)
+  const { page, close } = await openPage(here.browser)
+  await page.goto(`${here.server.address}/live?q=status:(`)
   await page.locator('.state[role=alert]').waitFor()
   await page.locator('.rate', { hasText: 'not accepted' }).waitFor()
   await close()
@@ -91,15 +91,15 @@ test('a query that cannot be read is refused in words', async () => {
 
 test('a killed weir is said, and the tail goes on once it is back, with the gap as a row', async () => {
   const { page, close } = await openLive()
-  await weir.post(lines(0, 5))
+  await here.weir.post(lines(0, 5))
   await page.getByText('line number 4').waitFor()
-  await weir.stop()
+  await here.weir.stop()
   await page.locator('.rate', { hasText: 'disconnected for' }).waitFor()
-  await weir.start()
+  await here.weir.start()
   await page.locator('.rate', { hasText: /^\s*live/ }).waitFor({ timeout: 20_000 })
   await page.locator('.live-gap', { hasText: 'connected again' }).waitFor()
   await page.locator('.live-gap.gap', { hasText: 'missing' }).waitFor()
-  await weir.post(lines(500, 5))
+  await here.weir.post(lines(500, 5))
   await page.getByText('line number 504').waitFor()
   await close()
 })

@@ -3,23 +3,10 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { after, before, test } from 'node:test'
-import {
-  inBatches,
-  openBrowser,
-  openPage,
-  requests,
-  serve,
-  startWeir,
-  stored,
-  until,
-} from './harness.mjs'
+import { test } from 'node:test'
+import { inBatches, openPage, requests, serve, stored, until, world } from './harness.mjs'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-
-let weir
-let server
-let browser
 
 const hostile = [
   '<img src=x onerror="window.broken=1"><script>window.broken=2</script>',
@@ -30,10 +17,7 @@ const hostile = [
   `a megabyte ${'x'.repeat(240_000)}`,
 ]
 
-before(async () => {
-  weir = await startWeir()
-  server = await serve(weir.address)
-  browser = await openBrowser()
+const here = world(async (weir) => {
   const now = Date.now()
   await weir.post(
     hostile.map((message, at) => ({
@@ -51,15 +35,9 @@ before(async () => {
   await stored(weir, '', hostile.length + 300)
 })
 
-after(async () => {
-  await browser?.close()
-  await server?.close()
-  await weir?.end()
-})
-
 test('hostile lines are shown and do nothing, in every part of the page', async () => {
-  const { page, complaints, close } = await openPage(browser)
-  await page.goto(`${server.address}/?q=service:evil* OR service:*evil*`)
+  const { page, complaints, close } = await openPage(here.browser)
+  await page.goto(`${here.server.address}/?q=service:evil* OR service:*evil*`)
   await page.locator('.record-space .record').first().waitFor()
   assert.equal(await page.locator('.record-space .record').count(), hostile.length)
   const text = (await page.locator('.record-space .message').allInnerTexts()).join('\n')
@@ -76,7 +54,7 @@ test('hostile lines are shown and do nothing, in every part of the page', async 
     await page.keyboard.press('Escape')
   }
   for (const view of ['patterns', 'groups']) {
-    await page.goto(`${server.address}/?view=${view}&group=host`)
+    await page.goto(`${here.server.address}/?view=${view}&group=host`)
     await page.waitForTimeout(500)
   }
   assert.equal(await page.evaluate(() => window.broken), undefined)
@@ -89,8 +67,8 @@ test('hostile lines are shown and do nothing, in every part of the page', async 
 })
 
 test('a click on a hostile value asks for just that value', async () => {
-  const { page, close } = await openPage(browser)
-  await page.goto(`${server.address}/`)
+  const { page, close } = await openPage(here.browser)
+  await page.goto(`${here.server.address}/`)
   await page.locator('.value-name', { hasText: 'evil' }).click()
   await until('its records alone are shown', async () => {
     return (await page.locator('.summary strong').innerText()) === `${hostile.length}`
@@ -100,7 +78,7 @@ test('a click on a hostile value asks for just that value', async () => {
 
 for (const colorScheme of ['light', 'dark']) {
   test(`axe finds nothing serious on any screen, ${colorScheme}`, async () => {
-    const { page, close } = await openPage(browser, { colorScheme })
+    const { page, close } = await openPage(here.browser, { colorScheme })
     const screens = [
       '/?from=now-1h',
       '/?from=now-1h&view=patterns',
@@ -113,7 +91,7 @@ for (const colorScheme of ['light', 'dark']) {
       '/pipeline?node=output:copy',
     ]
     for (const path of screens) {
-      await page.goto(server.address + path)
+      await page.goto(here.server.address + path)
       await page.waitForTimeout(900)
       if (path === screens[0]) await page.locator('.record-space .record').nth(2).click()
       await page.evaluate(axe)
@@ -133,8 +111,8 @@ for (const colorScheme of ['light', 'dark']) {
 }
 
 test('it works below a path prefix', async () => {
-  const below = await serve(weir.address, { prefix: '/tools/weir' })
-  const { page, complaints, close } = await openPage(browser)
+  const below = await serve(here.weir.address, { prefix: '/tools/weir' })
+  const { page, complaints, close } = await openPage(here.browser)
   await page.goto(`${below.address}/`)
   await page.locator('.record-space .record').first().waitFor()
   await page.getByRole('link', { name: 'Pipeline', exact: true }).click()
@@ -148,12 +126,12 @@ test('it works below a path prefix', async () => {
 })
 
 test('the books are shown, and dead rules marked', async () => {
-  const { page, complaints, close } = await openPage(browser)
-  await page.goto(`${server.address}/pipeline`)
+  const { page, complaints, close } = await openPage(here.browser)
+  await page.goto(`${here.server.address}/pipeline`)
   await page.locator('.topology .node').nth(2).waitFor()
   await page.locator('.badge.good', { hasText: 'they balance' }).waitFor()
   await page.locator('tr', { hasText: 'nobody' }).getByText('never matched').waitFor()
-  const status = await weir.status()
+  const status = await here.weir.status()
   const lines = status.sources[0].book.book.lines
   const cell = page
     .locator('[aria-label=Ledger] tr', { hasText: 'intake' })
@@ -168,30 +146,30 @@ test('the books are shown, and dead rules marked', async () => {
 })
 
 test('a book that does not balance is a clear sign', async () => {
-  const { page, close } = await openPage(browser)
+  const { page, close } = await openPage(here.browser)
   await page.route('**/weir/v1/status', async (route) => {
     const answer = await route.fetch()
     const status = await answer.json()
     status.outputs[0].book.unaccounted_records = 3
     await route.fulfill({ json: status })
   })
-  await page.goto(`${server.address}/pipeline`)
+  await page.goto(`${here.server.address}/pipeline`)
   await page.locator('.balance.bad', { hasText: '3 unaccounted' }).waitFor()
   await page.locator('.topbar', { hasText: 'the books do not balance' }).waitFor()
   await close()
 })
 
 test('a stopped weir is said, what was there stays, and it goes on by itself', async () => {
-  const { page, close } = await openPage(browser)
-  await page.goto(`${server.address}/`)
+  const { page, close } = await openPage(here.browser)
+  await page.goto(`${here.server.address}/`)
   await page.locator('.record-space .record').first().waitFor()
-  await weir.stop()
+  await here.weir.stop()
   await page.getByText('weir does not answer.').waitFor({ timeout: 15_000 })
   assert.ok(await page.locator('.record-space .record').count())
   await page.keyboard.press('r')
   await page.waitForTimeout(500)
   assert.ok(await page.locator('.record-space .record').count(), 'rows stay on the screen')
-  await weir.start()
+  await here.weir.start()
   await page.getByText('weir does not answer.').waitFor({ state: 'detached', timeout: 20_000 })
   await close()
 })

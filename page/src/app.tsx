@@ -102,11 +102,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
       <button type="button" class="skip button primary" onClick={toContent}>
         To the content
       </button>
-      <a
-        class="brand"
-        href={link({}, 'explore')}
-        onClick={(event) => leadTo(event, link({}, 'explore'))}
-      >
+      <a class="brand" href={link({}, 'explore')}>
         <svg viewBox="0 0 32 32" aria-hidden="true">
           <rect width="32" height="32" rx="7" fill="#0b6e86" />
           <path
@@ -135,7 +131,6 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
             href={addressOf(id)}
             title={`${label} (${keys})`}
             aria-current={screen.value === id ? 'page' : undefined}
-            onClick={(event) => leadTo(event, addressOf(id))}
           >
             {label}
           </a>
@@ -152,13 +147,6 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
 
 function toContent(): void {
   document.getElementById('main')?.focus()
-}
-
-/** A plain click stays in the page; one for a new tab is the browser's. */
-function leadTo(event: MouseEvent, target: string): void {
-  if (event.ctrlKey || event.metaKey || event.shiftKey) return
-  event.preventDefault()
-  follow(target)
 }
 
 const pulse = computed(() => {
@@ -183,12 +171,7 @@ function Pulse() {
   const loss = found.lost + found.deadLettered
   const tone = !found.balanced || loss > 0 ? 'bad' : problems.length > 0 ? 'caution' : 'good'
   return (
-    <a
-      class="pulse"
-      href={addressOf('pipeline')}
-      onClick={(event) => leadTo(event, addressOf('pipeline'))}
-      title="The pipeline and its books"
-    >
+    <a class="pulse" href={addressOf('pipeline')} title="The pipeline and its books">
       <span class="item">
         <span class={`dot ${tone}`} />
         <strong>{found.rate === undefined ? short(found.taken) : rate(found.rate)}</strong>

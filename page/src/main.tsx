@@ -9,6 +9,7 @@ import './styles/explore.css'
 import './styles/records.css'
 import './styles/drawer.css'
 import { App } from './app'
+import { followLinks } from './state/location'
 import { applyTheme } from './state/settings'
 import { watchStatus } from './state/status'
 import { listenForKeys } from './ui/keys'
@@ -17,6 +18,7 @@ import { watchTheme } from './ui/theme'
 applyTheme()
 watchTheme()
 listenForKeys()
+followLinks()
 watchStatus()
 
 const page = document.getElementById('page')

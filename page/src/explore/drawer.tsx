@@ -3,8 +3,6 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get, type Problem } from '../api/client'
 import type { LogEntry } from '../api/schema'
-import { statusOf, toneOf } from '../format/status'
-import { full } from '../format/times'
 import { go, link, parameter } from '../state/location'
 import { createResource } from '../state/resource'
 import { IconButton } from '../ui/button'
@@ -13,10 +11,11 @@ import { ProblemView, Skeleton } from '../ui/states'
 import { Tabs } from '../ui/tabs'
 import { ContextTab } from './drawer-context'
 import { FieldsTab } from './drawer-fields'
+import { DrawerHead } from './drawer-head'
 import { JsonTab } from './drawer-json'
 import { PathTab } from './drawer-path'
 import { TraceTab } from './drawer-trace'
-import { timeOf, traceOf } from './record'
+import { traceOf } from './record'
 import { rows } from './records'
 import { closeRow, openId, selected, selectRow } from './selection'
 
@@ -67,18 +66,11 @@ function Missing({ problem }: { problem: Problem | undefined }) {
 }
 
 function Opened({ record }: { record: LogEntry }) {
-  const { attributes } = record
-  const status = statusOf(attributes.status)
   const shown = tabs.filter((one) => one.id !== 'trace' || traceOf(record))
   const current = shown.some((one) => one.id === tab.value) ? tab.value : 'fields'
   return (
     <>
-      <header class="drawer-head">
-        <span class={`level-badge tone-${toneOf(status)}`}>{status}</span>
-        <div class="grow drawer-title">
-          <strong>{attributes.service ?? attributes.host ?? 'record'}</strong>
-          <span class="quiet"> {full(timeOf(record))}</span>
-        </div>
+      <DrawerHead record={record}>
         <IconButton
           small
           icon="chevronUp"
@@ -100,7 +92,7 @@ function Opened({ record }: { record: LogEntry }) {
           onClick={() => copy(link({}), 'the link')}
         />
         <IconButton small icon="close" label="Close the record" keys="Escape" onClick={closeRow} />
-      </header>
+      </DrawerHead>
       <Tabs
         label="Parts of the record"
         tabs={shown}

@@ -43,7 +43,7 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
       role="row"
       aria-rowindex={index + 2}
       aria-selected={selected}
-      style={{ transform: `translateY(${top}px)` }}
+      style={{ top: `${top}px` }}
       onClick={() => (hasSelection() ? undefined : props.onOpen(index))}
     >
       <span class="cell level" role="gridcell" title={status} aria-label={status}>

@@ -6,6 +6,7 @@ import { wordsExpression } from '../format/log-text'
 import { exact } from '../format/numbers'
 import { markedWords } from '../query/terms'
 import { density, wrap } from '../state/settings'
+import { memo } from '../ui/memo'
 import { Skeleton } from '../ui/states'
 import { measureIn, useVirtual } from '../ui/virtual'
 import { columns, template } from './columns'
@@ -18,6 +19,10 @@ import { openRow, selected, selectRow, useRecordKeys } from './selection'
 export const rowHeights = { compact: 22, comfortable: 30 } as const
 
 const words = computed(() => wordsExpression(markedWords(query.value)))
+
+/** Drawn anew only when what they show changes, not while rows scroll by. */
+const Head = memo(HeaderRow)
+const End = memo(Tail)
 
 export function RecordTable() {
   const scroller = useRef<HTMLDivElement>(null)
@@ -60,7 +65,7 @@ export function RecordTable() {
       tabIndex={0}
       style={{ '--columns': template.value }}
     >
-      <HeaderRow />
+      <Head />
       <div class="record-space" role="rowgroup" style={{ height: `${virtual.getTotalSize()}px` }}>
         {items.map((item) => {
           const record = found[item.index]
@@ -82,7 +87,7 @@ export function RecordTable() {
           )
         })}
       </div>
-      <Tail />
+      <End />
     </div>
   )
 }

@@ -6,6 +6,7 @@ import { exact, measured, percent, short } from '../format/numbers'
 import { brief } from '../format/times'
 import { announce } from '../ui/notify'
 import { colour, themeVersion } from '../ui/theme'
+import { useWidth } from '../ui/width'
 import type { HeatMap } from './load'
 
 export interface Cell {
@@ -27,18 +28,11 @@ const side = 130
 export function HeatMapView({ map, selected, onSelect }: HeatProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
   const frame = useRef<HTMLDivElement>(null)
-  const [width, setWidth] = useState(800)
+  const width = useWidth(frame, 800)
   const [pointed, setPointed] = useState<Cell | undefined>(undefined)
   const [look, setLook] = useState(0)
   useSignalEffect(() => setLook(themeVersion.value))
 
-  useLayoutEffect(() => {
-    const element = frame.current
-    if (!element) return
-    const resized = new ResizeObserver(() => setWidth(element.clientWidth))
-    resized.observe(element)
-    return () => resized.disconnect()
-  }, [])
   useLayoutEffect(() => {
     if (canvas.current) draw(canvas.current, map, width)
   }, [map, width, look])

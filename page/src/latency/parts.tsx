@@ -3,14 +3,15 @@
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { numberFields } from '../explore/facets'
-import { question, setSpan } from '../explore/question'
-import { measured, percent } from '../format/numbers'
+import { question } from '../explore/question'
+import { percent } from '../format/numbers'
 import { go } from '../state/location'
 import { Button } from '../ui/button'
-import { Chart, Legend } from '../ui/chart'
+import { Legend } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Skeleton } from '../ui/states'
 import { pair, suggestedPair } from './choice'
+import { LinesChart } from './lines-chart'
 import { type Lines, loadParts, parts } from './load'
 
 const figures = ['avg', 'pc50', 'pc90', 'pc99']
@@ -60,16 +61,10 @@ function Shown({ figure }: { figure: string }) {
   return (
     <div class={`panel-body${parts.loading.value ? ' stale' : ''}`}>
       <Verdict found={found} />
-      <Chart
+      <LinesChart
         label="Service time and queueing delay over time"
         kind={figure === 'avg' ? 'area' : 'lines'}
-        height={230}
-        times={found.times}
-        series={found.series}
-        step={found.step}
-        span={question.value.span}
-        format={(value) => measured(value, found.unit)}
-        onBrush={setSpan}
+        found={found}
       />
     </div>
   )

@@ -4,17 +4,18 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/latency.css'
 import { facets, numberFields } from '../explore/facets'
-import { askAgain, question, setSpan } from '../explore/question'
+import { askAgain, question } from '../explore/question'
 import { rowsProblem } from '../explore/records'
 import { setQueryNow } from '../explore/value-menu'
 import { exact, isTime, measured, short } from '../format/numbers'
 import { go } from '../state/location'
-import { Chart, Legend } from '../ui/chart'
+import { Legend } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { CellRecords } from './cell-records'
 import { by, metric } from './choice'
 import { type Cell, HeatMapView } from './heat-map'
+import { LinesChart } from './lines-chart'
 import {
   heat,
   loadHeat,
@@ -157,16 +158,10 @@ function PercentilesPanel() {
       </header>
       <div class={`panel-body${percentiles.loading.value ? ' stale' : ''}`}>
         {found ? (
-          <Chart
+          <LinesChart
             label={`Percentiles of ${metric.value} over time`}
             kind="lines"
-            height={230}
-            times={found.times}
-            series={found.series}
-            step={found.step}
-            span={question.value.span}
-            format={(value) => measured(value, found.unit)}
-            onBrush={setSpan}
+            found={found}
           />
         ) : (
           <Skeleton lines={8} label="Computing percentiles" />

@@ -2,10 +2,8 @@
 import { signal, useSignal } from '@preact/signals'
 import type { LogEntry } from '../api/schema'
 import { FieldsTab } from '../explore/drawer-fields'
+import { DrawerHead } from '../explore/drawer-head'
 import { JsonTab } from '../explore/drawer-json'
-import { timeOf } from '../explore/record'
-import { statusOf, toneOf } from '../format/status'
-import { full } from '../format/times'
 import { IconButton } from '../ui/button'
 import { Tabs } from '../ui/tabs'
 
@@ -15,15 +13,9 @@ export function LiveDrawer() {
   const tab = useSignal('fields')
   const record = openedRow.value
   if (!record) return null
-  const status = statusOf(record.attributes.status)
   return (
     <aside class="drawer" aria-label="Record">
-      <header class="drawer-head">
-        <span class={`level-badge tone-${toneOf(status)}`}>{status}</span>
-        <div class="grow drawer-title">
-          <strong>{record.attributes.service ?? record.weir?.source ?? 'record'}</strong>
-          <span class="quiet"> {full(timeOf(record))}</span>
-        </div>
+      <DrawerHead record={record}>
         <IconButton
           small
           icon="close"
@@ -33,7 +25,7 @@ export function LiveDrawer() {
             openedRow.value = undefined
           }}
         />
-      </header>
+      </DrawerHead>
       <Tabs
         label="Parts of the record"
         tabs={[

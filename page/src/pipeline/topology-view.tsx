@@ -1,11 +1,12 @@
 // The topology as boxes and lines: widths are rates, colours are states, and a chain of back-pressure
 // is drawn from the output that is full to the sources that it stops.
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useRef } from 'preact/hooks'
 import type { RulesDocument, StatusDocument } from '../api/schema'
 import { percent, rate, seconds, short } from '../format/numbers'
 import { go, parameter } from '../state/location'
 import { Icon } from '../ui/icon'
 import { Sparkline } from '../ui/sparkline'
+import { useWidth } from '../ui/width'
 import { history, steady } from './history'
 import { type Edge, type PipelineNode, type Topology, topologyOf } from './topology'
 
@@ -29,14 +30,7 @@ export function TopologyView({
 }) {
   const topology = topologyOf(document, rules)
   const frame = useRef<HTMLDivElement>(null)
-  const [width, setWidth] = useState(900)
-  useLayoutEffect(() => {
-    const element = frame.current
-    if (!element) return
-    const resized = new ResizeObserver(() => setWidth(element.clientWidth))
-    resized.observe(element)
-    return () => resized.disconnect()
-  }, [])
+  const width = useWidth(frame, 900)
   const { boxes, height } = layout(topology, width)
   return (
     <section class="panel" aria-label="Topology">

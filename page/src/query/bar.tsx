@@ -1,5 +1,6 @@
 // The query bar: a plain field at once, the editor in its place as soon as it has come.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import type { RefObject } from 'preact'
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import type { Problem } from '../api/client'
 import { Icon } from '../ui/icon'
 import { useKeys } from '../ui/keys'
@@ -21,64 +22,35 @@ const hint =
 export function QueryBar({ query, problem, onRun, action }: QueryBarProps) {
   const host = useRef<HTMLDivElement>(null)
   const input = useRef<HTMLInputElement>(null)
-  const editor = useRef<Editor | undefined>(undefined)
-  const [ready, setReady] = useState(false)
   const text = useRef(query)
   const run = useRef(onRun)
   run.current = onRun
-
-  function focus() {
-    if (editor.current) editor.current.focus()
-    else input.current?.focus()
-  }
+  const ask = useCallback(() => run.current(text.current), [])
+  const editor = useEditor(host, input, text, ask)
 
   useKeys([
-    { keys: '/', does: 'go to the query', group: 'Query and time', run: focus },
     {
-      keys: 'Ctrl+Enter',
-      does: 'ask, from anywhere',
+      keys: '/',
+      does: 'go to the query',
       group: 'Query and time',
-      run: () => run.current(text.current),
+      run: () => (editor.current ?? input.current)?.focus(),
     },
+    { keys: 'Ctrl+Enter', does: 'ask, from anywhere', group: 'Query and time', run: ask },
   ])
-
-  useEffect(() => {
-    let gone = false
-    import('./editor').then(({ createEditor }) => {
-      if (gone || !host.current) return
-      const focused = document.activeElement === input.current
-      const cursor = input.current?.selectionStart ?? undefined
-      editor.current = createEditor(host.current, {
-        text: text.current,
-        hint,
-        onChange: (next) => {
-          text.current = next
-        },
-        onRun: () => run.current(text.current),
-      })
-      setReady(true)
-      if (focused) editor.current.focus(cursor)
-    })
-    return () => {
-      gone = true
-      editor.current?.destroy()
-      editor.current = undefined
-    }
-  }, [])
 
   useEffect(() => {
     text.current = query
     editor.current?.setText(query)
     if (input.current) input.current.value = query
-  }, [query])
+  }, [query, editor])
 
-  useEffect(() => editor.current?.showProblem(problem), [problem, ready])
+  useEffect(() => editor.current?.showProblem(problem), [problem, editor.ready])
 
   return (
     <div class="query-bar">
       <Icon name="search" />
-      <div ref={host} class="query-editor" hidden={!ready} />
-      {!ready && (
+      <div ref={host} class="query-editor" hidden={!editor.ready} />
+      {!editor.ready && (
         <input
           ref={input}
           class="query-plain"
@@ -90,14 +62,55 @@ export function QueryBar({ query, problem, onRun, action }: QueryBarProps) {
             text.current = event.currentTarget.value
           }}
           onKeyDown={(event) => {
-            if (event.key === 'Enter') run.current(text.current)
+            if (event.key === 'Enter') ask()
             if (event.key === 'Escape') event.currentTarget.blur()
           }}
         />
       )}
-      <button type="button" class="button primary small" onClick={() => run.current(text.current)}>
+      <button type="button" class="button primary small" onClick={ask}>
         {action}
       </button>
     </div>
   )
+}
+
+interface LoadedEditor {
+  current: Editor | undefined
+  ready: boolean
+}
+
+/** Puts the editor in the place of the plain field, with its text, focus and cursor. */
+function useEditor(
+  host: RefObject<HTMLDivElement | null>,
+  input: RefObject<HTMLInputElement | null>,
+  text: { current: string },
+  ask: () => void,
+): LoadedEditor {
+  const loaded = useRef<LoadedEditor>({ current: undefined, ready: false }).current
+  const [, draw] = useState(false)
+  useEffect(() => {
+    let gone = false
+    import('./editor').then(
+      ({ createEditor }) => {
+        if (gone || !host.current) return
+        const focused = document.activeElement === input.current
+        const cursor = input.current?.selectionStart ?? undefined
+        const onChange = (next: string) => {
+          text.current = next
+        }
+        const made = createEditor(host.current, { text: text.current, hint, onChange, onRun: ask })
+        Object.assign(loaded, { current: made, ready: true })
+        draw(true)
+        if (focused) made.focus(cursor)
+      },
+      // It could not be fetched: the plain field does all but colours and completion.
+      () => undefined,
+    )
+    return () => {
+      gone = true
+      loaded.current?.destroy()
+      loaded.current = undefined
+    }
+  }, [host, input, text, ask, loaded])
+  return loaded
 }

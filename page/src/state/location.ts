@@ -53,3 +53,20 @@ export function follow(address: string): void {
   window.history.pushState(null, '', address)
   here.value = new URL(address)
 }
+
+/** Makes plain clicks on links between screens stay in the page; others are the browser's. */
+export function followLinks(): void {
+  document.addEventListener('click', (event) => {
+    const plain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey
+    const anchor = event.target instanceof Element ? event.target.closest('a') : null
+    if (!plain || !anchor || event.defaultPrevented || !leadsToScreen(anchor)) return
+    event.preventDefault()
+    follow(anchor.href)
+  })
+}
+
+function leadsToScreen(anchor: HTMLAnchorElement): boolean {
+  if (anchor.origin !== window.location.origin || anchor.hasAttribute('download')) return false
+  const inside = anchor.pathname.startsWith(root)
+  return inside && Object.values(paths).includes(anchor.pathname.slice(root.length))
+}

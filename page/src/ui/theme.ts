@@ -13,8 +13,16 @@ export function watchTheme(): void {
   theme.subscribe(() => queueMicrotask(changed))
 }
 
+const probe = document.createElement('span')
+
+/** A colour of the style sheet as a canvas takes it. */
 export function colour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim()
+  if (!probe.isConnected) {
+    probe.hidden = true
+    document.body.append(probe)
+  }
+  probe.style.color = `var(${name})`
+  return getComputedStyle(probe).color
 }
 
 /** Ten colours for what has no colour of its own, such as streams and groups. */

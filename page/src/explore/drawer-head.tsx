@@ -1,0 +1,27 @@
+// The head of a record's drawer: how bad it is, who wrote it, and when.
+import type { ComponentChildren } from 'preact'
+import type { LogEntry } from '../api/schema'
+import { statusOf, toneOf } from '../format/status'
+import { full } from '../format/times'
+import { timeOf } from './record'
+
+export function DrawerHead({
+  record,
+  children,
+}: {
+  record: LogEntry
+  children: ComponentChildren
+}) {
+  const { service, host, status } = record.attributes
+  const severity = statusOf(status)
+  return (
+    <header class="drawer-head">
+      <span class={`level-badge tone-${toneOf(severity)}`}>{severity}</span>
+      <div class="grow drawer-title">
+        <strong>{service ?? host ?? record.weir?.source ?? 'record'}</strong>
+        <span class="quiet"> {full(timeOf(record))}</span>
+      </div>
+      {children}
+    </header>
+  )
+}

@@ -1,0 +1,32 @@
+// A chart of a measured number over the range that is asked for.
+import { question, setSpan } from '../explore/question'
+import { measured } from '../format/numbers'
+import { Chart } from '../ui/chart'
+import type { PlotKind } from '../ui/plot'
+import type { Lines } from './load'
+
+const height = 230
+
+export function LinesChart({
+  label,
+  kind,
+  found,
+}: {
+  label: string
+  kind: PlotKind
+  found: Lines
+}) {
+  return (
+    <Chart
+      label={label}
+      kind={kind}
+      height={height}
+      times={found.times}
+      series={found.series}
+      step={found.step}
+      span={question.value.span}
+      format={(value) => measured(value, found.unit)}
+      onBrush={setSpan}
+    />
+  )
+}

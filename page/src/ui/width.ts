@@ -1,0 +1,15 @@
+// How wide an element is, also after the window has changed.
+import type { RefObject } from 'preact'
+import { useLayoutEffect, useState } from 'preact/hooks'
+
+export function useWidth(element: RefObject<HTMLElement | null>, atFirst: number): number {
+  const [width, setWidth] = useState(atFirst)
+  useLayoutEffect(() => {
+    const found = element.current
+    if (!found) return
+    const resized = new ResizeObserver(() => setWidth(found.clientWidth))
+    resized.observe(found)
+    return () => resized.disconnect()
+  }, [element])
+  return width
+}
