@@ -84,7 +84,7 @@ function bodyOf(question: Question, chosen: Choice): AggregateBody {
       limit: fields.length > 1 ? Math.min(limit, 10) : limit,
       ...sort,
     })),
-    weir: { measures: question.measures, points: 90, timeout: '5s' },
+    weir: { calculated_fields: question.measures, points: 90, timeout: '5s' },
   }
 }
 

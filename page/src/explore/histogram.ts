@@ -41,7 +41,7 @@ export function loadHistogram(question: Question, points: number, by: string): P
         compute: [{ aggregation: 'count', type: 'timeseries' }],
         group_by: [{ facet: by, missing: 'none', limit: by === 'status' ? 20 : partsMax }],
         options: { timezone: zoneName(zone.peek()) },
-        weir: { points, measures: question.measures },
+        weir: { points, calculated_fields: question.measures },
       },
       signal,
     )

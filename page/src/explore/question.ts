@@ -90,5 +90,5 @@ export function filterOf({ query, span }: Question) {
 
 export function addressOf(asked: Question) {
   const measures = Object.keys(asked.measures).length > 0 ? JSON.stringify(asked.measures) : ''
-  return { ...filterOf(asked), ...(measures ? { measures } : {}) }
+  return { ...filterOf(asked), ...(measures ? { calculated_fields: measures } : {}) }
 }

@@ -86,7 +86,7 @@ function page(asked: Asked, limit: number) {
       filter: filterOf(asked.question),
       sort: asked.sort,
       page: { limit, ...(asked.cursor ? { cursor: asked.cursor } : {}) },
-      weir: { details: true, measures: asked.question.measures },
+      weir: { details: true, calculated_fields: asked.question.measures },
     },
     asked.abort.signal,
   )

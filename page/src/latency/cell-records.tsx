@@ -34,7 +34,7 @@ export function CellRecords({ map, cell, metric }: { map: HeatMap; cell: Cell; m
   useEffect(() => {
     found.ask(async (signal) => {
       const filter = filterOf({ ...asked, query, span })
-      const body = { filter, page: { limit: listed }, weir: { measures: asked.measures } }
+      const body = { filter, page: { limit: listed }, weir: { calculated_fields: asked.measures } }
       return (await post('/api/v2/logs/events/search', body, signal)).data
     })
   }, [query, from])

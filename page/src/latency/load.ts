@@ -66,7 +66,7 @@ async function aggregate(
     filter: filterOf(question),
     compute,
     group_by: group_by as [],
-    weir: { measures: question.measures, timeout, ...(points ? { points } : {}) },
+    weir: { calculated_fields: question.measures, timeout, ...(points ? { points } : {}) },
   }
   return post('/api/v2/logs/analytics/aggregate', body, signal)
 }
