@@ -110,7 +110,7 @@ pub(crate) enum Command {
     /// List or drop the positions of outputs in the journal.
     #[command(subcommand)]
     Cursor(CursorCommand),
-    /// Write numbered log lines at a known rate, so that loss can be measured.
+    /// Write log lines: numbered ones at a known rate, so that loss can be measured, or a demo.
     #[command(subcommand)]
     Load(LoadCommand),
     /// Verify on this machine that nothing is lost without being counted.

@@ -495,7 +495,7 @@ fn partial_answer_is_marked() {
     let found = post(&api, SEARCH, &json!({ "filter": filter("*") })).json();
     let id = found["data"][0]["id"].as_str().unwrap();
     let late = get(&api, &format!("/weir/v1/context?id={id}"));
-    assert!(late.status == 503 && late.text.contains("time limit reached"), "{}", late.text);
+    assert!(late.status == 503 && late.text.contains("time limit was reached"), "{}", late.text);
     api.shutdown();
 }
 

@@ -16,7 +16,8 @@ const MS_NS: i64 = 1_000_000;
 
 /// Hosts of the web tier, each with a pool of workers.
 const WEB_HOSTS: [&str; 3] = ["web-1", "web-2", "web-3"];
-const WORKERS: usize = 4;
+/// Requests per second for which a host has a worker: a fifth of its time is spent on them.
+const REQUESTS_PER_WORKER: f64 = 20.0;
 
 /// An incident begins in each of these periods, and takes a part of it.
 const INCIDENT_PERIOD_NS: i64 = 120 * SECOND_NS;
@@ -61,11 +62,13 @@ struct Logged {
 #[derive(Debug)]
 pub(super) struct Shop {
     rng: Rng,
+    /// Of its own, so that nothing depends on how time is divided into steps.
+    noise_rng: Rng,
     requests_per_second: f64,
     next_request_ns: i64,
     next_noise_ns: i64,
     /// When each worker of each web host is free.
-    workers: [[i64; WORKERS]; WEB_HOSTS.len()],
+    workers: [Vec<i64>; WEB_HOSTS.len()],
     waiting: BinaryHeap<Reverse<Logged>>,
     number: u64,
 }
@@ -81,12 +84,14 @@ struct Request {
 
 impl Shop {
     pub(super) fn new(seed: u64, requests_per_second: f64, begin_ns: i64) -> Self {
+        let workers = (requests_per_second / REQUESTS_PER_WORKER).ceil().max(1.0) as usize;
         Self {
             rng: Rng::with_seed(seed),
+            noise_rng: Rng::with_seed(!seed),
             requests_per_second,
             next_request_ns: begin_ns,
             next_noise_ns: begin_ns,
-            workers: [[begin_ns; WORKERS]; WEB_HOSTS.len()],
+            workers: std::array::from_fn(|_| vec![begin_ns; workers]),
             waiting: BinaryHeap::new(),
             number: 0,
         }
@@ -97,14 +102,14 @@ impl Shop {
         while self.next_request_ns < until_ns {
             let at_ns = self.next_request_ns;
             let factor = if Incident::at(at_ns) == Some(Incident::Rush) { 2.2 } else { 1.0 };
-            let gap_seconds = self.exponential(1.0 / (self.requests_per_second * factor));
+            let gap_seconds = exponential(&mut self.rng, 1.0 / (self.requests_per_second * factor));
             self.next_request_ns += (gap_seconds * 1e9) as i64 + 1;
             self.request(at_ns);
         }
         while self.next_noise_ns < until_ns {
             let at_ns = self.next_noise_ns;
-            self.next_noise_ns +=
-                (self.exponential(0.25 / self.requests_per_second) * 1e9) as i64 + 1;
+            let gap_seconds = exponential(&mut self.noise_rng, 0.25 / self.requests_per_second);
+            self.next_noise_ns += (gap_seconds * 1e9) as i64 + 1;
             self.noise(at_ns);
         }
         while self.waiting.peek().is_some_and(|next| next.0.time_ns < until_ns) {
@@ -253,16 +258,16 @@ impl Shop {
 
     /// The service that logs far more than anybody reads.
     fn noise(&mut self, at_ns: i64) {
-        let product = PRODUCTS[self.rng.usize(..PRODUCTS.len())];
-        let score = rounded(self.rng.f64());
+        let product = PRODUCTS[self.noise_rng.usize(..PRODUCTS.len())];
+        let score = rounded(self.noise_rng.f64());
         let line = json!({
             "level": "debug",
             "service": "recommender",
             "host": "ml-1",
-            "message": format!("candidate {product} scored {score:.3} for model v{}", self.rng.u32(7..9)),
+            "message": format!("candidate {product} scored {score:.3} for model v{}", self.noise_rng.u32(7..9)),
             "candidate": product,
             "score": score,
-            "cache": if self.rng.u32(..5) == 0 { "miss" } else { "hit" },
+            "cache": if self.noise_rng.u32(..5) == 0 { "miss" } else { "hit" },
         });
         self.log("recommender", at_ns, line);
     }
@@ -299,17 +304,17 @@ impl Shop {
         format!("{:016x}", self.rng.u64(..))
     }
 
-    /// Exponentially distributed, as the time between independent events.
-    fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.rng.f64()).ln()
-    }
-
     /// Log-normally distributed around a median, as most durations (Box and Muller).
     fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.rng.f64()).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * self.rng.f64()).cos();
         median * (sigma * normal).exp()
     }
+}
+
+/// Exponentially distributed, as the time between independent events.
+fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -mean * (1.0 - rng.f64()).ln()
 }
 
 /// To three decimals, as programs log numbers.

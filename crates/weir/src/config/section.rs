@@ -93,7 +93,12 @@ impl Section {
     /// The value of a choice.
     pub(crate) fn choice<T: Choice>(&self, name: &str) -> T {
         let chosen = self.optional_choice(name);
-        debug_assert!(chosen.is_some(), "{}: the words of {name} are of another type", self.path);
+        let is_word = matches!(self.get(name), Some(Value::Word(_)));
+        debug_assert!(
+            chosen.is_some() || !is_word,
+            "{}: the words of {name} are of another type",
+            self.path
+        );
         chosen.unwrap_or(T::VALUES[0])
     }
 

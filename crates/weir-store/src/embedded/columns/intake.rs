@@ -83,13 +83,12 @@ impl Hints {
 #[derive(Debug, Default, Clone, Copy)]
 struct AttributeIndexes {
     hints: Hints,
-    /// By index in [`MESSAGE_PATHS`] and [`TIME_PATHS`]: the index of the path's only value, if it
-    /// is inside the body.
+    /// By index in [`MESSAGE_PATHS`]: the index of the path's first value inside the body.
     message: [Option<u16>; MESSAGE_PATHS.len()],
+    /// By index in [`TIME_PATHS`]: the index of the path's only value, if it is inside the body.
     time: [Option<u16>; TIME_PATHS.len()],
-    /// The first value of a message's path that has several: it is the message, and remains an
-    /// attribute beside the others.
-    first_message: Option<u16>,
+    /// Whether that value of the message's path is its only one.
+    is_only_message: [bool; MESSAGE_PATHS.len()],
 }
 
 /// Shapes of the attributes besides the body and inside it.
@@ -252,9 +251,9 @@ impl Intake {
         }
         self.indexes = AttributeIndexes {
             hints: self.find_hints(),
-            message: MESSAGE_PATHS.map(|path| self.only_inside(path)),
+            message: MESSAGE_PATHS.map(|path| self.first_inside(path)),
+            is_only_message: MESSAGE_PATHS.map(|path| self.only_inside(path).is_some()),
             time: TIME_PATHS.map(|path| self.only_inside(path)),
-            first_message: MESSAGE_PATHS.iter().find_map(|path| self.first_inside(path)),
         };
         if has_shape {
             *self.known.slot(shapes) = (shapes, self.indexes);
@@ -301,15 +300,13 @@ impl Intake {
             for (index, place) in self.indexes.message.into_iter().enumerate() {
                 if let Some((number, Scalar::Text(text))) = value(place) {
                     row.message = Some(text);
-                    row.form = row.form.with_message(index);
-                    promoted.0[Promoted::MESSAGE] = number;
+                    // Of several values the first is the message, and all of them are attributes.
+                    if self.indexes.is_only_message[index] {
+                        row.form = row.form.with_message(index);
+                        promoted.0[Promoted::MESSAGE] = number;
+                    }
                     break;
                 }
-            }
-            if row.message.is_none()
-                && let Some((_, Scalar::Text(text))) = value(self.indexes.first_message)
-            {
-                row.message = Some(text);
             }
             for (index, place) in self.indexes.time.into_iter().enumerate() {
                 if let Some((number, value)) = value(place)
@@ -360,7 +357,8 @@ impl Intake {
         self.first_inside(path).filter(|_| count == 1)
     }
 
-    /// The number of the first value of a path inside the body, unless another beside it counts.
+    /// Returns the index of the first value of a path inside the body, unless it is shadowed by an
+    /// attribute next to the body.
     fn first_inside(&self, path: &str) -> Option<u16> {
         let path = path.as_bytes();
         let mut values = self.inside.iter().enumerate().filter(|(_, (found, _))| *found == path);

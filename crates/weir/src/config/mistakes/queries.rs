@@ -56,7 +56,12 @@ fn wrong_renames() {
     check(&[
         ("[store.remap]\na = 5", 2, "store.remap.a must be the new name", "remap ="),
         ("[store.remap]\na = \"b..c\"", 2, "cannot have an empty part", "such as"),
-        ("[store.remap]\n\"a.b\" = \"@a\"", 2, "a.b and a are part of each other", "elsewhere"),
+        (
+            "[store.remap]\n\"a.b\" = \"@a\"",
+            2,
+            "a.b and a are part of each other",
+            "in a different place",
+        ),
         ("[store.remap]\na = \"b\"\nb = \"c\"", 3, "overlaps with the entry a", "final name"),
         ("[store.remap]\na = \"b\"\n\"a.x\" = \"c\"", 3, "overlaps with the entry a", "once"),
     ]);
@@ -84,7 +89,7 @@ fn wrong_query_limits() {
             "[api.queries]\nconcurrent_max = 100\nmemory_max = \"64MiB\"",
             3,
             "100 queries of 64MiB at once need 6400MiB",
-            "smaller",
+            "reduce",
         ),
     ]);
 }
