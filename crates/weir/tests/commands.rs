@@ -188,7 +188,7 @@ fn empty_data_dir_has_no_cursor_or_dead_letter() {
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let output = run(dir.path(), &["dead-letter", "resend", "gone"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
-    assert!(stderr(&output).contains("existing cursors: console"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("existing outputs: console"), "{}", stderr(&output));
 }
 
 #[test]
