@@ -313,7 +313,7 @@ fn conflicting_settings() {
             "[source.b]\ntype = \"file\"\ninclude = [\"weir-data/*.log\"]",
             3,
             "in data_dir",
-            "unique",
+            "separate directories",
         ),
         (
             "[source.b]\ntype = \"file\"\ninclude = [\"/var/log/weir-test/*.log\"]",
@@ -502,7 +502,11 @@ fn wrong_hec_outputs() {
         ("ack_timeout = \"5m\"", "no effect without indexer_ack", "indexer_ack = true"),
         ("tls = { ca_flie = \"/x\" }", "unknown key \"ca_flie\" in [output.b.tls]", "\"ca_file\"?"),
         ("tls = { ca_file = \"/no/such/ca.pem\" }", "could not be read: No such file", ""),
-        ("tls = { ca_file = \"/etc/passwd\" }", "contains no PEM certificate", "BEGIN CERTIFICATE"),
+        (
+            "tls = { ca_file = \"/etc/passwd\" }",
+            "does not contain a PEM certificate",
+            "BEGIN CERTIFICATE",
+        ),
         ("tls = { insecure_skip_verify = true }", "any certificate is accepted", "ca_file"),
         ("tls = 5", "must be a table", ""),
         (
