@@ -77,7 +77,7 @@ fn wrapped(lines: &[(&str, bool)], format: Format, piece: usize) -> Vec<u8> {
                     let tag = if is_last { 'F' } else { 'P' };
                     writeln!(file, "2026-11-21T19:12:31.5Z {iostream} {tag} {piece}")
                 }
-                _ => writeln!(file, "{piece}"),
+                Format::Raw | Format::Json | Format::Logfmt => writeln!(file, "{piece}"),
             }
             .unwrap();
         }

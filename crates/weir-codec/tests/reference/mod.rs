@@ -119,10 +119,12 @@ pub(crate) fn read(file: &[u8], format: Format) -> Reading {
         }
         let mut end = file[at..].iter().position(|b| *b == b'\n').map_or(file.len(), |n| at + n);
         let mut next = (end + 1).min(file.len());
-        let message = match format {
-            _ if is_utf16 => None,
-            Format::DockerJson => docker(&file[at..end]),
-            _ => cri(&file[at..end]),
+        let message = if is_utf16 {
+            None
+        } else if format == Format::DockerJson {
+            docker(&file[at..end])
+        } else {
+            cri(&file[at..end])
         };
         if message.is_none()
             && format == Format::DockerJson
