@@ -91,10 +91,19 @@ impl<'ast> Visit<'ast> for Finder {
 
     fn visit_expr_match(&mut self, expr: &'ast ExprMatch) {
         if let Some(name) = expr.arms.iter().find_map(|arm| self.closed(arm)) {
-            let wild = expr.arms.iter().filter(|arm| matches!(arm.pat, Pat::Wild(_)));
+            let wild = expr.arms.iter().filter(|arm| is_wild(&arm.pat));
             self.lines.extend(wild.map(|arm| (arm.pat.span().start().line, name.clone())));
         }
         visit::visit_expr_match(self, expr);
+    }
+}
+
+/// Whether the pattern is `_`, with or without a guard.
+fn is_wild(pattern: &Pat) -> bool {
+    match pattern {
+        Pat::Wild(_) => true,
+        Pat::Guard(guarded) => is_wild(&guarded.pat),
+        _ => false,
     }
 }
 
