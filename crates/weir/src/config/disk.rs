@@ -2,7 +2,8 @@
 //!
 //! Invariant: whatever is configured, the store can flush while the journal is full, since flushes
 //! are what empties the journal. So the journal stops while there is still space for a flush, and
-//! the store uses at most half of the remaining space.
+//! the store uses at most half of the remaining space. The store's share never falls below a quarter
+//! of the disk, since exceeding it deletes records.
 
 use std::path::Path;
 
@@ -40,7 +41,8 @@ impl DiskParts {
         let keep_free = journal.size_or_share("keep_free").resolve(disk);
         let flush = if sections.has_store() { flush_bytes(sections.head_bytes()) } else { 0 };
         let journal_free_min = keep_free.saturating_add(flush);
-        let half = disk.saturating_sub(journal_free_min) / 2;
+        // However much is to stay free, what is stored is not deleted for it.
+        let half = (disk - journal_free_min.min(disk / 2)) / 2;
         let retention = sections.table("store").size_or_share("retention_size").resolve(disk);
         Self {
             journal_max: journal.size_or_share("size_max").resolve(disk),
