@@ -35,7 +35,10 @@ impl Weir {
             "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n{store}",
             data_dir.display()
         );
-        fs::write(&file, format!("{head}\n{config}"))?;
+        // Keys before the first table have to stay there.
+        let first = config.find("\n[").map_or(config.len(), |at| at + 1);
+        let (top, tables) = config.split_at(if config.starts_with('[') { 0 } else { first });
+        fs::write(&file, format!("{top}{head}\n{tables}"))?;
         let log = dir.join("weir.log");
         let output = fs::File::create(&log)?;
         let child = Command::new(binary)

@@ -43,6 +43,10 @@ mod scene;
 #[cfg(test)]
 mod store;
 #[cfg(test)]
+mod syslog;
+#[cfg(test)]
+mod syslog_senders;
+#[cfg(test)]
 mod tail;
 #[cfg(test)]
 mod torture;

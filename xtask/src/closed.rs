@@ -13,7 +13,7 @@ use syn::{Arm, ExprMatch, ItemImpl, Pat, Type};
 use crate::paths;
 
 /// The closed lists.
-const CLOSED: [&str; 19] = [
+const CLOSED: [&str; 25] = [
     "Aggregation",
     "Encoding",
     "FileCompression",
@@ -24,6 +24,7 @@ const CLOSED: [&str; 19] = [
     "HecMode",
     "HttpAuth",
     "HttpMethod",
+    "ListenEndpoint",
     "LogFormat",
     "LogLevel",
     "OutputKind",
@@ -32,6 +33,11 @@ const CLOSED: [&str; 19] = [
     "SocketProtocol",
     "SourceKind",
     "SourceType",
+    "SyslogFormat",
+    "SyslogOutputDelimiter",
+    "SyslogOutputProtocol",
+    "SyslogProtocol",
+    "SyslogTransport",
     "WhenFull",
 ];
 

@@ -188,7 +188,11 @@ fn bench(arguments: &[String]) -> Result<()> {
     run(build.args(features))?;
     let binary = Profile::Release.binary("weir")?;
     let mut command = Command::new(Profile::Release.binary("weir-bench")?);
-    run(command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments))
+    command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments);
+    if arguments.first().is_some_and(|name| name.starts_with("syslog") || name == "all") {
+        command.env("WEIR_SYSLOG_SERVERS", setup::syslog_servers()?);
+    }
+    run(&mut command)
 }
 
 /// The simulator is one of the journal's tests, so that a part of it runs with all other tests;

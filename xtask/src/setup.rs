@@ -93,7 +93,11 @@ pub(crate) fn for_checks() -> Result<()> {
 pub(crate) fn for_tests() -> Result<Vec<(&'static str, PathBuf)>> {
     for_checks()?;
     install(FOR_TESTS)?;
-    Ok(vec![("PROMTOOL", promtool()?), ("WEIR_PYTHON", python()?)])
+    Ok(vec![
+        ("PROMTOOL", promtool()?),
+        ("WEIR_PYTHON", python()?),
+        ("WEIR_SYSLOG_SERVERS", syslog_servers()?),
+    ])
 }
 
 /// Installs everything that building the page needs.
@@ -179,34 +183,62 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// Prometheus's own checker of metrics pages. Its package would also install and start a server, so
-/// only this program is unpacked from it, under `.tools`.
+/// Prometheus's own checker of metrics pages.
 fn promtool() -> Result<PathBuf> {
     if let Some(found) = lookup("promtool") {
         return Ok(found);
     }
-    let tools = paths::root().join(".tools");
-    let unpacked = tools.join("prometheus");
-    let program = unpacked.join("usr/bin/promtool");
-    if program.is_file() {
-        return Ok(program);
+    let unpacked = unpack("prometheus", &["prometheus"], "checks the page at /metrics")?;
+    Ok(unpacked.join("usr/bin/promtool"))
+}
+
+/// Packages of the syslog servers that weir is compared with, and the libraries that they need in
+/// addition to those of every system.
+const SYSLOG_SERVERS: &[&str] = &[
+    "libestr0",
+    "libfastjson4",
+    "libglib2.0-0",
+    "libivykis0",
+    "libjson-c5",
+    "liblognorm5",
+    "libnet1",
+    "libpcre3",
+    "librelp0",
+    "libwrap0",
+    "rsyslog",
+    "rsyslog-relp",
+    "syslog-ng-core",
+];
+
+/// Returns the directory with the syslog servers that weir is compared with, and that send to it in
+/// tests.
+pub(crate) fn syslog_servers() -> Result<PathBuf> {
+    unpack("syslog", SYSLOG_SERVERS, "syslog servers of others, to compare with and to send")
+}
+
+/// Unpacks packages below `.tools`: installing them would also start a server, or replace one.
+fn unpack(name: &str, packages: &[&str], reason: &str) -> Result<PathBuf> {
+    let unpacked = paths::root().join(".tools").join(name);
+    if unpacked.is_dir() {
+        return Ok(unpacked);
     }
-    eprintln!("missing: promtool (checks the page at /metrics)");
-    std::fs::create_dir_all(&tools)?;
-    let mut download = apt_get(&["download", "prometheus"]);
-    download.current_dir(&tools);
+    eprintln!("missing: {} ({reason})", packages.join(", "));
+    let downloads = unpacked.with_extension("download");
+    std::fs::create_dir_all(&downloads)?;
+    let mut download = apt_get(&["download"]);
+    download.args(packages).current_dir(&downloads);
     if run(&mut download).is_err() {
         run(&mut apt_get(&["update"]))?;
-        run(&mut download).context("tests need promtool of Debian's package prometheus")?;
+        run(&mut download).with_context(|| format!("cannot download {}", packages.join(", ")))?;
     }
-    let package = std::fs::read_dir(&tools)?
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|e| e == "deb"))
-        .context("apt-get download did not produce a package")?;
-    run(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
-    std::fs::remove_file(package)?;
-    Ok(program)
+    let partial = unpacked.with_extension("partial");
+    for entry in std::fs::read_dir(&downloads)? {
+        let package = entry?.path();
+        run(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&partial))?;
+    }
+    std::fs::remove_dir_all(downloads)?;
+    std::fs::rename(partial, &unpacked)?;
+    Ok(unpacked)
 }
 
 /// Other engines that read what weir stores, and third-party clients that query it, as Python

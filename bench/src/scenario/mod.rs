@@ -8,6 +8,7 @@ mod paced;
 mod peer;
 mod rules;
 mod store;
+mod syslog;
 
 use std::path::PathBuf;
 
@@ -85,6 +86,26 @@ const SCENARIOS: &[Scenario] = &[
         name: "rules-real",
         what: "the same with rules as operators write them",
         run: rules::real,
+    },
+    Scenario {
+        name: "syslog-rules",
+        what: "100 rules on 10 TCP connections to 11 files, next to syslog-ng and rsyslog",
+        run: syslog::rules_scenario,
+    },
+    Scenario {
+        name: "syslog-60k",
+        what: "60,000 messages/s with the same rules",
+        run: syslog::paced_scenario,
+    },
+    Scenario {
+        name: "syslog-udp",
+        what: "100,000 and 500,000 messages/s over UDP",
+        run: syslog::udp_scenario,
+    },
+    Scenario {
+        name: "relp",
+        what: "acknowledged messages over 10 RELP connections",
+        run: syslog::relp_scenario,
     },
     Scenario {
         name: "store",

@@ -184,7 +184,7 @@ impl SourceEntry {
         let bytes_seen = gauge(|stats| stats::get(&stats.bytes_seen));
         let bytes_unread = gauge(|stats| stats::get(&stats.bytes_unread));
         let settled = book.bytes_read + bytes_unread + book.abandoned_total();
-        let is_listener = known.is_some_and(|known| known.stats.listener.address().is_some());
+        let is_listener = known.is_some_and(|known| known.stats.listener.endpoint().is_some());
         Self {
             name: source.name.clone(),
             type_name: known.map_or("", |known| known.type_name).to_owned(),

@@ -182,7 +182,7 @@ impl Page {
             "weir_source_blocked_seconds_total",
             seconds(stats::get(&stats.blocked_ns)),
         );
-        if stats.listener.address().is_some() {
+        if stats.listener.endpoint().is_some() {
             self.listener(&component, &stats.listener);
         }
     }
@@ -402,7 +402,9 @@ fn is_intentional(reason: DiscardReason) -> bool {
         | DiscardReason::Rejected
         | DiscardReason::Damaged
         | DiscardReason::PartialLost
-        | DiscardReason::Vanished => false,
+        | DiscardReason::Vanished
+        | DiscardReason::Crash
+        | DiscardReason::ReceiveBuffer => false,
     }
 }
 

@@ -129,7 +129,7 @@ impl SourceStatus {
         let stats = &source.stats;
         Self {
             book,
-            address: stats.listener.address().map(|address| address.to_string()),
+            address: stats.listener.endpoint().map(str::to_owned),
             files: stats::get(&stats.files),
             unreadable_files: stats::get(&stats.unreadable_files),
             lag_seconds: seconds(stats::get(&stats.lag_ns)),

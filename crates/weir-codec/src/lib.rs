@@ -8,7 +8,9 @@
 //! Reading order: [`Format`] and [`detect`], [`LineDecoder`] (how blocks become lines), then one
 //! module per format, [`Multiline`] (which lines become one record), then [`Attributes`] (the
 //! fields of one record) and [`severity_of_text`] (the severity of a record without fields), then
-//! what the outputs use: [`escape_json_into`] and the formats of time.
+//! what the outputs use: [`escape_json_into`] and the formats of time. Syslog is received by
+//! [`SyslogFraming`] or [`RelpServer`], becomes records by [`SyslogDecoder`], and is sent by
+//! [`SyslogEncoder`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
@@ -24,8 +26,10 @@ mod join;
 mod json;
 mod multiline;
 mod percent;
+mod relp;
 mod state;
 mod structured;
+mod syslog;
 mod text;
 mod time;
 
@@ -39,12 +43,24 @@ pub use datadog::{
 };
 pub use decoder::{Consumed, LineDecoder, Stop};
 pub use detect::{DETECT_BYTES_MAX, Format, detect};
-pub use encode::{Encoding, Framing, HecEncoder, HecMetadata, HecMode, datagram, open_json};
+pub use encode::{
+    Encoding, Framing, HecEncoder, HecMetadata, HecMode, SyslogEncoder, SyslogOutputFraming,
+    datagram, open_json,
+};
 pub use escape::escape_json_into;
 pub use join::{Partials, cut_body};
 pub use json::is_json_object;
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use percent::{form_decoded, percent_encoded};
+pub use relp::{
+    RELP_UNANSWERED_MAX, RELP_WINDOW_DEFAULT, RelpClient, RelpClientStep, RelpError, RelpServer,
+    RelpStep, RelpTransaction,
+};
 pub use state::StateError;
+pub use syslog::{
+    SYSLOG_MESSAGE_BYTES_DEFAULT, SyslogDecoder, SyslogEnd, SyslogFormat, SyslogFraming,
+    SyslogFramingError, SyslogFramingKind, SyslogMessage, SyslogOrigin, SyslogStep,
+    syslog_datagram,
+};
 pub use text::{read_text, severity_of_escaped_text, severity_of_text};
 pub use time::{TimeParser, civil_from_days, format_rfc3339_ns, format_unix_time, parse_rfc3339};

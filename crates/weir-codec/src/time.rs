@@ -163,7 +163,7 @@ pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
 
 /// Parses at least one digit of a fraction; returns nanoseconds and what follows the digits.
 #[inline]
-fn read_fraction(text: &[u8]) -> Option<(i64, &[u8])> {
+pub(crate) fn read_fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let mut nanos = 0;
     let mut digits = 0;
     for byte in text {

@@ -1,7 +1,9 @@
 //! Where records store reserved keys and tags: the naming convention shared by rules, live tail and
 //! the store, so that a query finds what a rule has matched.
 
-use crate::ast::Reserved;
+use weir_model::{HeaderField, PEER};
+
+use crate::ast::{Field, Reserved};
 use crate::fields::Value;
 use crate::status::Status;
 
@@ -15,7 +17,8 @@ impl Reserved {
     pub fn resource_paths(self) -> &'static [&'static str] {
         match self {
             Self::Host => &["host.name"],
-            Self::Service => &["service.name"],
+            // The application that a syslog message names is the service of its resource.
+            Self::Service | Self::AppName => &["service.name"],
             Self::SourceId => &["source_id"],
             Self::InstanceId => &["service.instance.id", "instance_id"],
             _ => &[],
@@ -39,10 +42,44 @@ impl Reserved {
             Self::Source | Self::IoStream => &[],
         }
     }
+
+    /// Returns the column of a syslog header that holds the key, if there is one; the rest of a
+    /// header is the severity, and in the resource.
+    pub fn of_header(self) -> Option<HeaderField> {
+        match self {
+            Self::Facility => Some(HeaderField::Facility),
+            Self::ProcId => Some(HeaderField::ProcessId),
+            Self::MsgId => Some(HeaderField::MessageId),
+            Self::Host
+            | Self::Service
+            | Self::Source
+            | Self::Status
+            | Self::TraceId
+            | Self::SpanId
+            | Self::SourceId
+            | Self::InstanceId
+            | Self::AppName
+            | Self::IoStream => None,
+        }
+    }
+}
+
+impl Field {
+    /// Returns the field of a syslog header that this refers to, if any. Received messages have it
+    /// in a column or in their resource, parsed lines in an attribute; one outside of the body
+    /// takes precedence.
+    pub fn of_header(&self) -> Option<HeaderField> {
+        match self {
+            Self::Attribute(path) => HeaderField::of_attribute(path),
+            Self::Reserved(key) => key.of_header(),
+            Self::Message | Self::Tag(_) | Self::Tags | Self::Any => None,
+        }
+    }
 }
 
 /// Names that agents and dashboards use for attributes of the resource.
-const TAG_ALIASES: [(&str, &str); 10] = [
+const TAG_ALIASES: [(&str, &str); 11] = [
+    ("peer", PEER),
     ("container_id", "container.id"),
     ("container_name", "container.name"),
     ("image_name", "container.image.name"),

@@ -40,7 +40,12 @@ impl Network {
         std::str::from_utf8(address)
             .ok()
             .and_then(|text| text.parse().ok())
-            .is_some_and(|address: IpAddr| (wide(address) ^ self.address) & mask(self.bits) == 0)
+            .is_some_and(|address: IpAddr| self.contains_address(address))
+    }
+
+    /// Returns whether the address is in the block.
+    pub fn contains_address(self, address: IpAddr) -> bool {
+        (wide(address) ^ self.address) & mask(self.bits) == 0
     }
 }
 

@@ -1,15 +1,18 @@
-//! TCP and TLS connections: complete outgoing connections, and TLS of accepted ones.
+//! TCP and TLS connections (complete outgoing ones, and TLS of accepted ones), datagrams, and Unix
+//! sockets.
 //!
 //! Invariants: every step has a deadline; names are resolved again for each connection; the
 //! certificate files are checked before each TLS connection and reloaded if they changed (if they
 //! cannot be loaded, the last valid set remains in use); every error names what is wrong, and its
 //! kind is a fixed identifier for counters.
 
+mod datagram;
 mod error;
 mod server;
 mod slots;
 mod stream;
 mod tls;
+mod unix;
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,10 +25,15 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+pub use datagram::{
+    BoundDatagrams, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, bind_udp,
+    bind_unix_datagrams,
+};
 pub use error::ConnectError;
 pub use server::{Acceptor, ServerTlsFiles};
 pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working, listen};
 pub use stream::Stream;
+pub use unix::listen_unix;
 
 /// How long sent bytes may remain unacknowledged by the peer's kernel before the connection counts
 /// as dead: detects a peer that vanished without a reset.

@@ -128,6 +128,12 @@ pub(crate) fn recover(
     // Start even with a full disk: positions wait in memory until there is space.
     if let Err(error) = log.rewrite(disk, &Records::snapshot(state)) {
         tracing::error!(%error, "positions cannot be written");
+        // What was replayed must not change, either: weir may have been killed before it was
+        // flushed.
+        if let Some(newest) = generations.last() {
+            let opened = disk.open(&file_name(dir, *newest), OpenMode::ReadWrite);
+            let _at_least_tried = opened.and_then(|file| file.sync_data());
+        }
         state.positions_error = Some(error.to_string());
         state.positions_since = Some(std::time::Duration::ZERO);
         return Ok(log);

@@ -29,6 +29,7 @@ use weir_host::{Clock, Disk, WakeFd};
 use weir_model::{Batch, SourceId, StreamId};
 
 pub use cursor::{Cursor, CursorMemory, Delivery, Held, Outcome};
+pub use limits::SOON_INTERVAL;
 pub use spec::*;
 pub use subscriber::{Next, Subscriber};
 
@@ -142,7 +143,8 @@ impl IndexedFrame {
     }
 }
 
-/// Resolves when a batch appended with [`WritePolicy::OnAppend`] is on stable storage.
+/// Resolves when a batch appended with [`WritePolicy::OnAppend`] is on stable storage. If it has no
+/// records and begins an epoch, its position and book are.
 #[derive(Debug)]
 pub struct AppendTicket(Option<tokio::sync::oneshot::Receiver<Result<(), RefusedReason>>>);
 

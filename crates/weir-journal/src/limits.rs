@@ -13,8 +13,21 @@ pub(crate) const STREAM_SHARE: u64 = 4;
 /// promised 20 ms.
 pub(crate) const APPEND_GROUP_INTERVAL: Duration = Duration::from_millis(4);
 
+/// Maximum time until a batch of a source without acknowledgement is on stable storage: the last
+/// 20 ms are what a kill may lose, and what is promised.
+pub const SOON_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long such a batch waits for others to be grouped with, and for its destinations: one that
+/// they have settled by then is not written. The other half of [`SOON_INTERVAL`] is for the disk.
+pub(crate) const SOON_GROUP_INTERVAL: Duration = Duration::from_millis(10);
+const _: () = assert!(SOON_GROUP_INTERVAL.as_nanos() * 2 <= SOON_INTERVAL.as_nanos());
+
 /// A group of frames is written as soon as it has this many bytes.
 pub(crate) const GROUP_BYTES: u64 = 1024 * 1024;
+
+/// Maximum size of a group: what had to wait while the disk failed is written in several, each of
+/// which needs only space for itself.
+pub(crate) const GROUP_BYTES_MAX: u64 = 8 * GROUP_BYTES;
 
 /// Maximum number of frames in one system call: two slices each, below the system's limit.
 pub(crate) const FRAMES_PER_WRITE: usize = 256;

@@ -122,9 +122,11 @@ impl SegmentRecovery<'_> {
     fn recover(&self, state: &mut State) -> Result<(), JournalError> {
         let file = self.disk.open(&self.path, OpenMode::ReadWrite);
         let file = file.map_err(self.io_error("cannot open"))?;
-        if let Some(index) =
-            self.index_alone(&*file, state).map_err(self.io_error("cannot read"))?
-        {
+        // Weir may have been killed before that: what is found now must not change any more, above
+        // all not when the power is lost later.
+        let is_flushed = !self.is_newest || file.sync_data().is_ok();
+        let index = self.index_alone(&*file, state).map_err(self.io_error("cannot read"))?;
+        if let Some(index) = index.filter(|_| is_flushed) {
             self.recover_by_index(file, index, state);
             return Ok(());
         }
@@ -149,7 +151,7 @@ impl SegmentRecovery<'_> {
         let is_safe_aside = self.report_damage(&*file, &scan, state);
         let names = self.header.names.iter().map(|(index, ..)| *index).collect();
         let mut segment = SegmentState::new(Arc::from(file), len, names);
-        segment.is_indexed = scan.index.is_some();
+        segment.is_indexed = scan.index.is_some() && is_flushed;
         if scan.index.is_none() && is_safe_aside {
             self.close_torn(&mut segment, &scan, &frames);
         }

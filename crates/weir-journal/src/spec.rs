@@ -40,8 +40,15 @@ pub enum WhenFull {
 /// When an appended batch must be on disk; chosen by the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritePolicy {
-    /// Before the ticket resolves: for sources that acknowledge or cannot repeat themselves.
+    /// Before the ticket resolves: for sources that acknowledge what they receive. Refused with
+    /// [`RefusedReason::Disk`] while the disk fails.
     OnAppend,
+    /// Within [`SOON_INTERVAL`](crate::SOON_INTERVAL), unless every destination has settled it by
+    /// then: for sources that can neither acknowledge nor repeat what they receive. The ticket
+    /// resolves at once. Accepted while the disk fails, and written when it works again. A crash
+    /// loses at most the last [`SOON_INTERVAL`](crate::SOON_INTERVAL), or everything since the disk
+    /// failed; [`ResumePoint::furthest`] tells the source how much that was.
+    Soon,
     /// Only when a destination falls behind the ring: for sources that can be read again.
     OnLag,
 }
@@ -96,6 +103,23 @@ pub struct ResumePoint {
     /// the disk. A source that cannot repeat itself starts an even later epoch, otherwise its new
     /// records would be mistaken for those.
     pub last_epoch: u32,
+    /// The furthest position that survived, on disk or in the books of any destination, even an
+    /// unconfigured one, with the counts up to there. For a stream that cannot be read again this
+    /// is `position` and `book`, except if the positions of destinations were damaged.
+    ///
+    /// Every record counted in its book was settled, is delivered, or is discarded in the book of
+    /// each destination that does not get it. What the source had received in addition is lost. See
+    /// `docs/internals/journal.md` for how a source counts that.
+    pub furthest: Furthest,
+}
+
+/// How far a stream is known, and what its source had counted up to there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Furthest {
+    /// The position.
+    pub position: Position,
+    /// The counts up to there.
+    pub book: SourceBook,
 }
 
 /// A stream that the journal knows from earlier.

@@ -95,6 +95,7 @@ impl Drop for Writer {
                 let _nobody_waits = ticket.send(Err(RefusedReason::Closed));
             }
         }
+        state.fail_position_tickets(&RefusedReason::Closed);
         self.shared.flushed.notify_all();
     }
 }
@@ -208,6 +209,8 @@ impl Writer {
             Ok(()) => {
                 tracing::info!("journal writes succeed again");
                 state.frames_error = None;
+                // These may succeed again as well, and something may have to be stated first.
+                state.positions_since = state.positions_since.map(|since| since.min(now));
                 state.wake_sources();
             }
             Err(error) => {
@@ -462,8 +465,8 @@ impl Writer {
                     tracing::warn!(%error, "a frame of a failed segment cannot be read back");
                     state.frame_stranded(*seq, &error, now);
                 }
-                Some(Ok(batch)) => state.frame_taken_back(*seq, Some(batch), now),
-                None => state.frame_taken_back(*seq, None, now),
+                Some(Ok(batch)) => state.frame_taken_back(*seq, Some(batch)),
+                None => state.frame_taken_back(*seq, None),
             }
         }
     }
@@ -482,7 +485,7 @@ impl Writer {
         state.failed_bytes = batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum();
         state.note_frames_error(error, now);
         for (seq, _) in batches {
-            state.frame_taken_back(*seq, None, now);
+            state.frame_taken_back(*seq, None);
         }
         state.sync_wanted = self.current.as_ref().is_some_and(|c| !c.unsynced.is_empty());
         state.refuse_waiting();
@@ -532,6 +535,7 @@ impl Writer {
         let mut state = self.shared.lock();
         let now = self.shared.clock.monotonic();
         state.positions_error = Some(error.to_string());
+        state.fail_position_tickets(&RefusedReason::Disk { error: error.to_string() });
         state.positions_since = Some(now + DISK_RETRY_INTERVAL).filter(|_| !state.stopping);
         self.shared.flushed.notify_all();
         false

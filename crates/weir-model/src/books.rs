@@ -45,7 +45,8 @@ reasons! {
         Damaged = 5 => "damaged",
         /// Discarded by a rule.
         Rule = 6 => "rule",
-        /// The first part of a joined line was lost with its file.
+        /// A part of it is missing: the first part of a joined line was lost with its file, or the
+        /// connection ended within a message.
         PartialLost = 7 => "partial_lost",
         /// Not selected by a rule with `sample`.
         Sampled = 8 => "sampled",
@@ -54,6 +55,10 @@ reasons! {
         /// Read for a destination that had not received it when its file was removed or truncated,
         /// and not in any segment of the journal.
         Vanished = 10 => "vanished",
+        /// Received without acknowledgement, and not on disk when weir was killed.
+        Crash = 11 => "crash",
+        /// A datagram that the kernel dropped because the socket's receive buffer was full.
+        ReceiveBuffer = 12 => "receive_buffer",
     }
 }
 

@@ -20,7 +20,8 @@ use crate::pool::PooledBuf;
 use crate::resources::{ResourceTable, ResourceView};
 use crate::routes::RouteTable;
 use crate::{
-    Batch, Facility, Position, RecordFlags, RecordView, Severity, SourceBook, SourceId, StreamId,
+    Batch, Facility, HeaderChange, Position, RecordFlags, RecordView, Severity, SourceBook,
+    SourceId, StreamId,
 };
 
 /// The frame cannot take the record or bytes: seal it and continue with the next one.
@@ -334,6 +335,17 @@ impl BatchBuilder {
         original: &[u8],
         resource: u16,
     ) -> Result<(), Full> {
+        self.copy_with(record, HeaderChange::default(), original, resource)
+    }
+
+    /// Like [`Self::copy`], with a changed header.
+    pub fn copy_with(
+        &mut self,
+        record: &RecordView<'_>,
+        header: HeaderChange<'_>,
+        original: &[u8],
+        resource: u16,
+    ) -> Result<(), Full> {
         let whole = self.append(original)?;
         let mut place = |bytes: &[u8]| -> Result<Range<usize>, Full> {
             match place_within(original, bytes) {
@@ -343,7 +355,8 @@ impl BatchBuilder {
             }
         };
         let (body, attributes) = (place(record.body)?, place(record.attributes)?);
-        let (process_id, message_id) = (place(record.process_id())?, place(record.message_id())?);
+        let process_id = place(header.process_id.unwrap_or(record.process_id()))?;
+        let message_id = place(header.message_id.unwrap_or(record.message_id()))?;
         self.push(&NewRecord {
             timestamp_ns: record.timestamp_ns,
             end_offset: record.position.offset,
@@ -356,7 +369,7 @@ impl BatchBuilder {
             message_id,
             resource,
             kind: record.kind(),
-            facility: record.facility(),
+            facility: header.facility.unwrap_or(record.facility()),
         })
     }
 

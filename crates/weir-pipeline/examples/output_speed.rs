@@ -1,7 +1,8 @@
 //! Measures how many lines of 1 KiB one output sends per CPU-second of its thread, compared to a
-//! loop that only copies the same bodies and sends them. The receiver discards everything.
+//! loop that only copies the same bodies and sends them. The receiver discards everything. For
+//! files the lines have 100 bytes, from one sender or from many.
 //!
-//! `cargo run --release -p weir-pipeline --example output_speed [--features isal] [LINES]`
+//! `cargo run --release -p weir-pipeline --example output_speed [--features isal] [LINES [files]]`
 #![expect(clippy::print_stdout, reason = "a measuring program")]
 
 use std::io::{Read, Write};
@@ -12,31 +13,70 @@ use std::time::Duration;
 use weir_host::{RealClock, RealDisk, Secret};
 use weir_journal::{CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy};
 use weir_model::{
-    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Resource, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    Batch, BatchBuilder, Facility, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
+    SourceBook, SourceId, StreamId,
 };
 use weir_pipeline::config::{
-    Compression, HecMode, OutputKind, OutputPlan, RequestSettings, SplunkHec, TlsSettings,
+    Compression, Encoding, FileOutput, FilePath, FsyncPolicy, HecMode, OutputKind, OutputPlan,
+    RequestSettings, Rotation, SplunkHec, TlsSettings,
 };
 use weir_pipeline::output::{self, OutputContext};
 use weir_pipeline::stats::{self, OutputStats};
 
+/// Lines in a batch, for lines of 1 KiB and for short ones.
 const LINES_PER_BATCH: u64 = 170;
+const SHORT_LINES_PER_BATCH: u64 = 8 * LINES_PER_BATCH;
 const BODY_BYTES: usize = 1024;
 
 fn main() {
     let lines = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let wanted = std::env::args().nth(2).unwrap_or_default();
     let bodies = bodies();
-    bare_loop(&bodies, lines);
+    if wanted != "files" {
+        bare_loop(&bodies, lines);
+        requests(&bodies, lines);
+    }
+    files(&bodies, lines);
+}
+
+fn requests(bodies: &[Vec<u8>], lines: u64) {
     for (name, mode, compression) in [
         ("hec event", HecMode::Event, Compression::None),
         ("hec raw", HecMode::Raw, Compression::None),
         ("hec event gzip", HecMode::Event, Compression::Gzip),
     ] {
         let kind = OutputKind::SplunkHec(Box::new(hec(sink(), mode, compression)));
-        measure(name, kind, &bodies, lines);
+        measure(name, kind, bodies, lines, 1);
     }
-    measure("blackhole", OutputKind::Blackhole, &bodies, lines);
+    measure("blackhole", OutputKind::Blackhole, bodies, lines, 1);
+}
+
+/// Short lines, so that the choice of the file is not lost in the copying.
+fn files(bodies: &[Vec<u8>], lines: u64) {
+    let short: Vec<Vec<u8>> = bodies.iter().map(|body| body[..100].to_vec()).collect();
+    for (name, path, senders) in [
+        ("one file", "all.log", 1),
+        ("file of 100", "all.log", 100),
+        ("one tree", "{source}/{facility}.log", 1),
+        ("one tree of 100", "{source}/{facility}.log", 100),
+        ("tree of 1", "{host}/{app_name}.log", 1),
+        ("tree of 100", "{host}/{app_name}.log", 100),
+        ("facility of 100", "{host}/{facility}.log", 100),
+    ] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let kind = file(&format!("{}/{path}", dir.path().display()));
+        measure(name, kind, &short, lines, senders);
+    }
+}
+
+fn file(path: &str) -> OutputKind {
+    OutputKind::File(FileOutput {
+        path: FilePath::parse(path).expect("valid"),
+        encoding: Encoding::Raw,
+        fsync: FsyncPolicy::Never,
+        rotation: Rotation::default(),
+        open_files_max: 256,
+    })
 }
 
 /// Returns bodies of words and numbers, escaped as docker writes them.
@@ -154,7 +194,7 @@ fn hec(address: SocketAddr, mode: HecMode, compression: Compression) -> SplunkHe
     }
 }
 
-fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64) {
+fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64, senders: usize) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let clock = Arc::new(RealClock::new());
     let config = JournalConfig {
@@ -186,17 +226,23 @@ fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64) {
         OutputContext { data_dir: dir.path().to_owned(), clock, disk: Arc::new(RealDisk) };
     let stats = Arc::new(OutputStats::default());
     let handle = output::spawn(plan, cursor, context, stats.clone()).expect("starts");
-    feed(&journal, bodies, lines);
+    feed(&journal, bodies, lines, senders);
     journal.close();
     assert!(handle.join(), "the output panicked");
     let delivered = journal.ledger().cursors[0].book.delivered;
-    assert_eq!(delivered, lines / LINES_PER_BATCH * LINES_PER_BATCH, "everything is delivered");
+    let per_batch = lines_per_batch(bodies);
+    assert_eq!(delivered, lines / per_batch * per_batch, "everything is delivered");
     report(name, delivered, stats::get(&stats.cpu_ns));
     journal.shutdown();
 }
 
-/// Appends one stream as fast as the output accepts it.
-fn feed(journal: &Journal, bodies: &[Vec<u8>], lines: u64) {
+fn lines_per_batch(bodies: &[Vec<u8>]) -> u64 {
+    if bodies[0].len() < BODY_BYTES { SHORT_LINES_PER_BATCH } else { LINES_PER_BATCH }
+}
+
+/// Appends one stream of records from that many senders, in random order, as fast as the output
+/// accepts it.
+fn feed(journal: &Journal, bodies: &[Vec<u8>], lines: u64, senders: usize) {
     let source = SourceId::of("bench");
     let stream = StreamId(1);
     let (start, book) = (Position::default(), SourceBook::default());
@@ -209,35 +255,43 @@ fn feed(journal: &Journal, bodies: &[Vec<u8>], lines: u64) {
         book,
         gone: false,
     });
-    let resource = Resource::new()
-        .with("host.name", "vm")
-        .with("log.file.path", "/var/lib/docker/containers/abc/abc-json.log")
-        .with("container.id", "0123456789abcdef")
-        .with("container.name", "web-1")
-        .encode();
+    let resource = |sender: usize| {
+        Resource::new()
+            .with("host.name", format!("vm-{}", sender / 5))
+            .with("service.name", format!("app-{}", sender % 5))
+            .with("log.file.path", "/var/lib/docker/containers/abc/abc-json.log")
+            .with("container.id", "0123456789abcdef")
+            .encode()
+    };
+    let resources: Vec<Vec<u8>> = (0..senders).map(resource).collect();
     let mut end = 0;
-    for round in 0..lines / LINES_PER_BATCH {
+    let per_batch = lines_per_batch(bodies);
+    for round in 0..lines / per_batch {
         let mut builder = BatchBuilder::new(Position::new(0, end));
-        let first = (round % 16 * LINES_PER_BATCH) as usize;
-        for body in &bodies[first..first + LINES_PER_BATCH as usize] {
+        let first = ((round * per_batch) % bodies.len() as u64) as usize;
+        for body in &bodies[first..first + per_batch as usize] {
             end += 1;
             let body = builder.append(body).expect("a batch has room");
+            let resource = &resources[fastrand::usize(..senders)];
+            let resource = builder.resource(0, resource).expect("a batch has room");
+            let facility = if senders > 1 { Facility::of_code(4) } else { Facility::NONE };
             let record = NewRecord {
                 timestamp_ns: 1_700_000_000_000_000_000 + end as i64 * 1001,
                 end_offset: end,
                 body,
                 severity: Severity::UNSPECIFIED,
                 flags: RecordFlags::JSON_ESCAPED.with(RecordFlags::STDOUT),
+                resource,
+                facility,
                 ..NewRecord::default()
             };
             builder.push(&record).expect("a batch has room");
         }
-        append(journal, seal(&mut builder, end, &resource));
+        append(journal, seal(&mut builder, end));
     }
 }
 
-fn seal(builder: &mut BatchBuilder, end: u64, resource: &[u8]) -> Batch {
-    builder.resource(0, resource).expect("room for one resource");
+fn seal(builder: &mut BatchBuilder, end: u64) -> Batch {
     builder.route_all(&[0]);
     builder.seal(&Seal {
         repeatable: true,

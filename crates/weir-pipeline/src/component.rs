@@ -6,7 +6,7 @@
 
 use crate::config::{
     ContainersSource, DatadogIntake, Encoding, FileOutput, FileSource, HttpOutput, SocketOutput,
-    SplunkHec,
+    SplunkHec, SyslogOutput, SyslogSource,
 };
 
 macro_rules! component_types {
@@ -36,6 +36,7 @@ component_types! {
     SourceType {
         Containers = "containers",
         File = "file",
+        Syslog = "syslog",
         DatadogIntake = "datadog_intake",
     }
 }
@@ -46,6 +47,7 @@ component_types! {
         SplunkHec = "splunk_hec",
         Http = "http",
         Socket = "socket",
+        Syslog = "syslog",
         File = "file",
         Stdout = "stdout",
         Blackhole = "blackhole",
@@ -59,18 +61,10 @@ pub enum SourceKind {
     File(FileSource),
     /// Containers of docker and of Kubernetes nodes.
     Containers(ContainersSource),
+    /// Messages of syslog, over any transport.
+    Syslog(Box<SyslogSource>),
     /// Datadog's logs intake over HTTP.
     DatadogIntake(DatadogIntake),
-}
-
-impl SourceType {
-    /// Whether it listens on a port.
-    pub const fn is_listener(self) -> bool {
-        match self {
-            Self::DatadogIntake => true,
-            Self::Containers | Self::File => false,
-        }
-    }
 }
 
 impl SourceKind {
@@ -79,6 +73,7 @@ impl SourceKind {
         match self {
             Self::File(_) => SourceType::File,
             Self::Containers(_) => SourceType::Containers,
+            Self::Syslog(_) => SourceType::Syslog,
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
         }
     }
@@ -93,6 +88,8 @@ pub enum OutputKind {
     Http(Box<HttpOutput>),
     /// Lines over TCP or TLS, datagrams over UDP.
     Socket(Box<SocketOutput>),
+    /// Messages of syslog, over any transport.
+    Syslog(Box<SyslogOutput>),
     /// A local file, one line per record.
     File(FileOutput),
     /// Standard output, one line per record.
@@ -108,6 +105,7 @@ impl OutputKind {
             Self::SplunkHec(_) => OutputType::SplunkHec,
             Self::Http(_) => OutputType::Http,
             Self::Socket(_) => OutputType::Socket,
+            Self::Syslog(_) => OutputType::Syslog,
             Self::File(_) => OutputType::File,
             Self::Stdout(_) => OutputType::Stdout,
             Self::Blackhole => OutputType::Blackhole,
@@ -120,6 +118,7 @@ impl OutputKind {
             Self::SplunkHec(hec) => hec.requests.tls.insecure_skip_verify,
             Self::Http(http) => http.requests.tls.insecure_skip_verify,
             Self::Socket(socket) => socket.tls.insecure_skip_verify,
+            Self::Syslog(syslog) => syslog.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify),
             Self::File(_) | Self::Stdout(_) | Self::Blackhole => false,
         }
     }

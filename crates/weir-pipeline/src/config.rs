@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_codec::Multiline;
-pub use weir_codec::{Encoding, Framing, HecMode};
+pub use weir_codec::{
+    Encoding, Framing, HecMode, SyslogFormat, SyslogFramingKind, SyslogOutputFraming,
+};
+use weir_expr::Network;
 pub use weir_host::Compression;
-use weir_host::Secret;
 pub use weir_host::ServerTlsFiles;
+use weir_host::{Secret, Zone};
 use weir_journal::WhenFull;
 
 pub use crate::component::{OutputKind, OutputType, SourceKind, SourceType};
@@ -76,21 +79,68 @@ pub struct SourcePlan {
 pub struct DatadogIntake {
     /// Address, limits and TLS of the listener.
     pub listen: ListenSettings,
+    /// Maximum size of the bodies being received, over all connections.
+    pub in_flight_bytes_max: usize,
     /// Comma-separated keys, one of which clients must send; `None` = no key is required.
     pub api_keys: Option<Secret>,
 }
 
-/// Settings of every source that listens for requests.
+/// `type = "syslog"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SyslogSource {
+    /// Address, limits and TLS of the listener.
+    pub listen: ListenSettings,
+    /// Messages are acknowledged with RELP.
+    pub is_relp: bool,
+    /// How messages are delimited in a connection.
+    pub framing: SyslogFramingKind,
+    /// Length at which a message is truncated, in bytes.
+    pub message_bytes_max: usize,
+    /// Zone of times that state none.
+    pub zone: Zone,
+}
+
+/// Settings of every source that listens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenSettings {
-    /// Address to listen on; port 0 = any free port.
-    pub address: SocketAddr,
+    /// Where to listen.
+    pub endpoint: ListenEndpoint,
     /// Maximum number of open connections; further ones wait.
     pub connections_max: usize,
-    /// Maximum size of the bodies being received, over all connections.
-    pub in_flight_bytes_max: usize,
+    /// Maximum number of open connections from one address; further ones are closed.
+    pub connections_per_address_max: usize,
+    /// Networks that may send; empty = all.
+    pub allowed_networks: Vec<Network>,
     /// Certificates; `None` = no TLS.
     pub tls: Option<ServerTlsFiles>,
+}
+
+/// A socket to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListenEndpoint {
+    /// TCP; port 0 = any free port.
+    Tcp(SocketAddr),
+    /// UDP.
+    Udp {
+        /// The address; port 0 = any free port.
+        address: SocketAddr,
+        /// Size of the receive buffer, in bytes.
+        buffer_bytes: usize,
+    },
+    /// A Unix stream socket.
+    UnixStream {
+        /// Its path.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A Unix datagram socket.
+    UnixDatagram {
+        /// Its path.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
 }
 
 /// `type = "file"`.
@@ -326,6 +376,45 @@ pub enum SocketProtocol {
     Tls,
     /// One UDP datagram per record.
     Udp,
+}
+
+/// `type = "syslog"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SyslogOutput {
+    /// `host:port`.
+    pub address: String,
+    /// How messages are carried.
+    pub transport: SyslogTransport,
+    /// TLS settings; `None` = no TLS.
+    pub tls: Option<TlsSettings>,
+    /// Format of the messages.
+    pub format: SyslogFormat,
+    /// Zone of the times of RFC 3164.
+    pub zone: Zone,
+    /// Maximum size of a message in bytes; longer ones are truncated.
+    pub message_bytes_max: usize,
+    /// How long the peer may accept no data before the connection is closed.
+    pub write_timeout: Duration,
+    /// Minimum pause between attempts.
+    pub retry_min: Duration,
+    /// Maximum pause between attempts.
+    pub retry_max: Duration,
+}
+
+/// How a syslog output carries its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyslogTransport {
+    /// One after the other over a connection, without acknowledgements.
+    Stream(SyslogOutputFraming),
+    /// One UDP datagram per message, without acknowledgements.
+    Datagrams,
+    /// RELP.
+    Relp {
+        /// Maximum number of messages without an answer.
+        unanswered_max: usize,
+        /// How long an answer may take before the connection is closed.
+        ack_timeout: Duration,
+    },
 }
 
 /// TLS settings of a client.

@@ -6,6 +6,7 @@
 
 mod component;
 pub mod config;
+mod groups;
 pub mod health;
 pub mod live;
 pub mod output;

@@ -153,7 +153,7 @@ impl Pipeline {
         let mut sources = Vec::new();
         let mut source_views = Vec::new();
         for source in &plan.sources {
-            let (handle, view) = start_source(source, plan, &journal, &rules, clock)?;
+            let (handle, view) = start_source(source, plan, &journal, &rules, disk, clock)?;
             sources.push(handle);
             source_views.push(view);
         }
@@ -281,6 +281,7 @@ fn start_source(
     pipeline: &PipelinePlan,
     journal: &Journal,
     rules: &Arc<RuleSwitch>,
+    disk: &Arc<dyn Disk>,
     clock: &Arc<dyn Clock>,
 ) -> Result<(SourceHandle, SourceView), StartError> {
     let view = SourceView::new(plan);
@@ -288,6 +289,8 @@ fn start_source(
         journal: journal.clone(),
         rules: rules.clone(),
         clock: clock.clone(),
+        disk: disk.clone(),
+        data_dir: pipeline.data_dir.clone(),
         stats: view.stats.clone(),
         own_paths: own_paths(pipeline),
     };

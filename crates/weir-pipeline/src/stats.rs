@@ -4,7 +4,6 @@
 //! Invariant: nothing here makes a decision; the books (in the journal) are authoritative for
 //! records. All fields are atomics with one writing component and any number of readers.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -51,7 +50,7 @@ pub const LISTENER_STATUSES: [u16; 13] =
 /// Statistics of a source that listens.
 #[derive(Debug, Default)]
 pub struct ListenerStats {
-    address: OnceLock<SocketAddr>,
+    endpoint: OnceLock<String>,
     tls_error: Mutex<Option<String>>,
     accept_error: Mutex<Option<String>>,
     /// Open connections.
@@ -69,9 +68,10 @@ pub struct ListenerStats {
 }
 
 impl ListenerStats {
-    /// Returns the address it listens on, once it does; `None` for sources that do not listen.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.address.get().copied()
+    /// Returns the address or path it listens on, once it does; `None` for sources that do not
+    /// listen.
+    pub fn endpoint(&self) -> Option<&str> {
+        self.endpoint.get().map(String::as_str)
     }
 
     /// Returns the number of responses by status.
@@ -97,9 +97,9 @@ impl ListenerStats {
         *lock(&self.accept_error) = error;
     }
 
-    pub(crate) fn open(&self, address: SocketAddr) {
+    pub(crate) fn open(&self, endpoint: &str) {
         // Set only once.
-        let _first = self.address.set(address);
+        let _first = self.endpoint.set(endpoint.to_owned());
     }
 
     pub(crate) fn count(&self, status: u16) {

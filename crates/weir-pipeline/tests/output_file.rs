@@ -104,14 +104,16 @@ fn raw_lines_keep_bytes_and_json_lines_carry_everything() {
         let mut full = Line::new(b"bytes \xff".to_vec());
         full.severity = Severity::ERROR;
         full.attributes = r#"{"a":{"b":1}}"#.to_owned();
-        rig.append(1, &[escaped, full, Line::new("two\nlines")]);
+        let mut syslog = Line::syslog("denied");
+        syslog.attributes = r#"{"syslog.msgid":"set by a rule"}"#.to_owned();
+        rig.append(1, &[escaped, full, Line::new("two\nlines"), syslog]);
         rig.drain();
     };
     let (mut rig, path) = Setup::new().start(Encoding::Raw, FsyncPolicy::Never);
     special(&mut rig);
     assert_eq!(
         lines(&path),
-        [&b"tab\tnewline\\nend"[..], b"bytes \xff", b"two\\nlines"].map(<[u8]>::to_vec)
+        [&b"tab\tnewline\\nend"[..], b"bytes \xff", b"two\\nlines", b"denied"].map(<[u8]>::to_vec)
     );
     let (_ledger, _dir) = rig.finish();
     let (mut rig, path) = Setup::new().start(Encoding::Json, FsyncPolicy::Never);
@@ -125,6 +127,12 @@ fn raw_lines_keep_bytes_and_json_lines_carry_everything() {
     assert_eq!(objects[1]["attributes"]["a"]["b"], 1);
     assert_eq!(objects[1]["resource"]["host.name"], "vm");
     assert_eq!(objects[2]["timestamp"], "2023-11-14T22:13:20.000000003Z");
+    assert_eq!(
+        objects[3]["attributes"],
+        serde_json::json!({
+            "syslog.msgid": "set by a rule", "syslog.facility": "auth", "syslog.procid": "4711",
+        })
+    );
     let (_ledger, _dir) = rig.finish();
 }
 

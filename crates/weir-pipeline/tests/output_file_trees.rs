@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use harness::{Line, Rig};
 use weir_host::RealDisk;
-use weir_model::Resource;
+use weir_model::{Facility, Resource};
 use weir_pipeline::config::{
     Compression, Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation,
 };
@@ -111,6 +111,62 @@ fn records_go_to_the_files_that_they_name() {
     assert_eq!(text(&tree_dir.join("vm/web-bob.log")), "{\"user\":\"bob\"}\n");
     assert_eq!(text(&tree_dir.join("vm/web-_.log")), "no user\n");
     assert_eq!(text(&tree_dir.join("vm/db-ann.log")), "{\"user\":\"ann\",\"n\":2}\n");
+}
+
+#[test]
+fn messages_of_syslog_go_below_the_host_that_they_name() {
+    let from = |host: &str, app: &str, peer: &str| {
+        Resource::new()
+            .with("host.name", host)
+            .with("service.name", app)
+            .with("network.peer.address", peer)
+    };
+    let web = from("web-1", "sshd", "10.0.0.7");
+    // The same through another relay, and names that must not leave the directory.
+    let relayed = from("web-1", "sshd", "10.0.0.8");
+    let strange = from("../..", "a/b", "10.0.0.8");
+    let mail = |body: &str| Line { facility: Facility::of_code(2), ..Line::syslog(body) };
+    let lines = [
+        (&web, Line::syslog("one")),
+        (&strange, Line::syslog("two")),
+        (&relayed, Line::syslog("three")),
+        (&web, mail("four")),
+        (&strange, mail("five")),
+    ];
+    for (template, wanted) in [
+        (
+            "{host}/{app_name}.log",
+            &[("web-1/sshd.log", "one\nthree\nfour\n"), (".._../a_b.log", "two\nfive\n")][..],
+        ),
+        (
+            "{host}/{facility}-{procid}.log",
+            &[
+                ("web-1/auth-4711.log", "one\nthree\n"),
+                ("web-1/mail-4711.log", "four\n"),
+                (".._../auth-4711.log", "two\n"),
+                (".._../mail-4711.log", "five\n"),
+            ],
+        ),
+        (
+            "{peer}/{@syslog.appname}.log",
+            &[
+                ("10.0.0.7/sshd.log", "one\nfour\n"),
+                ("10.0.0.8/sshd.log", "three\n"),
+                ("10.0.0.8/a_b.log", "two\nfive\n"),
+            ],
+        ),
+    ] {
+        // Files are closed and opened again all the time.
+        let (mut rig, tree_dir) = start(template, |plan| plan.open_files_max = 1);
+        rig.append_from(1, &lines);
+        rig.drain();
+        let (ledger, _dir) = rig.finish();
+        assert_eq!(ledger.book.delivered, 5);
+        assert_eq!(tree(&tree_dir).len(), wanted.len(), "{template}");
+        for (path, lines) in wanted {
+            assert_eq!(text(&tree_dir.join(path)), *lines, "{template}");
+        }
+    }
 }
 
 #[test]

@@ -90,9 +90,11 @@ fn an_event_carries_body_time_metadata_and_fields() {
         .with("com.splunk.sourcetype", "own")
         .with("com.splunk.source", "here");
     rig.append_with(8, &resource, &[Line::new("own metadata")]);
+    let of_syslog = Resource::new().with("host.name", "web-1").with("service.name", "sshd");
+    rig.append_with(9, &of_syslog, &[Line::syslog("denied")]);
     rig.drain();
     let records = collector.records();
-    assert_eq!(records.len(), 7);
+    assert_eq!(records.len(), 8);
 
     let special = event_of(&records, "special");
     assert_eq!(special.text, "special \u{e9} \"x\"\n\u{1}".as_bytes());
@@ -119,8 +121,17 @@ fn an_event_carries_body_time_metadata_and_fields() {
     assert_eq!(own.sourcetype.as_deref(), Some("own"));
     assert_eq!(own.source.as_deref(), Some("here"));
     assert!(own.host.is_some(), "this machine's name");
+
+    let syslog = event_of(&records, "denied");
+    assert_eq!(syslog.host.as_deref(), Some("web-1"));
+    let fields: serde_json::Value = serde_json::from_str(&syslog.fields).unwrap();
+    let want = serde_json::json!({
+        "service.name": "sshd", "severity_text": "INFO",
+        "syslog.facility": "auth", "syslog.procid": "4711", "syslog.msgid": "ID47",
+    });
+    assert_eq!(fields, want);
     let (book, _dir) = rig.finish();
-    assert_eq!(book.book.delivered, 7);
+    assert_eq!(book.book.delivered, 8);
 }
 
 #[test]

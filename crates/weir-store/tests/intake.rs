@@ -8,11 +8,11 @@ use serde_json::json;
 use support::{open, read_all, write};
 use weir_codec::{Attributes, Renames, Scalar};
 use weir_model::{
-    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Resource, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    Batch, BatchBuilder, Facility, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
+    SourceBook, SourceId, StreamId,
 };
 use weir_store::embedded::columns::{AttributeValue, Intake, Rows, StoredRecord};
-use weir_store::query::UnparsedRows;
+use weir_store::query::{Access, Filter, UnparsedRows, naive};
 
 const TIME_NS: i64 = 1_700_000_000_123_456_000;
 
@@ -36,13 +36,17 @@ fn batch(records: &[Given<'_>], resource: &Resource) -> Batch {
         builder.push(&record).unwrap();
     }
     builder.resource(0, &resource.encode()).unwrap();
+    sealed(builder, Position::new(2, 101 + records.len() as u64))
+}
+
+fn sealed(mut builder: BatchBuilder, end: Position) -> Batch {
     builder.route_all(&[0]);
     builder.seal(&Seal {
         repeatable: true,
         stream: StreamId(7),
         group: 0,
         source: SourceId::of("app"),
-        end: Position::new(2, 101 + records.len() as u64),
+        end,
         observed_ns: 0,
         rule_generation: 0,
         book: &SourceBook::default(),
@@ -50,16 +54,15 @@ fn batch(records: &[Given<'_>], resource: &Resource) -> Batch {
     })
 }
 
-fn stored_with(
-    mut intake: Intake,
-    records: &[Given<'_>],
-    resource: &Resource,
-) -> Vec<StoredRecord> {
-    let batch = batch(records, resource);
+fn stored_with(intake: Intake, records: &[Given<'_>], resource: &Resource) -> Vec<StoredRecord> {
+    records_of(intake, &batch(records, resource))
+}
+
+fn records_of(mut intake: Intake, batch: &Batch) -> Vec<StoredRecord> {
     let mut rows = Rows::new();
-    intake.begin_batch("app", &batch);
+    intake.begin_batch("app", batch);
     for (sequence, view) in batch.records().enumerate() {
-        intake.push(&mut rows, sequence as u64, &batch, &view).unwrap();
+        intake.push(&mut rows, sequence as u64, batch, &view).unwrap();
     }
     let found = read_all(&open(&write(&rows)));
     assert_eq!(found, (0..rows.len()).map(|row| rows.record(row).unwrap()).collect::<Vec<_>>());
@@ -82,6 +85,75 @@ fn attributes_of(record: &StoredRecord) -> serde_json::Value {
     let attributes = record.attributes.iter();
     let list = |values: &[AttributeValue]| values.iter().map(value).collect::<Vec<_>>();
     attributes.map(|(path, values)| (path.clone(), list(values))).collect()
+}
+
+const SYSLOG_LINE: &str = "<37>1 2023-11-14T22:13:20.123456Z web-1 sshd 4711 ID47 - denied";
+
+/// Returns the record of a line in a file, whose header a rule has parsed.
+fn parsed_line() -> StoredRecord {
+    let mut parsed = Attributes::new();
+    parsed.read_syslog(SYSLOG_LINE.as_bytes(), TIME_NS).unwrap();
+    let mut attributes = Vec::new();
+    parsed.write_json(&mut attributes);
+    let attributes = String::from_utf8(attributes).unwrap();
+    let given = (&*attributes, SYSLOG_LINE.as_bytes(), Severity::NOTICE, RecordFlags::default());
+    stored_with(Intake::new(), &[given], &Resource::new()).remove(0)
+}
+
+/// Returns the record of the same line as a message that was received.
+fn received_message() -> StoredRecord {
+    let mut builder = BatchBuilder::new(Position::default());
+    let original = builder.append(SYSLOG_LINE.as_bytes()).unwrap();
+    let part = |text: &str| {
+        let start = original.start + SYSLOG_LINE.find(text).unwrap();
+        start..start + text.len()
+    };
+    let sender = Resource::new()
+        .with("host.name", "web-1")
+        .with("service.name", "sshd")
+        .with("network.peer.address", "10.0.0.7");
+    let record = NewRecord {
+        timestamp_ns: TIME_NS,
+        end_offset: 1,
+        body: part("denied"),
+        process_id: part("4711"),
+        message_id: part("ID47"),
+        severity: Severity::NOTICE,
+        facility: Facility::of_code(4),
+        original: original.clone(),
+        resource: builder.resource(9, &sender.encode()).unwrap(),
+        ..NewRecord::default()
+    };
+    builder.push(&record).unwrap();
+    records_of(Intake::new(), &sealed(builder, Position::new(0, 1))).remove(0)
+}
+
+#[test]
+fn the_header_of_syslog_is_stored_like_that_of_a_parsed_line() {
+    let (received, parsed) = (received_message(), parsed_line());
+    assert_eq!(attributes_of(&received), attributes_of(&parsed));
+    assert_eq!(received.message.as_deref(), Some("denied"), "without the rest of the line");
+    assert_eq!((&received.host, &received.service), (&parsed.host, &parsed.service));
+    assert_eq!(received.status, parsed.status);
+    let found = |query: &str, record: &StoredRecord| {
+        let query = weir_expr::parse(query).unwrap();
+        naive::matches(&Filter { query, ..Filter::all(Access::all()) }, record)
+    };
+    for query in [
+        "facility:auth",
+        "app_name:sshd",
+        "procid:4711",
+        "msgid:ID47",
+        "host:web*",
+        "@syslog.severity:notice",
+        "@syslog.hostname:web-1",
+        "@syslog.appname:sshd",
+    ] {
+        assert!(found(query, &received) && found(query, &parsed), "{query}");
+    }
+    for query in ["peer:10.0.0.7", "CIDR(peer,10.0.0.0/8)"] {
+        assert!(found(query, &received) && !found(query, &parsed), "{query}");
+    }
 }
 
 #[test]

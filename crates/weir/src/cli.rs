@@ -222,12 +222,29 @@ pub(crate) enum Output {
 }
 
 /// `weir config ...`.
+/// The load for which `weir config check` calculates how long the buffers last.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SizingArgs {
+    /// Also show how long the buffers last at this many messages per second, and what syslog-ng's
+    /// formulas give for its window and queue.
+    #[arg(long, value_name = "MESSAGES")]
+    pub(crate) rate: Option<u64>,
+    /// Size of a message, for --rate.
+    #[arg(long, value_name = "SIZE", default_value = "200B", value_parser = units::parse_size, requires = "rate")]
+    pub(crate) message_size: u64,
+    /// Messages that syslog-ng reads from a connection at a time (`log_fetch_limit`), for --rate.
+    #[arg(long, value_name = "MESSAGES", default_value_t = 100, requires = "rate")]
+    pub(crate) fetch_limit: u64,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Validate the whole configuration and report all errors, with file, line and a suggestion.
     Check {
         #[command(flatten)]
         config: ConfigArgs,
+        #[command(flatten)]
+        sizing: SizingArgs,
         /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,

@@ -18,7 +18,6 @@ mod syslog;
 pub use access_log::{LineFormat, LineFormatError};
 pub use renames::Renames;
 pub use rewrite::{Change, Part, rewrite_json};
-pub(crate) use syslog::severity_of_priority;
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -82,7 +81,7 @@ impl<'a> Scalar<'a> {
 
 /// Returns ten bits that distinguish names by their length and both ends.
 #[inline]
-fn short_hash(name: &[u8]) -> usize {
+pub(crate) fn short_hash(name: &[u8]) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let ends = match (name.first_chunk(), name.last_chunk()) {
         (Some(first), Some(last)) => {

@@ -15,6 +15,11 @@ impl Renames {
         Self(paths)
     }
 
+    /// Returns true if nothing is renamed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Renames the attributes of a record: those outside its body and those in it.
     pub fn apply(&self, own: &mut Attributes, inside: &mut Attributes) {
         for (from, to) in &self.0 {

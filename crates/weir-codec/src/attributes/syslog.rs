@@ -3,181 +3,74 @@
 //! Names follow the convention for syslog fields: `syslog.hostname`, `syslog.appname`,
 //! `syslog.procid`, `syslog.msgid`, `syslog.facility`, `syslog.severity`; structured data is
 //! `syslog.<id>.<name>`.
+//!
+//! Any line may be read, not only what arrives by syslog, so the header must be complete: a time in
+//! the form of its RFC, a host, and a program.
 
-use std::borrow::Cow;
+use super::{Attributes, Scalar, Stated};
+use crate::syslog::header::{self, FACILITIES, SEVERITIES};
+use crate::syslog::stamp::StampReader;
+use crate::syslog::{SyslogFormat, SyslogMessage, elements};
 
-use weir_model::Severity;
-
-use super::{Attributes, Scalar, Stated, month_number};
-use crate::parse_rfc3339;
-use crate::structured::quoted_len;
-use crate::text::time_of_text;
-
-const FACILITIES: [&str; 24] = [
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
-    "ftp", "ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4",
-    "local5", "local6", "local7",
-];
-
-const SEVERITIES: [(&str, Severity); 8] = [
-    ("emergency", Severity::FATAL),
-    ("alert", Severity::ALERT),
-    ("critical", Severity::CRITICAL),
-    ("error", Severity::ERROR),
-    ("warning", Severity::WARN),
-    ("notice", Severity::NOTICE),
-    ("info", Severity::INFO),
-    ("debug", Severity::DEBUG),
-];
+/// How far after the first word of the text a colon may be, if that word is to be the name of a
+/// program: names can contain blanks.
+const NAME_BYTES_MAX: usize = 64;
 
 pub(super) fn read(line: &[u8], near_ns: i64, attributes: &mut Attributes) -> Option<Stated> {
-    let mut stated = Stated::default();
-    let rest = match priority(line) {
-        Some((priority, rest)) => {
-            let facility = FACILITIES.get(usize::from(priority / 8))?;
-            let (severity, number) = SEVERITIES.get(usize::from(priority % 8))?;
-            attributes.add(b"syslog.facility", Scalar::Text(facility.as_bytes()));
-            attributes.add(b"syslog.severity", Scalar::Text(severity.as_bytes()));
-            stated.severity = *number;
-            rest
-        }
-        None => line,
-    };
-    match rest.strip_prefix(b"1 ") {
-        Some(rest) if rest.len() < line.len() => rfc5424(rest, attributes, &mut stated)?,
-        _ => rfc3164(rest, near_ns, attributes, &mut stated)?,
-    }
-    Some(stated)
-}
-
-/// Returns the severity of a line that begins with a syslog priority, and the rest of the line.
-pub(crate) fn severity_of_priority(line: &[u8]) -> Option<(Severity, &[u8])> {
-    let (priority, rest) = priority(line)?;
-    Some((SEVERITIES.get(usize::from(priority % 8))?.1, rest))
-}
-
-/// `<165>`, at most `<191>`.
-fn priority(line: &[u8]) -> Option<(u8, &[u8])> {
-    let rest = line.strip_prefix(b"<")?;
-    let len = rest.iter().take(4).position(|b| *b == b'>')?;
-    let (number, rest) = rest.split_at_checked(len)?;
-    let number: u8 = std::str::from_utf8(number).ok()?.parse().ok()?;
-    (number <= 191).then_some((number, rest.get(1..)?))
-}
-
-/// Returns the next word, and what follows the space after it.
-fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let len = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
-    let (word, rest) = text.split_at_checked(len)?;
-    (!word.is_empty()).then_some((word, rest.get(1..).unwrap_or_default()))
-}
-
-fn rfc5424(text: &[u8], attributes: &mut Attributes, stated: &mut Stated) -> Option<()> {
-    let (time, mut rest) = word(text)?;
-    stated.time_ns = parse_rfc3339(time);
-    if stated.time_ns.is_none() && time != b"-" {
+    let message = header::read(line, &mut StampReader::new(), near_ns);
+    if !message.is_standard {
         return None;
     }
-    for path in ["syslog.hostname", "syslog.appname", "syslog.procid", "syslog.msgid"] {
-        let (value, after) = word(rest)?;
-        if value != b"-" {
+    let app_name = match message.format? {
+        SyslogFormat::Rfc5424 if message.body.starts_with(b"[") && message.is_malformed => {
+            return None;
+        }
+        SyslogFormat::Rfc5424 => message.app_name,
+        SyslogFormat::Rfc3164 => app_name(&message)?,
+    };
+    if let Some(priority) = message.priority {
+        let facility = FACILITIES.get(usize::from(priority / 8))?;
+        let (severity, _) = SEVERITIES.get(usize::from(priority % 8))?;
+        attributes.add(b"syslog.facility", Scalar::Text(facility.as_bytes()));
+        attributes.add(b"syslog.severity", Scalar::Text(severity.as_bytes()));
+    }
+    for (path, value) in [
+        ("syslog.hostname", message.hostname),
+        ("syslog.appname", app_name),
+        ("syslog.procid", message.process_id),
+        ("syslog.msgid", message.message_id),
+    ] {
+        if !value.is_empty() {
             attributes.add(path.as_bytes(), Scalar::Text(value));
         }
-        rest = after;
     }
-    if rest.first() == Some(&b'[') {
-        structured_data(rest, attributes)?;
+    if !message.structured_data.is_empty() {
+        elements::add_to(message.structured_data, attributes)?;
     }
-    Some(())
+    Some(Stated { time_ns: message.time_ns, severity: message.severity })
 }
 
-/// Parses `[id name="value" ...][...]`. In values, `"`, `\` and `]` are escaped by a backslash.
-fn structured_data(text: &[u8], attributes: &mut Attributes) -> Option<()> {
-    let mut rest = text;
-    let mut path = Vec::new();
-    while let Some(element) = rest.strip_prefix(b"[") {
-        let end = element.iter().position(|b| matches!(b, b' ' | b']'))?;
-        let (id, mut after) = element.split_at_checked(end)?;
-        while let Some(pair) = after.strip_prefix(b" ") {
-            let equals = pair.iter().position(|b| *b == b'=')?;
-            let (name, value) = pair.split_at_checked(equals)?;
-            let value = value.strip_prefix(b"=\"")?;
-            let len = quoted_len(value)?;
-            path.clear();
-            for part in [b"syslog.".as_slice(), id, b".", name] {
-                path.extend_from_slice(part);
-            }
-            let value_text = unescape_value(value.get(..len)?);
-            attributes.add(&path, Scalar::Text(&value_text));
-            after = value.get(len + 1..)?;
-        }
-        rest = after.strip_prefix(b"]")?;
+/// Returns the name of the program of a message in the form of RFC 3164, if its header is complete.
+/// A name that is not followed by a colon may be the beginning of one with blanks in it.
+fn app_name<'l>(message: &SyslogMessage<'l>) -> Option<&'l [u8]> {
+    if message.hostname.is_empty() {
+        return None;
     }
-    Some(())
-}
-
-fn unescape_value(text: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', text).is_none() {
-        return text.into();
+    let rest = message.line.get(message.span_of(message.hostname, 0).end + 1..)?;
+    let len = rest.iter().position(|b| matches!(b, b':' | b' ')).filter(|len| *len > 0)?;
+    rest.iter().take(len + NAME_BYTES_MAX).position(|b| *b == b':')?;
+    if !message.app_name.is_empty() {
+        return Some(message.app_name);
     }
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((byte, after)) = rest.split_first() {
-        match after.split_first() {
-            Some((next @ (b'"' | b'\\' | b']'), after)) if *byte == b'\\' => {
-                out.push(*next);
-                rest = after;
-            }
-            _ => {
-                out.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    out.into()
-}
-
-/// Parses `Oct 11 22:14:15 host app[123]: text`, or with an RFC 3339 time in front. The old form
-/// has neither year nor zone: it is UTC, in the year that brings it nearest to `near_ns`.
-fn rfc3164(
-    text: &[u8],
-    near_ns: i64,
-    attributes: &mut Attributes,
-    stated: &mut Stated,
-) -> Option<()> {
-    let rest = match text.get(..16) {
-        Some([month @ .., b' ', _, _, b' ', _, _, b':', _, _, b':', _, _, b' '])
-            if month_number(month).is_some() =>
-        {
-            stated.time_ns = time_of_text(text, near_ns);
-            text.get(16..)?
-        }
-        _ => {
-            let (time, rest) = word(text)?;
-            stated.time_ns = Some(parse_rfc3339(time)?);
-            rest
-        }
-    };
-    let (host, rest) = word(rest)?;
-    let tag_len = rest.iter().position(|b| matches!(b, b':' | b' ')).filter(|len| *len > 0)?;
-    let tag = rest.get(..tag_len)?;
-    // A program name in brackets and with a space is still followed by a colon.
-    rest.iter().take(tag_len + 64).position(|b| *b == b':')?;
-    attributes.add(b"syslog.hostname", Scalar::Text(host));
-    let (app, process) = match tag.iter().position(|b| *b == b'[') {
-        Some(at) if tag.ends_with(b"]") => (tag.get(..at)?, tag.get(at + 1..tag.len() - 1)?),
-        _ => (tag, b"".as_slice()),
-    };
-    attributes.add(b"syslog.appname", Scalar::Text(app));
-    if !process.is_empty() {
-        attributes.add(b"syslog.procid", Scalar::Text(process));
-    }
-    Some(())
+    rest.get(..len)?.split(|b| *b == b'[').next().filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_model::Severity;
+
     use super::*;
+    use crate::parse_rfc3339;
 
     /// 2026-01-01.
     const NEAR_NS: i64 = 1_767_225_600_000_000_000;

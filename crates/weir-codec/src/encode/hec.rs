@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use weir_model::{RecordFlags, RecordView, Resource, Selection};
 
-use super::line::raw_line;
+use super::line::{attributes_of, push_header, raw_line};
 use crate::{escape_json_into, percent_encoded};
 
 /// Resources whose rendering is cached: more than the files active at once on a busy node.
@@ -270,6 +270,7 @@ fn is_plain(record: &RecordView<'_>) -> bool {
     record.attributes.is_empty()
         && record.severity.0 == 0
         && !record.flags.contains(RecordFlags::TRUNCATED)
+        && !record.has_header()
 }
 
 #[inline]
@@ -322,12 +323,13 @@ fn is_blank(record: &RecordView<'_>) -> bool {
     }
 }
 
-/// Appends what follows the body of a record with attributes, severity or flags.
+/// Appends what follows the body of a record with attributes, severity, flags or a header.
 fn push_special(tails: &Tails, record: &RecordView<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&tails.open);
-    let mut first = !tails.has_fields;
-    let mut push = |text: &str, out: &mut Vec<u8>| {
-        if !std::mem::take(&mut first) {
+    // Where the first field would be.
+    let first = if tails.has_fields { 0 } else { out.len() };
+    let push = |text: &str, out: &mut Vec<u8>| {
+        if out.len() > first {
             out.push(b',');
         }
         out.extend_from_slice(text.as_bytes());
@@ -343,7 +345,9 @@ fn push_special(tails: &Tails, record: &RecordView<'_>, out: &mut Vec<u8>) {
     if record.flags.contains(RecordFlags::TRUNCATED) {
         push(r#""log.truncated":"true""#, out);
     }
-    if let Some(fields) = flat_fields(record.attributes) {
+    let own = attributes_of(record.attributes);
+    push_header(record, own.as_ref(), first, out);
+    if let Some(fields) = own.as_ref().and_then(flat_fields) {
         push(&fields, out);
     }
     out.extend_from_slice(b"}}");
@@ -351,11 +355,9 @@ fn push_special(tails: &Tails, record: &RecordView<'_>, out: &mut Vec<u8>) {
 
 /// Returns attributes as the content of a flat object, which is all that a collector accepts as
 /// fields: nested values become their JSON text, nulls are left out. `None` if nothing is left.
-fn flat_fields(attributes: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(attributes);
-    let parsed: serde_json::Map<String, Value> = serde_json::from_str(&text).ok()?;
+fn flat_fields(attributes: &serde_json::Map<String, Value>) -> Option<String> {
     let mut out = String::new();
-    for (key, value) in &parsed {
+    for (key, value) in attributes {
         push_field(key, value, &mut out);
     }
     (!out.is_empty()).then_some(out)

@@ -9,8 +9,8 @@
 
 use std::ops::RangeInclusive;
 
-use serde_json::Value;
-use weir_model::{RecordFlags, RecordView, Selection, unescape_json};
+use serde_json::{Map, Value};
+use weir_model::{HeaderField, RecordFlags, RecordView, Selection, unescape_json};
 
 use crate::{escape_json_into, format_rfc3339_ns};
 
@@ -142,45 +142,70 @@ fn push_json_body(record: &RecordView<'_>, out: &mut Vec<u8>) {
 }
 
 fn push_attributes(record: &RecordView<'_>, out: &mut Vec<u8>) {
-    let own = attributes_inside(record.attributes);
-    let stream = record.flags.iostream();
-    let truncated = record.flags.contains(RecordFlags::TRUNCATED);
-    if own.is_none() && stream.is_none() && !truncated {
-        return;
-    }
-    out.extend_from_slice(b",\"attributes\":{");
     let start = out.len();
-    out.extend_from_slice(own.as_deref().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b",\"attributes\":{");
+    let first = out.len();
+    let own = attributes_of(record.attributes);
+    if let Some(own) = own.as_ref().and_then(|own| serde_json::to_vec(own).ok()) {
+        out.extend_from_slice(&own[1..own.len() - 1]);
+    }
+    push_header(record, own.as_ref(), first, out);
     let mut push = |text: &[u8]| {
-        if out.len() > start {
+        if out.len() > first {
             out.push(b',');
         }
         out.extend_from_slice(text);
     };
-    match stream {
+    match record.flags.iostream() {
         Some("stderr") => push(b"\"log.iostream\":\"stderr\""),
         Some(_) => push(b"\"log.iostream\":\"stdout\""),
         None => {}
     }
-    if truncated {
+    if record.flags.contains(RecordFlags::TRUNCATED) {
         push(b"\"log.truncated\":true");
     }
-    out.push(b'}');
+    if out.len() == first {
+        out.truncate(start);
+    } else {
+        out.push(b'}');
+    }
 }
 
-/// Returns the content between the braces of an attributes object; `None` if it is empty, or is not
-/// a JSON object (it came from outside, and one bad record must not spoil its line).
-fn attributes_inside(attributes: &[u8]) -> Option<String> {
+/// Appends the columns of a syslog header as members of the JSON object whose first member begins
+/// at `first`. An attribute of the same name takes precedence.
+pub(super) fn push_header(
+    record: &RecordView<'_>,
+    attributes: Option<&Map<String, Value>>,
+    first: usize,
+    out: &mut Vec<u8>,
+) {
+    if !record.has_header() {
+        return;
+    }
+    for field in HeaderField::COLUMNS {
+        let (name, text) = (field.attribute(), record.header_field(field));
+        if text.is_empty() || attributes.is_some_and(|known| known.contains_key(name)) {
+            continue;
+        }
+        if out.len() > first {
+            out.push(b',');
+        }
+        out.push(b'"');
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":\"");
+        escape_json_into(text, out);
+        out.push(b'"');
+    }
+}
+
+/// Parses attributes; `None` if there are none, or if they are not a JSON object (they came from
+/// outside, and one bad record must not spoil its line).
+pub(super) fn attributes_of(attributes: &[u8]) -> Option<Map<String, Value>> {
     if attributes.is_empty() {
         return None;
     }
     let text = String::from_utf8_lossy(attributes);
-    let parsed: serde_json::Map<String, Value> = serde_json::from_str(&text).ok()?;
-    if parsed.is_empty() {
-        return None;
-    }
-    let again = serde_json::to_string(&parsed).ok()?;
-    Some(again[1..again.len() - 1].to_owned())
+    serde_json::from_str(&text).ok().filter(|parsed: &Map<String, Value>| !parsed.is_empty())
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! Records to bytes: how a record is encoded (`line`, `hec`), and how encoded records are delimited
+//! Records to bytes: how a record is encoded (`line`, `hec`, `syslog`), and how encoded records are delimited
 //! (`framing`). The transport of the bytes is up to the caller.
 
 mod framing;
 mod hec;
 mod line;
+mod syslog;
 
 pub use framing::{Framing, datagram};
 pub use hec::{HecEncoder, HecMetadata, HecMode};
 pub use line::{Encoding, open_json};
+pub use syslog::{SyslogEncoder, SyslogOutputFraming};

@@ -15,8 +15,9 @@ use memchr::memmem;
 use weir_model::{Severity, unescape_json_into};
 
 use crate::Stated;
-use crate::attributes::{month_number, severity_of_priority};
+use crate::attributes::month_number;
 use crate::structured::severity_of_word;
+use crate::syslog::header::severity_of_priority;
 use items::{Item, Items};
 
 /// How far into a line the scan goes: far beyond time, process, thread and logger of any format.

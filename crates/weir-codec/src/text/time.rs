@@ -27,27 +27,27 @@ pub(super) fn read(line: &[u8], near_ns: i64) -> Option<i64> {
 }
 
 /// Returns the time in that year, or an adjacent one, in which it is nearest.
-fn nearest_year(near_ns: i64, at: impl Fn(i64) -> Option<i64>) -> Option<i64> {
+pub(crate) fn nearest_year(near_ns: i64, at: impl Fn(i64) -> Option<i64>) -> Option<i64> {
     let (year, ..) = civil_from_days(near_ns.div_euclid(DAY_NS));
     let times = [year, year - 1, year + 1].map(at).into_iter().flatten();
     times.min_by_key(|time_ns| time_ns.abs_diff(near_ns))
 }
 
 /// Parses the number in the first `len` bytes, with blanks for leading zeros.
-fn number(text: &[u8], len: usize) -> Option<(i64, &[u8])> {
+pub(crate) fn number(text: &[u8], len: usize) -> Option<(i64, &[u8])> {
     let (digits, rest) = text.split_at_checked(len)?;
     let digits = std::str::from_utf8(digits).ok()?.trim_start_matches(' ');
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     Some((digits.parse().ok().filter(|_| is_number)?, rest))
 }
 
-fn after<'a>(text: &'a [u8], any_of: &[u8]) -> Option<&'a [u8]> {
+pub(crate) fn after<'a>(text: &'a [u8], any_of: &[u8]) -> Option<&'a [u8]> {
     let (first, rest) = text.split_first()?;
     any_of.contains(first).then_some(rest)
 }
 
 /// Parses `hh:mm:ss`, with an optional fraction, into `moment`.
-fn clock<'a>(text: &'a [u8], moment: &mut Moment) -> Option<&'a [u8]> {
+pub(crate) fn clock<'a>(text: &'a [u8], moment: &mut Moment) -> Option<&'a [u8]> {
     let (hour, rest) = number(text, 2)?;
     let (minute, rest) = number(after(rest, b":")?, 2)?;
     let (second, rest) = number(after(rest, b":")?, 2)?;
@@ -81,7 +81,7 @@ pub(crate) fn of_field(text: &[u8]) -> Option<i64> {
 }
 
 /// Parses a date that begins with its year, and a time of day, as UTC; also returns what follows.
-fn date_and_clock(line: &[u8]) -> Option<(i64, &[u8])> {
+pub(crate) fn date_and_clock(line: &[u8]) -> Option<(i64, &[u8])> {
     let mut moment = Moment::default();
     let (year, rest) = number(line, 4)?;
     let (month, rest) = number(after(rest, b"-/")?, 2)?;
@@ -113,7 +113,7 @@ fn zone(text: &[u8]) -> Option<i64> {
 }
 
 /// `+hh`, `+hhmm` or `+hh:mm`, in nanoseconds.
-fn offset(word: &[u8]) -> Option<i64> {
+pub(crate) fn offset(word: &[u8]) -> Option<i64> {
     let (sign @ (b'+' | b'-'), digits) = word.split_first()? else { return None };
     let (hours, rest) = number(digits, 2)?;
     let minutes = match rest {

@@ -54,13 +54,18 @@ impl State {
         self.publish(&batch);
         let stream = batch.header().stream;
         let begin = self.begin_append(stream, now);
-        let checkpoint = self.account_stream(&batch, now);
+        let (checkpoint, is_begun) = self.account_stream(&batch, now);
         let base = batch.header().base();
         let owed = self.owed_again(stream, base);
         let is_merged =
             policy == WritePolicy::OnLag && self.merge_into_last(&batch, &checkpoint, now);
-        let durable =
-            if is_merged { None } else { self.insert(batch, (&begin, &checkpoint), policy, now) };
+        let durable = if is_begun && policy == WritePolicy::OnAppend {
+            Some(self.wait_for_positions(stream))
+        } else if is_merged {
+            None
+        } else {
+            self.insert(batch, (&begin, &checkpoint), policy, now)
+        };
         self.settle_cursor_streams(stream, now);
         if owed.is_some() && owed != self.owed_again(stream, base) {
             self.mark_dirty(stream, now);
@@ -413,7 +418,9 @@ impl State {
         done
     }
 
-    fn account_stream(&mut self, batch: &Batch, now: Duration) -> Arc<Checkpoint> {
+    /// Adds the batch to the stream's counts. Also returns whether it has no records and begins an
+    /// epoch.
+    fn account_stream(&mut self, batch: &Batch, now: Duration) -> (Arc<Checkpoint>, bool) {
         let header = batch.header();
         let checkpoint = Checkpoint::of(batch);
         let stream = self.streams.entry(header.stream).or_default();
@@ -425,11 +432,16 @@ impl State {
         // what the source reads instead without that statement.
         self.gave_up_frames |= is_begun && stream.give_up();
         stream.checkpoint = checkpoint.clone();
+        if is_begun && stream.is_unrepeatable {
+            // Its source may have counted losses in the book that it begins with: they must not
+            // depend on what follows.
+            stream.reach(&checkpoint);
+        }
         self.sources.entry(header.source).or_default();
         if is_begun {
             self.mark_dirty(header.stream, now);
         }
-        checkpoint
+        (checkpoint, is_begun)
     }
 
     fn insert(
@@ -449,12 +461,13 @@ impl State {
                     u32::from(self.enter((index, rows), seq, &batch, (begin, checkpoint), now));
             }
         }
-        let durable = policy == WritePolicy::OnAppend;
+        let is_awaited = policy == WritePolicy::OnAppend;
         if holders == 0 {
-            return if durable { self.wait_for_earlier(stream) } else { None };
+            return if is_awaited { self.wait_for_earlier(stream) } else { None };
         }
+        let durable = is_awaited || policy == WritePolicy::Soon;
         let (memory_bytes, records) = (batch.memory_bytes() as u64, batch.record_count() as u64);
-        let (tickets, durable_rx) = if durable { ticket() } else { (Vec::new(), None) };
+        let (tickets, durable_rx) = if is_awaited { ticket() } else { (Vec::new(), None) };
         self.ring_bytes += memory_bytes;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.ring_bytes += memory_bytes;
@@ -473,14 +486,17 @@ impl State {
             appended_at: now,
             writing: false,
             durable,
+            is_soon: policy == WritePolicy::Soon,
             queued: false,
             synced: false,
             is_discarded: false,
             tickets,
         };
         self.slots.insert(seq, slot);
-        if durable {
-            self.want_durable(seq, memory_bytes, now);
+        match policy {
+            WritePolicy::OnAppend => self.want_durable(seq, memory_bytes, now),
+            WritePolicy::Soon => self.want_durable_soon(seq, now),
+            WritePolicy::OnLag => {}
         }
         durable_rx
     }
@@ -495,12 +511,13 @@ impl State {
         durable_rx
     }
 
-    pub(crate) fn want_durable(&mut self, seq: u64, bytes: u64, now: Duration) {
+    /// Queues a slot that must be flushed, and for which someone has waited since then.
+    pub(crate) fn want_durable(&mut self, seq: u64, bytes: u64, since: Duration) {
         let Some(slot) = self.slots.get_mut(&seq).filter(|s| !s.queued) else { return };
         slot.queued = true;
-        self.durable_waiting.push_back(seq);
+        self.durable_waiting.insert(seq);
         self.durable_waiting_bytes += bytes;
-        self.durable_since.get_or_insert(now);
+        self.durable_since = Some(self.durable_since.map_or(since, |other| other.min(since)));
     }
 
     /// Ensures that what the stream has in the journal reaches stable storage. What only

@@ -17,7 +17,7 @@ use super::{
     Checkpoint, CursorState, CursorStream, Entry, Location, OwedRows, Slot, State, Status,
     StreamState,
 };
-use crate::spec::{KnownStream, ResumePoint, StreamSpec};
+use crate::spec::{Furthest, KnownStream, ResumePoint, StreamSpec};
 
 /// A frame found in a segment at start.
 #[derive(Debug, Clone)]
@@ -63,6 +63,7 @@ impl RecoveredFrame {
             appended_at: now,
             writing: false,
             durable: true,
+            is_soon: false,
             queued: false,
             synced: true,
             is_discarded: false,
@@ -194,6 +195,7 @@ impl State {
             let furthest = self.furthest(*stream, frames);
             let furthest =
                 furthest.map(|checkpoint| ResumePoint::at(&checkpoint, true)).unwrap_or_default();
+            let resume = ResumePoint { furthest: furthest.furthest, ..resume };
             Some(KnownStream { stream: *stream, group: state.group, resume, furthest })
         };
         self.streams.iter().filter_map(of_source).collect()
@@ -221,6 +223,8 @@ impl State {
             }
         };
         let last_epoch = self.last_epoch(spec.stream, &frames).max(resume.end.epoch);
+        let furthest = self.furthest(spec.stream, &frames);
+        let furthest = Furthest::at(furthest.as_deref().unwrap_or(&resume));
         let stated = self.stated(spec.stream);
         let stream = self.streams.entry(spec.stream).or_default();
         stream.source = Some(spec.source);
@@ -247,7 +251,7 @@ impl State {
             stream.checkpoint = resume.clone();
         }
         self.settle_cursor_streams(spec.stream, now);
-        ResumePoint { last_epoch, ..ResumePoint::at(&resume, is_found) }
+        ResumePoint { last_epoch, furthest, ..ResumePoint::at(&resume, is_found) }
     }
 
     /// Makes destinations of earlier runs start with the first frame of a stream that the log does
@@ -553,7 +557,14 @@ impl ResumePoint {
             book: checkpoint.book,
             known,
             last_epoch: checkpoint.end.epoch,
+            furthest: Furthest::at(checkpoint),
         }
+    }
+}
+
+impl Furthest {
+    fn at(checkpoint: &Checkpoint) -> Self {
+        Self { position: checkpoint.end, book: checkpoint.book }
     }
 }
 

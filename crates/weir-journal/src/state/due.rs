@@ -7,7 +7,7 @@ use weir_model::Batch;
 
 use super::{Location, Move, State};
 use crate::cursor_log::Records;
-use crate::limits::{APPEND_GROUP_INTERVAL, GROUP_BYTES};
+use crate::limits::{APPEND_GROUP_INTERVAL, GROUP_BYTES, GROUP_BYTES_MAX, SOON_GROUP_INTERVAL};
 
 /// The next task for the disk.
 #[derive(Debug)]
@@ -53,7 +53,8 @@ impl State {
             self.positions_since.get_or_insert(now);
         }
         // Frames that were given up are stated before another frame is written.
-        let is_first = std::mem::take(&mut self.gave_up_frames) && self.positions_error.is_none();
+        let gave_up_frames = std::mem::take(&mut self.gave_up_frames);
+        let is_first = (gave_up_frames && self.positions_error.is_none()) || self.is_unstated(now);
         if !is_first && let Some(work) = self.frames_work(now, &mut timer) {
             return Ok(work);
         }
@@ -96,12 +97,9 @@ impl State {
             };
             return retry.then_some(Work::Probe);
         }
-        if let Some(since) = self.durable_since {
-            let at_once = self.stopping || self.durable_waiting_bytes >= GROUP_BYTES;
-            if at_once || timer.is_due(since + APPEND_GROUP_INTERVAL, now) {
-                self.sync_wanted = false;
-                return Some(Work::Frames { batches: self.take_durable(), sync: true });
-            }
+        if self.is_durable_due(now, timer) {
+            self.sync_wanted = false;
+            return Some(Work::Frames { batches: self.take_durable(), sync: true });
         }
         if std::mem::take(&mut self.sync_wanted) {
             return Some(Work::Frames { batches: Vec::new(), sync: true });
@@ -124,18 +122,37 @@ impl State {
         None
     }
 
+    /// Returns whether batches that must be flushed are to be written now.
+    fn is_durable_due(&self, now: Duration, timer: &mut Timer) -> bool {
+        let mut is_due = |since: Option<Duration>, interval| {
+            since.is_some_and(|since| self.stopping || timer.is_due(since + interval, now))
+        };
+        let is_full = self.durable_waiting_bytes >= GROUP_BYTES;
+        is_full
+            || is_due(self.durable_since, APPEND_GROUP_INTERVAL)
+            || is_due(self.soon_since, SOON_GROUP_INTERVAL)
+    }
+
+    /// Takes the batches that must be flushed, whether someone waits for them or not: the flush is
+    /// the same. What is left is due as well.
     fn take_durable(&mut self) -> Vec<(u64, Arc<Batch>)> {
-        self.durable_since = None;
-        self.durable_waiting_bytes = 0;
+        let mut bytes = 0;
         let mut batches = Vec::new();
-        for seq in std::mem::take(&mut self.durable_waiting) {
+        while bytes < GROUP_BYTES_MAX
+            && let Some(seq) = self.durable_waiting.pop_first()
+        {
             let Some(slot) = self.slots.get_mut(&seq) else { continue };
             slot.queued = false;
             let to_write = slot.batch.clone().filter(|_| slot.location.is_none() && !slot.writing);
             if let Some(batch) = to_write {
                 slot.writing = true;
+                bytes += slot.memory_bytes;
                 batches.push((seq, batch));
             }
+        }
+        if self.durable_waiting.is_empty() {
+            (self.durable_since, self.soon_since) = (None, None);
+            self.durable_waiting_bytes = 0;
         }
         batches
     }
@@ -152,7 +169,7 @@ impl State {
         let mut forgotten = Vec::new();
         let mut bytes = 0;
         for (seq, slot) in self.slots.range_mut(self.spill_from..) {
-            if left <= target || bytes >= 8 * GROUP_BYTES {
+            if left <= target || bytes >= GROUP_BYTES_MAX {
                 break;
             }
             let Some(batch) = slot.batch.as_ref().filter(|_| !slot.writing) else { continue };

@@ -157,15 +157,18 @@ impl State {
         for ticket in slot.tickets.drain(..) {
             let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.to_string() }));
         }
-        let stream = slot.stream;
+        let (stream, is_soon, checkpoint) = (slot.stream, slot.is_soon, slot.checkpoint.clone());
         self.stranded.insert((stream, seq));
+        if is_soon {
+            self.state_before_frames(stream, &checkpoint, now);
+        }
         // Perhaps it only had to reach the disk because it was discarded.
         self.forget_settled(stream, seq, now);
     }
 
     /// Records that a frame whose flush failed is in memory again (`batch` if it was not there any
     /// more) and waits for the next attempt.
-    pub(crate) fn frame_taken_back(&mut self, seq: u64, batch: Option<Batch>, now: Duration) {
+    pub(crate) fn frame_taken_back(&mut self, seq: u64, batch: Option<Batch>) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.writing = false;
         if slot.synced {
@@ -180,11 +183,11 @@ impl State {
                 stream.ring_bytes += slot.memory_bytes;
             }
         }
-        let (durable, bytes) = (slot.durable, slot.memory_bytes);
+        let (durable, bytes, since) = (slot.durable, slot.memory_bytes, slot.appended_at);
         self.dead.extend(location);
         self.spill_from = self.spill_from.min(seq);
         if durable {
-            self.want_durable(seq, bytes, now);
+            self.want_durable(seq, bytes, since);
         } else {
             self.spill_wanted = true;
         }

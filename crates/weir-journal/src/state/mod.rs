@@ -20,6 +20,7 @@ mod destination;
 mod due;
 mod frames;
 mod read;
+mod soon;
 mod stream;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -45,6 +46,7 @@ pub(crate) use destination::CursorState;
 pub(crate) use due::Work;
 pub(crate) use frames::Hole;
 pub(crate) use read::{BatchLocation, TakenBatch};
+pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
 
 /// The location of a frame on disk.
@@ -98,6 +100,8 @@ pub(crate) struct Slot {
     pub(crate) writing: bool,
     /// It must reach the disk regardless of the ring.
     pub(crate) durable: bool,
+    /// Its source does not wait for that.
+    pub(crate) is_soon: bool,
     /// It is in `durable_waiting`.
     pub(crate) queued: bool,
     /// It has reached the disk, and survives a crash.
@@ -229,9 +233,18 @@ pub(crate) struct State {
     /// Incremented with every destination that is new or returns; segments list the names that they
     /// were written with.
     pub(crate) names_version: u64,
-    pub(crate) durable_waiting: VecDeque<u64>,
+    /// Slots that must be flushed and are not being written, in the order in which they were
+    /// appended: if the machine stops, no frame is found without those before it.
+    pub(crate) durable_waiting: BTreeSet<u64>,
+    /// Size of those that someone waits for, and since when.
     pub(crate) durable_waiting_bytes: u64,
     pub(crate) durable_since: Option<Duration>,
+    /// Since when one waits that no one waits for.
+    pub(crate) soon_since: Option<Duration>,
+    /// The commit of positions that states what is owed of batches that were given up unwritten.
+    pub(crate) unstated: Option<u64>,
+    /// Those who wait for positions.
+    pub(crate) position_tickets: Vec<PositionTicket>,
     pub(crate) positions_since: Option<Duration>,
     /// A caller waits for positions: do not delay them to group others.
     pub(crate) flush_now: bool,
@@ -311,9 +324,12 @@ impl State {
             statements_due: None,
             names_dirty: false,
             names_version: 0,
-            durable_waiting: VecDeque::new(),
+            durable_waiting: BTreeSet::new(),
             durable_waiting_bytes: 0,
             durable_since: None,
+            soon_since: None,
+            unstated: None,
+            position_tickets: Vec::new(),
             positions_since: None,
             flush_now: false,
             commits_begun: 0,
@@ -424,6 +440,8 @@ impl State {
             self.remove_slot(seq);
             self.fold_if_done(stream, now);
         }
+        self.unstated = self.unstated.filter(|commit| *commit > self.commits_done);
+        self.resolve_position_tickets();
     }
 
     /// Returns whether some destination has settled the slot, but not everything before it in its
@@ -752,10 +770,11 @@ impl State {
     }
 
     /// Returns the conditions for which the writer thread has to be woken when they become true.
-    pub(crate) fn work_signature(&self) -> [bool; 11] {
+    pub(crate) fn work_signature(&self) -> [bool; 12] {
         [
             self.positions_since.is_some(),
             self.durable_since.is_some(),
+            self.soon_since.is_some(),
             self.durable_waiting_bytes >= crate::limits::GROUP_BYTES,
             self.spill_wanted,
             self.sync_wanted,

@@ -153,6 +153,7 @@ impl State {
             self.no_longer_held(stream, seq);
         }
         self.commit_prefix(index, stream, now);
+        self.give_up_unwritable(seq, now);
         if self.cursor_stream(index, stream).is_some_and(|cs| cs.entries.is_empty()) {
             self.settle_cursor_streams(stream, now);
             self.fold_if_done(stream, now);

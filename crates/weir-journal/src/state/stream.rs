@@ -67,7 +67,7 @@ pub(crate) struct StreamState {
 
 impl StreamState {
     /// Advances `furthest`; returns true if it moved.
-    fn reach(&mut self, checkpoint: &Arc<Checkpoint>) -> bool {
+    pub(super) fn reach(&mut self, checkpoint: &Arc<Checkpoint>) -> bool {
         let is_further = checkpoint.end > self.furthest.end;
         // The same position may get another state and book: the last ones appended are right.
         let is_newer =

@@ -2,15 +2,19 @@
 //! a tail. It knows the position of an earlier run only from what the journal returns.
 
 use weir_journal::{Journal, ResumePoint, StreamSpec, WritePolicy};
-use weir_model::{Batch, BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
+use weir_model::{
+    Batch, BatchBuilder, DiscardReason, Position, Seal, SourceBook, SourceId, StreamId,
+};
 
-use crate::oracle::{Chain, Oracle, rows_of};
+use crate::oracle::{Chain, LOST, Oracle, lost_rows_of, rows_of};
 use crate::support::{STEP, book_of, destinations, push_record};
 
-/// Names of the sources; the last one receives its rows over connections.
-pub(crate) const SOURCES: [&str; 3] = ["app", "web", "lanes"];
+/// Names of the sources; the last two receive their rows over connections.
+pub(crate) const SOURCES: [&str; 4] = ["app", "web", "lanes", "soon"];
 /// Stream numbers of connections start here.
 pub(crate) const LANES: u64 = 1000;
+/// And those of connections whose rows are not acknowledged.
+pub(crate) const SOON_LANES: u64 = 2000;
 
 /// A file under one name; a new one with the same name is another file.
 #[derive(Debug)]
@@ -43,8 +47,11 @@ pub(crate) struct Reading {
 }
 
 pub(crate) fn source_of(stream: u64) -> SourceId {
-    let name = if stream >= LANES { SOURCES[2] } else { SOURCES[(stream % 2) as usize] };
-    SourceId::of(name)
+    SourceId::of(match stream {
+        ..LANES => SOURCES[(stream % 2) as usize],
+        LANES..SOON_LANES => SOURCES[2],
+        SOON_LANES.. => SOURCES[3],
+    })
 }
 
 /// Returns the destinations that a row is for, one bit for each of their numbers.
@@ -109,9 +116,18 @@ pub(crate) fn batch(
         end: Position::new(begin.epoch, end * STEP),
         observed_ns: 1,
         rule_generation: 1,
-        book: &book_of(rows_of(&begin.before) + end),
+        book: &book_at(&oracle.chain(reading.begin, end)),
         state: &state_of(reading.begin, end),
     })
+}
+
+/// Returns the source's counts at the end of a chain.
+fn book_at(chain: &Chain) -> SourceBook {
+    let lost = lost_rows_of(chain);
+    let mut book = book_of(rows_of(chain));
+    book.records -= lost;
+    book.discard(DiscardReason::Crash, lost);
+    book
 }
 
 fn open_stream(journal: &Journal, stream: u64, begin: usize, gone: bool) -> ResumePoint {
@@ -136,7 +152,7 @@ pub(crate) fn chain_at(oracle: &Oracle, resume: &ResumePoint) -> Chain {
     let chain = oracle.chain(begin, next);
     let epoch = oracle.begins[begin].epoch;
     assert_eq!(resume.position, Position::new(epoch, next * STEP), "the state of another position");
-    assert_eq!(resume.book, book_of(rows_of(&chain)), "the book of another position");
+    assert_eq!(resume.book, book_at(&chain), "the book of another position");
     chain
 }
 
@@ -218,6 +234,57 @@ pub(crate) fn open_lane(journal: &Journal, oracle: &mut Oracle, stream: u64) -> 
     oracle.set_chain(stream, source_of(stream), chain.clone());
     let begin = oracle.begin(content, resume.last_epoch + 1, chain);
     Reading { begin, next: 0, is_begun: true }
+}
+
+/// What a source stores about rows that it does not acknowledge, after every read; it survives a
+/// crash, unlike the rows themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Count {
+    /// All rows that were ever received.
+    pub(crate) lines: u64,
+    /// The latest epoch that the journal knew at the start of the process.
+    known_epoch: u32,
+    /// The epoch of the process.
+    epoch: u32,
+}
+
+/// Opens the stream of a connection whose rows are not acknowledged: what was received and did not
+/// survive is counted in the book with which the new epoch begins.
+pub(crate) fn open_soon_lane(
+    journal: &Journal,
+    oracle: &mut Oracle,
+    stream: u64,
+    count: &mut Count,
+    may_fail: bool,
+) -> Reading {
+    let content = oracle.new_content(stream);
+    let begin = oracle.begin(content, 0, Chain::new());
+    let known = journal.known_streams(source_of(stream));
+    let known = known.into_iter().find(|known| known.stream.0 == stream);
+    let resume = open_stream(journal, stream, begin, false);
+    let survivor = known.map_or(resume.clone(), |known| known.furthest);
+    let survivor = if resume.position >= survivor.position { resume.clone() } else { survivor };
+    let furthest = (resume.furthest.position, resume.furthest.book);
+    assert_eq!(furthest, (survivor.position, survivor.book), "the furthest position");
+    let mut chain = if survivor.known { chain_at(oracle, &survivor) } else { Chain::new() };
+    let rows = rows_of(&chain);
+    let is_unknown = resume.last_epoch == 0 && count.known_epoch > 0;
+    let is_same = resume.last_epoch <= count.epoch && !is_unknown;
+    if !oracle.has_forgotten {
+        assert_eq!(survivor.position, resume.position, "nothing is read again");
+        // An epoch may never have been flushed.
+        assert!(is_same || may_fail && is_unknown, "{count:?} for epoch {}", resume.last_epoch);
+        assert!(rows <= count.lines, "the journal knows more than was ever received");
+    }
+    oracle.set_chain(stream, source_of(stream), chain.clone());
+    let lost = if is_same { count.lines.saturating_sub(rows) } else { 0 };
+    if lost > 0 {
+        chain.push((LOST, lost));
+    }
+    let epoch = resume.last_epoch + 1;
+    *count = Count { lines: rows + lost, known_epoch: resume.last_epoch, epoch };
+    let begin = oracle.begin(content, epoch, chain);
+    Reading { begin, next: 0, is_begun: false }
 }
 
 /// Returns how rows of a stream are written to the journal.

@@ -34,13 +34,23 @@ pub(crate) const NOW: u8 = 16;
 /// It was appended in an earlier life, and what the journal knows about it may come only from a
 /// later frame, which does not state what is owed before it.
 const UNSTATED: u8 = 32;
+/// It was appended in the life before this one.
+const BEFORE: u8 = 64;
 
 /// What was in a stream and was counted, in order of its epochs: contents, and rows of each.
 pub(crate) type Chain = Vec<(usize, u64)>;
 
+/// The content of rows that a source received and counted as lost.
+pub(crate) const LOST: usize = usize::MAX;
+
 /// Returns the number of rows of a chain.
 pub(crate) fn rows_of(chain: &Chain) -> u64 {
     chain.iter().map(|(_, rows)| rows).sum()
+}
+
+/// Returns how many of them were lost before they were in any batch that survived.
+pub(crate) fn lost_rows_of(chain: &Chain) -> u64 {
+    chain.iter().filter(|(content, _)| *content == LOST).map(|(_, rows)| rows).sum()
 }
 
 /// The start of an epoch by a source.
@@ -131,6 +141,15 @@ impl Sink {
         }
     }
 
+    fn note_survived(&mut self, chain: &Chain) {
+        for (content, rows) in chain {
+            let Some(flags) = self.flags.get_mut(*content) else { continue };
+            let is_owed = |flags: &&mut u8| **flags & (BEFORE | OFFERED | GOT) == BEFORE | OFFERED;
+            let flags = flags.iter_mut().take(*rows as usize).filter(is_owed);
+            flags.for_each(|flags| *flags |= KNOWN);
+        }
+    }
+
     fn note_unstated(&mut self, chain: &Chain) {
         for (content, rows) in chain {
             let Some(flags) = self.flags.get_mut(*content) else { continue };
@@ -181,7 +200,8 @@ impl Tally {
 
     fn of(sink: &Sink, chain: &Chain) -> Self {
         let mut tally = Self::default();
-        let rows = chain.iter().flat_map(|(content, rows)| (0..*rows).map(|row| (*content, row)));
+        let there = chain.iter().filter(|(content, _)| *content != LOST);
+        let rows = there.flat_map(|(content, rows)| (0..*rows).map(|row| (*content, row)));
         for (content, row) in rows {
             let flags = sink.flags(content, row);
             if flags & OFFERED == 0 {
@@ -291,7 +311,10 @@ impl Oracle {
     /// Starts another life of the process.
     pub(crate) fn begin_life(&mut self) {
         let flags = self.sinks.iter_mut().flat_map(|sink| &mut sink.flags).flatten();
-        flags.for_each(|flags| *flags &= !NOW);
+        for flags in flags {
+            let before = if *flags & NOW == 0 { 0 } else { BEFORE };
+            *flags = (*flags & !(NOW | BEFORE)) | before;
+        }
     }
 
     /// Records that the journal has durably recorded that all this was read, in this life.
@@ -303,6 +326,14 @@ impl Oracle {
     pub(crate) fn note_known_before(&mut self, chain: &Chain) {
         let sinks = self.sinks.iter_mut().filter(|sink| !sink.was_absent);
         sinks.for_each(|sink| sink.note_known(chain, OFFERED));
+    }
+
+    /// Records that only the process was killed: of the rows that it had appended, are counted and
+    /// were not settled, each is owed, because batches without acknowledgement are written in order.
+    pub(crate) fn note_survived(&mut self, stream: u64) {
+        let Some(book) = self.streams.get(&stream).filter(|_| !self.has_forgotten) else { return };
+        let sinks = self.sinks.iter_mut();
+        sinks.for_each(|sink| sink.note_survived(&book.chain));
     }
 
     /// Records that all this was read in earlier lives, and there are frames: which of the rows
@@ -334,9 +365,14 @@ impl Oracle {
     fn compare_with(&self, ledger: &Ledger, counts: impl Fn(&u64) -> bool) -> Result<(), String> {
         let counted = || self.streams.iter().filter(|(id, _)| counts(id)).map(|(_, s)| s);
         for source in &ledger.sources {
-            let of_source = counted().filter(|s| s.source == source.id);
-            let rows: u64 = of_source.map(|s| rows_of(&s.chain)).sum();
-            if source.book.lines != rows || source.book.records != rows {
+            let of_source = || counted().filter(|s| s.source == source.id);
+            let rows: u64 = of_source().map(|s| rows_of(&s.chain)).sum();
+            let lost: u64 = of_source().map(|s| lost_rows_of(&s.chain)).sum();
+            let book = &source.book;
+            let is_right = book.lines == rows
+                && book.records == rows - lost
+                && book.discarded[DiscardReason::Crash as usize] == lost;
+            if !is_right {
                 return Err(format!("{} has read {rows} rows: {:?}", source.name, source.book));
             }
         }

@@ -15,6 +15,8 @@ pub(crate) enum What {
     Look,
     /// Rows arrive over a connection.
     Receive,
+    /// Rows arrive that are not acknowledged.
+    ReceiveSoon,
     Take,
     Ack,
     Hold,
@@ -37,6 +39,8 @@ pub(crate) enum What {
     CrashSoon,
     Crash,
     Kill,
+    /// The process dies in a later call, and the machine goes on.
+    KillSoon,
     /// The process ends normally.
     End,
     /// The configuration changes, if the process has ended normally.
@@ -123,7 +127,24 @@ pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
         _ => true,
     };
     events.retain(is_on);
-    events.into_iter().map(|what| Event { what, seed: rng.u64(..) }).collect()
+    let events = events.into_iter().map(|what| Event { what, seed: rng.u64(..) }).collect();
+    if settings.soon_lanes > 0 { with_soon(events, !seed) } else { events }
+}
+
+/// Places events for connections without acknowledgement between others, which remain as they are.
+fn with_soon(events: Vec<Event>, seed: u64) -> Vec<Event> {
+    let mut rng = Rng::with_seed(seed);
+    let mut all = Vec::new();
+    for event in events {
+        all.push(event);
+        let what = match rng.u8(..60) {
+            0..10 => What::ReceiveSoon,
+            10 => What::KillSoon,
+            _ => continue,
+        };
+        all.push(Event { what, seed: rng.u64(..) });
+    }
+    all
 }
 
 /// Leaves out events, in ever smaller groups, as long as the rest still fails.

@@ -7,8 +7,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
+use weir_host::Clock;
 use weir_journal::{
-    AppendTicket, Cursor, Delivery, Held, Journal, JournalWriter, Outcome, RefusedReason, Step,
+    AppendTicket, Cursor, Delivery, Held, Journal, JournalWriter, Outcome, RefusedReason,
+    SOON_INTERVAL, Step,
 };
 use weir_model::{DiscardReason, Position, StreamId};
 use weir_testkit::FakeClock;
@@ -19,7 +21,7 @@ use crate::support::ALL_IS_DUE;
 
 type Ticket = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
 /// Stream, content and number of a row.
-type Row = (u64, usize, u64);
+pub(crate) type Row = (u64, usize, u64);
 
 /// Number of steps after which the writer must have finished.
 const STEPS_MAX: u32 = 10_000;
@@ -32,6 +34,9 @@ pub(crate) struct Process {
     clock: FakeClock,
     pub(crate) readers: Vec<Option<Reader>>,
     pub(crate) lanes: Vec<(u64, Reading)>,
+    pub(crate) soon_lanes: Vec<(u64, Reading)>,
+    /// Rows that are not acknowledged, with the time at which they were appended.
+    soon: Vec<(Duration, Vec<Row>)>,
     tickets: Vec<(Ticket, Vec<Row>)>,
 }
 
@@ -42,22 +47,36 @@ impl Process {
         clock: FakeClock,
         readers: Vec<Option<Reader>>,
         lanes: Vec<(u64, Reading)>,
+        soon_lanes: Vec<(u64, Reading)>,
     ) -> Self {
-        Self { journal, writer, clock, readers, lanes, tickets: Vec::new() }
+        let (soon, tickets) = (Vec::new(), Vec::new());
+        Self { journal, writer, clock, readers, lanes, soon_lanes, soon, tickets }
     }
 
-    /// Lets time pass, and the writer perform some steps.
-    pub(crate) fn work(&mut self, steps: u32, time: Duration) {
+    /// Records rows that are flushed soon.
+    pub(crate) fn note_soon(&mut self, rows: Vec<Row>) {
+        self.soon.push((self.clock.monotonic(), rows));
+    }
+
+    /// Returns the rows that are not acknowledged and must be safe by now, after the writer has
+    /// done everything that was due.
+    fn safe_by_now(&mut self) -> Vec<Row> {
+        let now = self.clock.monotonic();
+        let is_due = |(at, _): &mut (Duration, Vec<Row>)| *at + SOON_INTERVAL <= now;
+        self.soon.extract_if(.., is_due).flat_map(|(_, rows)| rows).collect()
+    }
+
+    /// Lets time pass, and the writer perform some steps. Returns the rows that must be safe since
+    /// then without anyone having been told so, provided that the disk is not dead.
+    pub(crate) fn work(&mut self, steps: u32, time: Duration) -> Vec<Row> {
         self.clock.advance(time);
-        for _ in 0..steps {
-            if self.writer.step() != Step::Worked {
-                return;
-            }
-        }
+        let is_done = (0..steps).any(|_| self.writer.step() != Step::Worked);
+        if is_done && self.is_disk_well() { self.safe_by_now() } else { Vec::new() }
     }
 
-    /// Writes everything that is due; returns false if something is still left to write.
-    pub(crate) fn catch_up(&mut self) -> bool {
+    /// Writes everything that is due; returns `None` if something is still left to write, otherwise
+    /// the same as [`Self::work`].
+    pub(crate) fn catch_up(&mut self) -> Option<Vec<Row>> {
         // Frames are written first. Stating their presence then becomes due, which is delayed for
         // grouping like all positions; what failed is retried before that.
         for _ in 0..ROUNDS_MAX {
@@ -67,10 +86,10 @@ impl Process {
             let last = steps.find(|step| *step != Step::Worked);
             assert!(last.is_some(), "the writer never ends: {:?}", self.journal.ledger().journal);
             if last == Some(Step::Idle { wait: None }) {
-                return true;
+                return Some(if self.is_disk_well() { self.safe_by_now() } else { Vec::new() });
             }
         }
-        false
+        None
     }
 
     pub(crate) fn is_disk_well(&self) -> bool {

@@ -1,6 +1,9 @@
 //! The world of a history: a disk, files, a process that starts and ends with its journal, and
 //! destinations that remember what they received over all of its lives.
 
+mod soon;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +15,8 @@ use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
 use crate::Settings;
 use crate::coverage::{Condition, Coverage};
 use crate::files::{
-    File, FileState, LANES, Reading, SOURCES, batch, chain_at, open_lane, policy, source_of, wanted,
+    Count, File, FileState, LANES, Reading, SOURCES, batch, chain_at, open_lane, policy, source_of,
+    wanted,
 };
 use crate::oracle::{Oracle, Sink};
 use crate::plan::{Event, What};
@@ -44,6 +48,7 @@ impl Trace {
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct World<'a> {
     settings: Settings,
     trace: Trace,
@@ -52,6 +57,8 @@ pub(crate) struct World<'a> {
     files: Vec<File>,
     next_stream: u64,
     oracle: Oracle,
+    /// What sources have stored about rows that they do not acknowledge, by stream.
+    counts: BTreeMap<u64, Count>,
     /// Destinations that are configured, by their number in the oracle.
     present: Vec<bool>,
     /// Destinations by their number in row masks.
@@ -61,6 +68,10 @@ pub(crate) struct World<'a> {
     process: Option<Process>,
     /// The last process ended normally: everything is flushed.
     is_clean: bool,
+    /// The last process was killed, and the machine went on: nothing that it wrote is lost.
+    is_killed: bool,
+    /// What stops the process next does not stop the machine.
+    kills_soon: bool,
     /// The configuration differs from the one that the journal knows.
     is_new_config: bool,
 }
@@ -74,12 +85,15 @@ impl<'a> World<'a> {
             files: Vec::new(),
             next_stream: 1,
             oracle: Oracle::default(),
+            counts: BTreeMap::new(),
             present: Vec::new(),
             slots: Vec::new(),
             next_slot: 0,
             dropped: Vec::new(),
             process: None,
             is_clean: true,
+            is_killed: false,
+            kills_soon: false,
             is_new_config: true,
             settings,
         };
@@ -111,7 +125,7 @@ impl<'a> World<'a> {
         for event in events {
             self.happen(*event);
             if self.process.is_some() && self.disk.is_dead() {
-                self.die(Rng::with_seed(!event.seed), false);
+                self.die(Rng::with_seed(!event.seed), self.kills_soon);
             }
         }
         self.finish();
@@ -128,6 +142,11 @@ impl<'a> World<'a> {
             What::CrashSoon => {
                 self.met("CrashSoon");
                 self.disk.inject(Fault::new(FaultKind::Crash).nth(rng.u64(1..30)));
+            }
+            What::KillSoon if self.process.is_some() => {
+                self.met("KillSoon");
+                self.kills_soon = true;
+                self.disk.inject(Fault::new(FaultKind::Crash).nth(rng.u64(1..12)));
             }
             What::DiskIsWell => {
                 self.disk.faults().clear();
@@ -158,17 +177,25 @@ impl<'a> World<'a> {
     /// Handles an event for a running process.
     fn go_on(&mut self, what: What, rng: &mut Rng) {
         let Some(process) = &mut self.process else { return };
-        process.work(rng.u32(..3), Duration::from_micros(rng.u64(..1500)));
+        let safe = process.work(rng.u32(..3), Duration::from_micros(rng.u64(..1500)));
         if self.disk.is_dead() {
             return;
         }
+        self.oracle.promised.extend(safe);
         match what {
+            What::ReceiveSoon => self.receive_soon(rng),
             What::Look => self.look(rng),
             What::Receive => self.receive(rng),
             What::Flush => {
                 self.flush();
             }
-            What::Work => process.work(rng.u32(..12), Duration::from_micros(rng.u64(..20_000))),
+            What::Work => {
+                let time = Duration::from_micros(rng.u64(..20_000));
+                let safe = process.work(rng.u32(..12), time);
+                if !self.disk.is_dead() {
+                    self.oracle.promised.extend(safe);
+                }
+            }
             _ => {
                 let index = rng.usize(..self.present.len());
                 let sink = &mut self.oracle.sinks[index];
@@ -315,6 +342,7 @@ impl<'a> World<'a> {
             if self.disk.is_dead() {
                 drop(opened);
                 self.met("CrashAtStart");
+                (self.is_killed, self.kills_soon) = (false, false);
                 self.disk = self.disk.crash(rng.u64(..));
                 continue;
             }
@@ -331,7 +359,7 @@ impl<'a> World<'a> {
                 }
             }
         }
-        self.is_clean = false;
+        (self.is_clean, self.is_killed) = (false, false);
         if std::mem::take(&mut self.is_new_config) {
             // Until that is flushed, a new destination is not known.
             self.disk.faults().clear();
@@ -348,7 +376,8 @@ impl<'a> World<'a> {
         clock: FakeClock,
         rng: &mut Rng,
     ) {
-        for name in SOURCES {
+        for name in SOURCES.into_iter().filter(|n| *n != SOURCES[3] || self.settings.soon_lanes > 0)
+        {
             journal.register_source(name);
         }
         let mut readers = Vec::new();
@@ -374,6 +403,7 @@ impl<'a> World<'a> {
         let lanes = (0..self.settings.lanes).map(|lane| LANES + lane);
         let lanes =
             lanes.map(|stream| (stream, open_lane(&journal, &mut self.oracle, stream))).collect();
+        let soon_lanes = self.open_soon_lanes(&journal);
         journal.release_unclaimed();
         self.note_ended(&journal, &ended);
         assert_books_balance(&journal);
@@ -383,7 +413,7 @@ impl<'a> World<'a> {
             let waiting: Vec<String> = ledger.cursors.iter().map(of).collect();
             format!("  starts; {}; lost: {:?}", waiting.join(", "), ledger.journal.recovery.lost)
         });
-        self.process = Some(Process::new(journal, writer, clock, readers, lanes));
+        self.process = Some(Process::new(journal, writer, clock, readers, lanes, soon_lanes));
     }
 
     /// What a journal without frames knows can only come from its log: it is owed, exactly. But for
@@ -530,10 +560,12 @@ impl<'a> World<'a> {
     /// Writes everything that is due; what is acknowledged is durable, if the disk works.
     fn flush(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
-        let is_durable = process.catch_up() && !self.disk.is_dead() && process.is_disk_well();
+        let safe = process.catch_up().filter(|_| !self.disk.is_dead() && process.is_disk_well());
+        let is_durable = safe.is_some();
         if is_durable {
             self.note_durable();
         }
+        self.oracle.promised.extend(safe.unwrap_or_default());
         self.collect_tickets();
         is_durable
     }
@@ -575,11 +607,8 @@ impl<'a> World<'a> {
     fn die(&mut self, mut rng: Rng, is_alone: bool) {
         self.note_compaction();
         self.collect_tickets();
-        self.disk = if is_alone && !self.disk.is_dead() {
-            self.disk.kill()
-        } else {
-            self.disk.crash(rng.u64(..))
-        };
+        (self.is_killed, self.kills_soon) = (is_alone, false);
+        self.disk = if is_alone { self.disk.kill() } else { self.disk.crash(rng.u64(..)) };
         self.process = None;
         self.close_files();
     }
@@ -614,6 +643,7 @@ impl<'a> World<'a> {
             for _ in 0..self.files.len() {
                 self.look(&mut rng);
             }
+            let have_begun = self.begin_soon_lanes();
             let Some(process) = &mut self.process else { return };
             for (reader, sink) in process.readers.iter_mut().zip(&mut self.oracle.sinks) {
                 let Some(reader) = reader else { continue };
@@ -629,13 +659,14 @@ impl<'a> World<'a> {
             };
             let is_settled =
                 || self.ledger().is_some_and(|l| l.cursors.iter().all(|c| c.in_flight == 0));
-            if self.files.iter().all(is_done) && is_settled() && self.flush() {
+            if self.files.iter().all(is_done) && have_begun && is_settled() && self.flush() {
                 break;
             }
         }
         let Some(process) = &self.process else { return };
         assert_books_balance(&process.journal);
         self.oracle.compare(&process.journal.ledger());
+        self.compare_counts();
         self.end();
     }
 
@@ -717,8 +748,11 @@ fn append(
     reading.next += count;
     reading.is_begun = true;
     oracle.set_chain(stream, source_of(stream), oracle.chain(reading.begin, reading.next));
-    if policy == WritePolicy::OnAppend {
-        process.wait_for(ticket, rows.map(|row| (stream, content, row)).collect());
+    let rows = rows.map(|row| (stream, content, row)).collect();
+    match policy {
+        WritePolicy::OnAppend => process.wait_for(ticket, rows),
+        WritePolicy::Soon => process.note_soon(rows),
+        WritePolicy::OnLag => {}
     }
 }
 

@@ -16,8 +16,8 @@ use weir_journal::{
     Step, StreamSpec, WhenFull,
 };
 use weir_model::{
-    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId,
-    StreamId,
+    Batch, BatchBuilder, DiscardReason, NewRecord, Position, RecordFlags, Seal, Severity,
+    SourceBook, SourceId, StreamId,
 };
 
 use weir_testkit::{FakeClock, Lockstep, Pause};
@@ -45,6 +45,8 @@ pub(crate) struct Part {
     pub(crate) group: u64,
     /// Lines read in earlier epochs, for the book.
     pub(crate) lines_before: u64,
+    /// How many of those were lost before they were in any batch that survived.
+    pub(crate) lost_before: u64,
     pub(crate) keys: Vec<u64>,
     /// Bytes after the padding, at a multiple of 8 in the frame.
     pub(crate) carries: Vec<u8>,
@@ -64,6 +66,7 @@ impl Part {
             repeatable: true,
             group: 0,
             lines_before: 0,
+            lost_before: 0,
             keys: Vec::new(),
             carries: Vec::new(),
             state_len: 0,
@@ -83,6 +86,11 @@ impl Part {
     pub(crate) fn epoch(mut self, epoch: u32, lines_before: u64) -> Self {
         self.epoch = epoch;
         self.lines_before = lines_before;
+        self
+    }
+
+    pub(crate) fn lost(mut self, lost_before: u64) -> Self {
+        self.lost_before = lost_before;
         self
     }
 
@@ -111,7 +119,9 @@ impl Part {
             builder.resource(*key, b"{}").expect("few keys");
         }
         builder.route_all(&destinations(self.mask));
-        let lines = self.lines_before + self.first + self.count;
+        let mut book = book_of(self.lines_before + self.first + self.count);
+        book.records -= self.lost_before;
+        book.discard(DiscardReason::Crash, self.lost_before);
         let mut state = state_of(self.epoch, self.first + self.count);
         state.resize(self.state_len.max(state.len()), b'.');
         builder.seal(&Seal {
@@ -122,7 +132,7 @@ impl Part {
             end: Position::new(self.epoch, (self.first + self.count) * STEP),
             observed_ns: 1,
             rule_generation: 1,
-            book: &book_of(lines),
+            book: &book,
             state: &state,
         })
     }

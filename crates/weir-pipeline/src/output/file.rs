@@ -1,7 +1,7 @@
 //! `type = "file"`: appends one line per record to a local file, or to one of many files named by
 //! fields of the record.
 //!
-//! Reading order: this file, `writer`, `target`, `path`, `dir`, `archive`.
+//! Reading order: this file, `writer`, `routing`, `target`, `path`, `dir`, `archive`.
 //!
 //! Invariants: weir is the only writer; every file ends with a complete line whenever nothing is
 //! being written (a failed or partial write is undone, an incomplete last line is cut off at
@@ -13,6 +13,7 @@ mod archive;
 mod dir;
 mod log_limit;
 mod path;
+mod routing;
 mod target;
 mod writer;
 

@@ -2,7 +2,7 @@
 //! loop, so that a slow one does not hold up others; it owns one journal cursor and settles every
 //! delivery exactly once, or not at all if it is stopped (the journal then keeps it).
 //!
-//! Reading order: this file, `file`, then `post`, `hec`, `http`, `socket`.
+//! Reading order: this file, `file`, then `post`, `hec`, `http`, `socket`, `syslog`.
 //!
 //! Invariants: an output never drops a record by itself: it delivers it, writes it to the
 //! dead-letter file, or (if dead letters are disabled or their file is full) counts it as rejected;
@@ -18,6 +18,7 @@ mod post;
 mod signal;
 mod socket;
 mod stdout;
+mod syslog;
 
 use std::io;
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ use std::time::Duration;
 use weir_host::{Clock, ConnectError, Disk};
 use weir_journal::Cursor;
 
-use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan, SocketOutput};
+use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan};
 use crate::stats::{self, OutputStats};
 
 pub use file::{FilePath, FilePathError};
@@ -158,7 +159,8 @@ pub(crate) struct Job {
 /// An output whose settings were checked, with the files read for it.
 enum Ready {
     Post(Arc<post::Sender>),
-    Socket(Box<SocketOutput>, Box<socket::Dialer>),
+    Socket(Box<socket::Peer>, Box<socket::Writer>),
+    Relp(Box<syslog::Relp>),
     File(FileOutput),
     Stdout(Encoding),
     Blackhole,
@@ -203,19 +205,26 @@ fn prepare(
         }
         OutputKind::Http(http) => Ready::Post(Arc::new(http::sender(plan, http, context, stats)?)),
         OutputKind::Socket(socket) => {
-            let dialer = socket::Dialer::new(&plan.name, socket)?;
-            Ready::Socket(socket.clone(), Box::new(dialer))
+            let peer = socket::peer(&plan.name, socket)?;
+            Ready::Socket(Box::new(peer), Box::new(socket::writer(socket)))
         }
+        OutputKind::Syslog(syslog) => syslog::prepare(&plan.name, syslog)?,
         OutputKind::File(file) => Ready::File(file.clone()),
         OutputKind::Stdout(encoding) => Ready::Stdout(*encoding),
         OutputKind::Blackhole => Ready::Blackhole,
     })
 }
 
+/// Returns the name of this machine.
+fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 async fn run(job: Job, cursor: Cursor, ready: Ready) {
     match ready {
         Ready::Post(sender) => post::run(&job, cursor, sender).await,
-        Ready::Socket(plan, dialer) => socket::run(&job, &plan, cursor, *dialer).await,
+        Ready::Socket(peer, writer) => socket::run(&job, *peer, *writer, cursor).await,
+        Ready::Relp(relp) => syslog::run(&job, *relp, cursor).await,
         Ready::File(plan) => file::run(&job, &plan, cursor).await,
         Ready::Stdout(encoding) => stdout::run(&job, encoding, cursor).await,
         Ready::Blackhole => blackhole::run(&job, cursor).await,

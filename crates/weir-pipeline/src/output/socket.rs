@@ -1,10 +1,11 @@
 //! `type = "socket"`: one line per record over TCP or TLS, or one datagram per record over UDP.
+//! Messages of syslog without acknowledgement are sent in the same way.
 //!
 //! The protocol has no acknowledgement: a record counts as delivered when the kernel has accepted
 //! all of it. Data in the kernel's buffers is lost without notice when a connection breaks; records
 //! that the kernel had not accepted completely are sent again.
 //!
-//! Reading order: this file, then `link`, `payload`.
+//! Reading order: this file, `link`, `payload`, `retry`.
 //!
 //! Invariants: after a connection broke, the next one begins with a complete line; a peer that
 //! accepts nothing within the write timeout is disconnected and retried; a cancelled wait resumes
@@ -12,34 +13,36 @@
 
 mod link;
 mod payload;
+mod retry;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use weir_codec::RelpError;
 use weir_host::ConnectError;
 use weir_journal::{Cursor, Outcome};
 
 use super::pending::PendingBatch;
-use super::post::ConcurrencyLimiter;
 use super::signal::until;
-use super::{Job, OutputContext};
-use crate::config::SocketOutput;
+use super::{Job, OutputContext, OutputError};
+use crate::config::{SocketOutput, SocketProtocol};
 use crate::stats::{self, OutputStats, add};
-pub(super) use link::Dialer;
 use link::Link;
+pub(super) use link::{Dialer, Peer};
 use payload::Payload;
+pub(super) use payload::Writer;
+pub(super) use retry::Retry;
 
 /// Maximum time that records wait for others before they are sent.
-const AGE: Duration = Duration::from_millis(50);
+pub(super) const AGE: Duration = Duration::from_millis(50);
 /// Size of the batches at which they are sent at once, and the most sent in one cycle.
-const BYTES: u64 = 256 * 1024;
+pub(super) const BYTES: u64 = 256 * 1024;
 
 /// Why nothing can be sent at present.
 #[derive(Debug, thiserror::Error)]
-enum SocketError {
+pub(super) enum SocketError {
     /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -49,6 +52,18 @@ enum SocketError {
     /// The peer accepts nothing.
     #[error("{target} accepted no data for {after:?}")]
     Timeout { target: String, after: Duration },
+    /// The server does not follow RELP, or refused the session.
+    #[error("{target}: RELP: {error}")]
+    Relp { target: String, error: RelpError },
+    /// The server has ended the session.
+    #[error("{target} closed the session")]
+    Closed { target: String },
+    /// The server does not answer.
+    #[error("{target} did not answer within {after:?}")]
+    Unanswered { target: String, after: Duration },
+    /// The server did not accept a message.
+    #[error("{target} did not accept a message: {reason}")]
+    Rejected { target: String, reason: String },
 }
 
 impl SocketError {
@@ -58,37 +73,69 @@ impl SocketError {
             Self::Connect(error) => error.kind(),
             Self::Broken { .. } => "reset",
             Self::Timeout { .. } => "timeout",
+            Self::Relp { .. } => "protocol",
+            Self::Closed { .. } => "closed",
+            Self::Unanswered { .. } => "ack",
+            Self::Rejected { .. } => "rejected",
         }
     }
 }
 
 struct SocketLoop<'a> {
-    plan: &'a SocketOutput,
     output: &'a str,
     context: &'a OutputContext,
     stats: Arc<OutputStats>,
     cursor: Cursor,
     dialer: Dialer,
+    write_timeout: Duration,
     link: Option<Link>,
     payload: Payload,
-    limiter: ConcurrencyLimiter,
+    retry: Retry,
     paused: Option<Instant>,
 }
 
-pub(super) async fn run(job: &Job, plan: &SocketOutput, cursor: Cursor, dialer: Dialer) {
+/// Checks the address and reads the certificate files.
+pub(super) fn peer(output: &str, socket: &SocketOutput) -> Result<Peer, OutputError> {
+    let tls = (socket.protocol == SocketProtocol::Tls).then_some(&socket.tls);
+    let is_udp = socket.protocol == SocketProtocol::Udp;
+    Ok(Peer {
+        dialer: Dialer::new(output, &socket.address, tls, is_udp)?,
+        write_timeout: socket.write_timeout,
+        retry_min: socket.retry_min,
+        retry_max: socket.retry_max,
+    })
+}
+
+pub(super) fn writer(socket: &SocketOutput) -> Writer {
+    let (encoding, bytes_max) = (socket.encoding, socket.datagram_bytes_max);
+    match socket.protocol {
+        SocketProtocol::Tcp | SocketProtocol::Tls => Writer::Lines(encoding),
+        SocketProtocol::Udp => Writer::Datagrams { encoding, bytes_max },
+    }
+}
+
+pub(super) async fn run(job: &Job, peer: Peer, writer: Writer, cursor: Cursor) {
     let mut sending = SocketLoop {
-        plan,
         output: &job.plan.name,
         context: &job.context,
         stats: job.stats.clone(),
         cursor,
-        dialer,
+        write_timeout: peer.write_timeout,
         link: None,
-        payload: Payload::new(plan),
-        limiter: ConcurrencyLimiter::new(1, plan.retry_min, plan.retry_max),
+        payload: Payload::new(writer),
+        retry: Retry::new(job, &peer),
+        dialer: peer.dialer,
         paused: None,
     };
     sending.run(job).await;
+}
+
+/// Counts records that had to be truncated.
+pub(super) fn count_cut(output: &str, stats: &OutputStats, cut: u64) {
+    if cut > 0 {
+        stats.errors.count_times(cut, "cut", "records were truncated");
+        tracing::debug!(output, cut, "records truncated to the maximum size of a message");
+    }
 }
 
 impl SocketLoop<'_> {
@@ -138,14 +185,7 @@ impl SocketLoop<'_> {
             bytes += delivery.batch.arena().len() as u64;
             self.stats.count_queueing([&*delivery.batch], now_ns);
             let cut = self.payload.push(PendingBatch::of_delivery(delivery, self.cursor.index()));
-            if cut > 0 {
-                self.stats.errors.count_times(cut, "cut", "records were truncated");
-                tracing::debug!(
-                    output = self.output,
-                    cut,
-                    "records truncated to fit in a datagram"
-                );
-            }
+            count_cut(self.output, &self.stats, cut);
         }
         add(&self.stats.bytes_encoded, self.payload.len() as u64);
     }
@@ -158,7 +198,7 @@ impl SocketLoop<'_> {
                 let took = self.context.clock.monotonic().saturating_sub(started);
                 add(&self.stats.service_ns, took.as_nanos() as u64);
                 add(&self.stats.requests, 1);
-                self.recovered();
+                self.retry.recovered();
             }
             Err(error) => self.failed(&error),
         }
@@ -167,9 +207,9 @@ impl SocketLoop<'_> {
     async fn send(&mut self) -> Result<(), SocketError> {
         if self.link.as_mut().is_none_or(Link::is_closed) {
             self.payload.rewind();
-            self.link = Some(self.dialer.connect().await?);
+            self.link = Some(self.dialer.link().await?);
         }
-        let after = self.plan.write_timeout;
+        let after = self.write_timeout;
         while let Some(link) = &mut self.link {
             // Data that a cancelled wait left in the TLS buffers goes first.
             let step = async {
@@ -208,21 +248,6 @@ impl SocketLoop<'_> {
     fn failed(&mut self, error: &SocketError) {
         self.link = None;
         self.payload.rewind();
-        let pause = self.limiter.failure(false, None);
-        self.paused = Some(Instant::now() + pause);
-        let text = error.to_string();
-        self.stats.errors.count(error.kind(), &text);
-        add(&self.stats.retries, 1);
-        if self.limiter.failures() > 1 && !self.stats.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(output = self.output, "{text}; retrying until it succeeds");
-        }
-    }
-
-    fn recovered(&mut self) {
-        self.limiter.success(Duration::ZERO, false);
-        self.stats.errors.clear_last();
-        if self.stats.failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(output = self.output, "{} accepts records again", self.dialer.target());
-        }
+        self.paused = Some(Instant::now() + self.retry.failed(error));
     }
 }

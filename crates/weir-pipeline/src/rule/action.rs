@@ -5,7 +5,7 @@
 
 use weir_codec::{Attributes, Change, LineFormat, Part, Scalar, Stated, read_text, rewrite_json};
 use weir_expr::{Field, Formula, MESSAGE_PATHS, Reserved, Status};
-use weir_model::{RecordFlags, RecordView};
+use weir_model::{HeaderField, RecordFlags, RecordView};
 
 use super::draft::{Draft, DraftFields, Origin};
 use super::redact::{Pattern, Redaction, Scope};
@@ -52,6 +52,8 @@ pub enum Target {
     Status,
     /// An attribute of the resource, which takes precedence over an attribute of the record.
     Resource(&'static str),
+    /// A column of the header of a syslog message.
+    Header(HeaderField),
     /// An attribute.
     Attribute(String),
 }
@@ -73,7 +75,7 @@ pub enum SetValue {
 
 impl Target {
     /// Returns the target of that name: `message`, `status`, `@attribute`, or a reserved key, which
-    /// becomes the corresponding attribute of the resource or the record.
+    /// is a column, or the corresponding attribute of the resource or the record.
     pub fn of(name: &str) -> Option<Self> {
         Some(match super::template::field(name)? {
             Field::Message => Self::Message,
@@ -81,15 +83,14 @@ impl Target {
             Field::Reserved(key) => match key {
                 Reserved::Status => Self::Status,
                 Reserved::Host => Self::Resource("host.name"),
-                Reserved::Service => Self::Resource("service.name"),
+                Reserved::Service | Reserved::AppName => Self::Resource("service.name"),
                 Reserved::TraceId
                 | Reserved::SpanId
                 | Reserved::SourceId
                 | Reserved::InstanceId => Self::Attribute(key.name().to_owned()),
-                Reserved::Facility => Self::Attribute("syslog.facility".to_owned()),
-                Reserved::AppName => Self::Attribute("syslog.appname".to_owned()),
-                Reserved::ProcId => Self::Attribute("syslog.procid".to_owned()),
-                Reserved::MsgId => Self::Attribute("syslog.msgid".to_owned()),
+                Reserved::Facility => Self::Header(HeaderField::Facility),
+                Reserved::ProcId => Self::Header(HeaderField::ProcessId),
+                Reserved::MsgId => Self::Header(HeaderField::MessageId),
                 Reserved::Source | Reserved::IoStream => return None,
             },
             Field::Tag(_) | Field::Tags | Field::Any => return None,
@@ -232,8 +233,9 @@ fn set(
             }
         }
         (Target::Resource(path), Scalar::Text(_)) => draft.set_resource(path, text),
+        (Target::Header(field), Scalar::Text(_)) => draft.set_header(*field, text),
         // Rejected when the configuration is read.
-        (Target::Message | Target::Status | Target::Resource(_), _) => {}
+        (Target::Message | Target::Status | Target::Resource(_) | Target::Header(_), _) => {}
     }
 }
 

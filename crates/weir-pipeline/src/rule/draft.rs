@@ -9,8 +9,13 @@ use std::sync::Arc;
 
 use weir_codec::{Attributes, Renames, Scalar, Stated, severity_of_escaped_text, severity_of_text};
 use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor, tag_path};
-use weir_model::limits::RESOURCE_BYTES_MAX;
-use weir_model::{RecordFlags, RecordView, Resource, Severity, unescape_json_into};
+use weir_model::{
+    Facility, HeaderChange, HeaderField, RecordFlags, RecordView, Severity, unescape_json_into,
+};
+
+/// Maximum lengths of a process id and a message id in RFC 5424.
+const PROCESS_ID_BYTES_MAX: usize = 128;
+const MESSAGE_ID_BYTES_MAX: usize = 32;
 
 /// What all records of a batch have in common.
 #[derive(Debug, Default)]
@@ -36,6 +41,11 @@ impl Origin {
         self.resource.clear();
         // Anything but an object is an empty resource, as everywhere.
         let _ = self.resource.read_json(encoded);
+    }
+
+    /// Returns the resource as encoded in the frame.
+    pub(super) fn encoded(&self) -> &[u8] {
+        &self.encoded
     }
 
     /// Calls `visit` for the values of a field that come from the resource; returns false if the
@@ -116,6 +126,9 @@ impl Message {
     }
 }
 
+/// An attribute that rules set in a resource: its path and its text.
+pub(super) type ResourceChange = (&'static str, Vec<u8>);
+
 /// What was parsed of one record, and what rules changed.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
@@ -129,8 +142,10 @@ pub(crate) struct Draft {
     pub(super) wrapped: Attributes,
     pub(super) message: Message,
     pub(super) are_attributes_changed: bool,
-    /// What rules set in the resource: paths with their texts.
-    resource: Vec<(&'static str, Vec<u8>)>,
+    /// What rules set in the resource.
+    resource: Vec<ResourceChange>,
+    /// What rules set in the header: columns with their texts.
+    header: Vec<(HeaderField, Vec<u8>)>,
     pub(super) severity: Severity,
     pub(super) timestamp_ns: i64,
     /// The severity that the body states.
@@ -157,6 +172,7 @@ impl Draft {
         self.message.is_changed = false;
         self.are_attributes_changed = false;
         self.resource.clear();
+        self.header.clear();
         self.stated = Severity::UNSPECIFIED;
         self.of_text.set(None);
         self.severity = view.severity;
@@ -188,6 +204,22 @@ impl Draft {
         }
         self.read_inside(view);
         self.renames.apply(&mut self.own, &mut self.inside);
+    }
+
+    /// Parses what the values of the field depend on, unless this was already done.
+    fn read_for(&mut self, field: &Field, view: &RecordView<'_>) {
+        let is_stated = match field {
+            Field::Reserved(Reserved::Source | Reserved::IoStream) => return,
+            Field::Reserved(Reserved::Status) if Status::from_severity(self.severity).is_some() => {
+                return;
+            }
+            field => field.of_header().is_some_and(|it| !view.header_field(it).is_empty()),
+        };
+        if is_stated && self.renames.is_empty() {
+            self.read_own(view);
+        } else {
+            self.read(view);
+        }
     }
 
     fn read_inside(&mut self, view: &RecordView<'_>) {
@@ -225,16 +257,45 @@ impl Draft {
         self.resource.push((path, text));
     }
 
-    /// Returns the encoded resource with the changes that rules made for this record.
-    pub(super) fn changed_resource(&self, origin: &Origin) -> Option<Vec<u8>> {
-        if self.resource.is_empty() {
-            return None;
+    /// Sets a column of the header, in place of an attribute of the same meaning. A name that is not
+    /// that of a facility changes nothing, and a name that is too long for syslog is cut.
+    pub(super) fn set_header(&mut self, field: HeaderField, mut text: Vec<u8>) {
+        let bytes_max = match field {
+            HeaderField::ProcessId => PROCESS_ID_BYTES_MAX,
+            HeaderField::MessageId => MESSAGE_ID_BYTES_MAX,
+            _ if facility_of(&text) == Facility::NONE => return,
+            _ => text.len(),
+        };
+        if text.len() > bytes_max {
+            let is_inside = |at: &usize| text[*at] & 0xc0 == 0x80;
+            let end = (0..=bytes_max).rev().find(|at| !is_inside(at));
+            text.truncate(end.unwrap_or_default());
         }
-        let mut resource = Resource::decode(&origin.encoded);
-        for (path, text) in &self.resource {
-            resource.set(path, &*String::from_utf8_lossy(text));
+        let attribute = field.attribute().as_bytes();
+        if self.own.values(attribute).next().is_some() {
+            self.are_attributes_changed |= self.own.remove(attribute);
         }
-        Some(resource.encode()).filter(|encoded| encoded.len() <= RESOURCE_BYTES_MAX)
+        self.header.retain(|(known, _)| *known != field);
+        self.header.push((field, text));
+    }
+
+    /// Returns what rules set in the header of the record.
+    pub(super) fn header_change(&self) -> HeaderChange<'_> {
+        HeaderChange {
+            facility: self.changed_in_header(HeaderField::Facility).map(facility_of),
+            process_id: self.changed_in_header(HeaderField::ProcessId),
+            message_id: self.changed_in_header(HeaderField::MessageId),
+        }
+    }
+
+    fn changed_in_header(&self, field: HeaderField) -> Option<&[u8]> {
+        let set = self.header.iter().find(|(known, _)| *known == field);
+        set.map(|(_, text)| &**text)
+    }
+
+    /// Returns what rules set in the resource of the record.
+    pub(super) fn resource_changes(&self) -> &[ResourceChange] {
+        &self.resource
     }
 
     /// Returns true if something was changed.
@@ -242,6 +303,7 @@ impl Draft {
         self.message.is_changed
             || self.are_attributes_changed
             || !self.resource.is_empty()
+            || !self.header.is_empty()
             || self.severity != view.severity
             || self.timestamp_ns != view.timestamp_ns
     }
@@ -255,7 +317,9 @@ impl Draft {
     ) {
         match field {
             Field::Attribute(path) => {
-                if !visit_path(&self.own, path, visit) {
+                let header = HeaderField::of_attribute(path);
+                let is_header = header.is_some_and(|it| self.header(origin, view, it, visit));
+                if !is_header && !visit_path(&self.own, path, visit) {
                     visit_path(&self.inside, path, visit);
                 }
             }
@@ -284,8 +348,7 @@ impl Draft {
         key: Reserved,
         visit: &mut Visitor<'_>,
     ) {
-        let set = self.resource.iter().find(|(path, _)| key.resource_paths().contains(path));
-        if let Some((_, text)) = set {
+        if let Some(text) = self.changed_in_resource(key.resource_paths()) {
             return visit(Value::Text(text));
         }
         if origin.first(key.resource_paths(), visit) {
@@ -307,6 +370,9 @@ impl Draft {
             }
             _ => {}
         }
+        if key.of_header().is_some_and(|it| self.header(origin, view, it, visit)) {
+            return;
+        }
         // Most records have neither, and rules on the service evaluate every record.
         let is_told = !(self.own.is_empty() && self.inside.is_empty())
             && key.record_paths().iter().any(|path| {
@@ -318,6 +384,45 @@ impl Draft {
         {
             visit(Value::Text(status.name().as_bytes()));
         }
+    }
+
+    /// Visits a field of a syslog header, if the record came with one; returns false if it did not,
+    /// or if an attribute outside of the body takes precedence. Nothing needs to be parsed for it
+    /// except these attributes.
+    fn header(
+        &self,
+        origin: &Origin,
+        view: &RecordView<'_>,
+        field: HeaderField,
+        visit: &mut Visitor<'_>,
+    ) -> bool {
+        if self.own.values(field.attribute().as_bytes()).next().is_some() {
+            return false;
+        }
+        if let Some(path) = field.resource_attribute() {
+            if !view.has_header() {
+                return false;
+            }
+            let Some(text) = self.changed_in_resource(&[path]) else {
+                return visit_path(&origin.resource, path, visit);
+            };
+            visit(Value::Text(text));
+            return true;
+        }
+        let text = match field {
+            HeaderField::Severity if view.has_header() => self.severity.syslog_name().as_bytes(),
+            field => self.changed_in_header(field).unwrap_or(view.header_field(field)),
+        };
+        if !text.is_empty() {
+            visit(Value::Text(text));
+        }
+        !text.is_empty()
+    }
+
+    /// Returns what rules set one of these attributes of the resource to.
+    fn changed_in_resource(&self, paths: &[&str]) -> Option<&[u8]> {
+        let set = self.resource.iter().find(|(path, _)| paths.contains(path));
+        set.map(|(_, text)| &**text)
     }
 
     /// Returns the severity at the start of the message text, if nothing else states it.
@@ -356,7 +461,15 @@ impl Draft {
         for key in [Reserved::Source, Reserved::Status, Reserved::IoStream] {
             self.reserved(origin, view, key, visit);
         }
+        // The rest of a header is in the resource.
+        for field in HeaderField::ALL.into_iter().filter(|it| it.resource_attribute().is_none()) {
+            self.header(origin, view, field, visit);
+        }
     }
+}
+
+fn facility_of(name: &[u8]) -> Facility {
+    std::str::from_utf8(name).map_or(Facility::NONE, Facility::of_name)
 }
 
 fn split_tag(tag: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -379,9 +492,10 @@ impl Fields for RecordFields<'_> {
     }
 
     fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
-        if !matches!(field, Field::Reserved(Reserved::Source | Reserved::IoStream)) {
-            self.draft.borrow_mut().read(&self.view);
+        if self.origin.visit(field, visit) {
+            return;
         }
+        self.draft.borrow_mut().read_for(field, &self.view);
         self.draft.borrow().visit(self.origin, &self.view, field, visit);
     }
 }

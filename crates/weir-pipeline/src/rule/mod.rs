@@ -10,6 +10,7 @@
 //! returned unchanged ([`TooLarge`]) and read again in smaller pieces.
 
 mod action;
+mod changes;
 mod draft;
 mod generations;
 mod redact;
@@ -22,11 +23,10 @@ use std::cell::RefCell;
 
 use weir_expr::{BatchPass, Expr, Hits, Limits, RuleSet, Scratch};
 use weir_host::Clock;
-use weir_model::limits::{ATTRIBUTES_BYTES_MAX, FRAME_BYTES_MAX};
-use weir_model::{
-    BatchBuilder, DiscardReason, Full, RecordFlags, RecordView, SourceBook, StreamId, hash64,
-};
+use weir_model::limits::FRAME_BYTES_MAX;
+use weir_model::{BatchBuilder, DiscardReason, Full, SourceBook, StreamId, hash64};
 
+use crate::groups::Groups;
 pub use action::{Action, BodyFormat, SetValue, Target};
 pub use draft::Origin;
 pub use generations::{Generations, GenerationsError};
@@ -36,6 +36,7 @@ pub use switch::RuleSwitch;
 pub use template::{Template, TemplateError, field};
 pub use trial::{Outcome, Reason, Trial};
 
+use changes::{Changes, write_changes};
 pub(crate) use draft::{Draft, RecordFields};
 use stats::{SAMPLE_EVERY, Stopwatch, Tally};
 
@@ -108,7 +109,7 @@ pub struct Workspace {
     /// Destinations of the current record.
     to: Vec<u16>,
     /// Records by resource, if a batch has several.
-    order: Vec<u32>,
+    by_resource: Groups,
     tally: Tally,
     /// Number of records so far, to sample one in many.
     seen: u64,
@@ -127,7 +128,7 @@ impl Workspace {
             hits: Hits::default(),
             scratch: None,
             to: Vec::new(),
-            order: Vec::new(),
+            by_resource: Groups::default(),
             tally: Tally::default(),
             seen: 0,
             discarded: Vec::new(),
@@ -150,26 +151,6 @@ pub struct Subject<'a> {
     pub clock: &'a dyn Clock,
     /// Records are truncated to fit, since they cannot be read again in smaller pieces.
     pub must_fit: bool,
-}
-
-/// The changes that rules made to records of a batch.
-#[derive(Debug, Default)]
-struct Changes {
-    bytes: Vec<u8>,
-    records: Vec<Changed>,
-}
-
-#[derive(Debug)]
-struct Changed {
-    index: usize,
-    /// The new message in `bytes`; `None` if unchanged.
-    message: Option<std::ops::Range<usize>>,
-    /// The new attributes in `bytes`; `None` if unchanged.
-    attributes: Option<std::ops::Range<usize>>,
-    /// The new resource in `bytes`; `None` if unchanged.
-    resource: Option<std::ops::Range<usize>>,
-    severity: weir_model::Severity,
-    timestamp_ns: i64,
 }
 
 impl Rules {
@@ -238,12 +219,11 @@ impl Rules {
             return Ok(());
         }
         work.discarded.clear();
-        work.changes.bytes.clear();
-        work.changes.records.clear();
+        work.changes.clear();
         work.tally.clear(self.by_index.len());
         work.tally.records = subject.batch.record_count() as u64;
         self.records(set, work, subject)?;
-        if !work.changes.records.is_empty() {
+        if !work.changes.is_empty() {
             write_changes(work, subject)?;
         } else if !work.discarded.is_empty() {
             let mut next = work.discarded.iter().map(|(index, _)| *index).peekable();
@@ -283,23 +263,19 @@ impl Rules {
         work: &mut Workspace,
         subject: &mut Subject<'_>,
     ) -> Result<(), TooLarge> {
-        let mut order = std::mem::take(&mut work.order);
-        order.clear();
-        order.extend(0..subject.batch.record_count() as u32);
-        order.sort_by_key(|index| subject.batch.resource_of(*index as usize));
-        let mut rest = &order[..];
+        let mut groups = std::mem::take(&mut work.by_resource);
+        let batch = &*subject.batch;
+        groups.group(batch.record_count(), |index| usize::from(batch.resource_of(index)));
         let mut matched = Ok(());
-        while let Some(first) = rest.first().filter(|_| matched.is_ok()) {
-            let number = subject.batch.resource_of(*first as usize);
-            let is_of = |index: &u32| subject.batch.resource_of(*index as usize) == number;
-            let (same, others) = rest.split_at(rest.partition_point(is_of));
-            rest = others;
-            let indexes = same.iter().map(|index| *index as usize);
-            matched = self.records_of(number, indexes, matcher, work, subject);
+        for number in 0..groups.len() {
+            let indexes = groups.items(number);
+            if indexes.len() > 0 && matched.is_ok() {
+                matched = self.records_of(number as u16, indexes, matcher, work, subject);
+            }
         }
-        work.order = order;
+        work.by_resource = groups;
         work.discarded.sort_unstable_by_key(|(index, _)| *index);
-        work.changes.records.sort_unstable_by_key(|change| change.index);
+        work.changes.sort();
         matched
     }
 
@@ -316,7 +292,7 @@ impl Rules {
         let mut pass = set.batch(&work.origin, scratch);
         for index in indexes {
             self.record(&mut pass, work, subject, index)?;
-            if work.changes.bytes.len() > FRAME_BYTES_MAX && !subject.must_fit {
+            if work.changes.bytes() > FRAME_BYTES_MAX && !subject.must_fit {
                 return Err(TooLarge);
             }
         }
@@ -404,144 +380,6 @@ impl Rule {
                 (place >= share).then_some(DiscardReason::Sampled)
             }
         }
-    }
-}
-
-impl Changes {
-    fn note(&mut self, index: usize, draft: &mut Draft, origin: &Origin) {
-        let message = draft.changed_message().map(|message| {
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(message);
-            start..self.bytes.len()
-        });
-        let attributes = draft.are_attributes_changed.then(|| {
-            let start = self.bytes.len();
-            draft.own.write_json(&mut self.bytes);
-            while self.bytes.len() - start > ATTRIBUTES_BYTES_MAX {
-                self.bytes.truncate(start);
-                draft.own.cut_in_half();
-                draft.own.write_json(&mut self.bytes);
-            }
-            start..self.bytes.len()
-        });
-        let resource = draft.changed_resource(origin).map(|resource| {
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(&resource);
-            start..self.bytes.len()
-        });
-        let (severity, timestamp_ns) = (draft.severity, draft.timestamp_ns);
-        self.records.push(Changed { index, message, attributes, resource, severity, timestamp_ns });
-    }
-}
-
-/// Rewrites the batch with the changes and without discarded records: of the block that was read,
-/// only the bodies and attributes of the records remain, and the originals of unchanged records.
-fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
-    let old = &mut *subject.batch;
-    let mut written = write_records(work, old, false);
-    if written.is_err() && subject.must_fit {
-        written = write_records(work, old, true);
-    }
-    subject.book.truncated += written?;
-    std::mem::swap(old, &mut work.spare);
-    Ok(())
-}
-
-/// Space for the columns of a record.
-const ROW_BYTES: usize = 64;
-
-/// Writes all records to the spare builder. With `is_cut`, no record grows at the expense of later
-/// ones, and originals are dropped, so that all fit. Returns how many records were truncated.
-fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Result<u64, TooLarge> {
-    let Workspace { spare, discarded, changes, .. } = work;
-    spare.rewrite_of(old);
-    let mut discarded = discarded.iter().map(|(index, _)| *index).peekable();
-    let mut changed = changes.records.iter().peekable();
-    let bytes_of = |index| {
-        let view = old.record(index);
-        view.body.len() + view.attributes.len() + id_bytes(&view) + ROW_BYTES
-    };
-    let mut later: usize = (0..old.record_count()).filter(|_| is_cut).map(bytes_of).sum();
-    let mut cut_count = 0;
-    for index in 0..old.record_count() {
-        let change = changed.next_if(|change| change.index == index);
-        if is_cut {
-            later -= bytes_of(index);
-        }
-        if discarded.next_if_eq(&index).is_some() {
-            continue;
-        }
-        let mut view = old.record(index);
-        if let Some(change) = change {
-            change.apply(&changes.bytes, &mut view);
-        }
-        if is_cut {
-            let kept = later + id_bytes(&view) + ROW_BYTES;
-            cut_count += u64::from(cut(&mut view, spare.room().saturating_sub(kept)));
-        }
-        let original = if is_cut || change.is_some() { &[] } else { view.original() };
-        let resource = change.and_then(|change| change.resource.clone());
-        let resource = match resource.map(|span| &changes.bytes[span]) {
-            // Nothing is truncated for it.
-            Some(encoded) if !is_cut || fits(spare, &view, later + encoded.len()) => {
-                spare.resource(old.resource_at(view.resource()).key, encoded)
-            }
-            _ => Ok(view.resource()),
-        };
-        let resource = if is_cut { resource.unwrap_or(view.resource()) } else { resource? };
-        spare.copy(&view, original, resource)?;
-        spare.route_as(old, index);
-    }
-    Ok(cut_count)
-}
-
-impl Changed {
-    fn apply<'a>(&self, bytes: &'a [u8], view: &mut RecordView<'a>) {
-        if let Some(span) = &self.message {
-            view.body = &bytes[span.clone()];
-            // The message is stored without escapes.
-            view.flags = of_body(view.body, view.flags.without(RecordFlags::JSON_ESCAPED));
-        }
-        if let Some(span) = &self.attributes {
-            view.attributes = &bytes[span.clone()];
-        }
-        (view.severity, view.timestamp_ns) = (self.severity, self.timestamp_ns);
-    }
-}
-
-/// Truncates a record to `room` bytes: drops all attributes, then the end of the body. Returns true
-/// if something was dropped.
-fn cut(view: &mut RecordView<'_>, room: usize) -> bool {
-    let bytes = view.body.len() + view.attributes.len();
-    if bytes <= room {
-        return false;
-    }
-    if view.attributes.len() > room {
-        view.attributes = &[];
-    }
-    let keep = weir_codec::cut_body(view.body, view.flags, room - view.attributes.len());
-    view.body = &view.body[..keep];
-    view.flags = of_body(view.body, view.flags.with(RecordFlags::TRUNCATED));
-    true
-}
-
-/// Returns true if there is room for the record and `beside` more bytes.
-fn fits(spare: &BatchBuilder, view: &RecordView<'_>, beside: usize) -> bool {
-    let bytes = view.body.len() + view.attributes.len() + id_bytes(view);
-    bytes + beside + 2 * ROW_BYTES <= spare.room()
-}
-
-/// Returns the size of what is never truncated.
-fn id_bytes(view: &RecordView<'_>) -> usize {
-    view.process_id().len() + view.message_id().len()
-}
-
-/// Returns the flags of a record with another body, which may no longer be an object.
-fn of_body(body: &[u8], flags: RecordFlags) -> RecordFlags {
-    if flags.contains(RecordFlags::JSON_OBJECT) && !weir_codec::is_json_object(body) {
-        flags.without(RecordFlags::JSON_OBJECT)
-    } else {
-        flags
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod datadog_intake;
 mod listen;
+mod syslog;
 mod tail;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weir_host::{Clock, WakeFd};
+use weir_host::{Clock, Disk, WakeFd};
 use weir_journal::Journal;
 
 use crate::config::{Format, ListenSettings, SourceKind, SourcePlan};
@@ -23,7 +24,7 @@ use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
 pub use listen::ListenError;
-pub use listen::limits::LISTENER_BYTES;
+pub use listen::limits::{LISTENER_BYTES, SYSLOG_LISTENER_BYTES};
 pub use tail::{LayoutError, is_compressed_or_temporary};
 
 /// What a source needs from the process.
@@ -35,6 +36,10 @@ pub struct SourceContext {
     pub rules: Arc<RuleSwitch>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// The disk for what a source stores apart from the journal.
+    pub disk: Arc<dyn Disk>,
+    /// The data directory.
+    pub data_dir: PathBuf,
     /// Live statistics of this source.
     pub stats: Arc<SourceStats>,
     /// Files and directories that weir itself writes: they are never tailed.
@@ -230,7 +235,11 @@ fn prepare(
         SourceKind::Containers(source) => (tail::containers(source)?, &source.tail, Format::Auto),
         SourceKind::DatadogIntake(source) => {
             let intake = datadog_intake::Intake::new(source.api_keys.as_ref());
-            let protocol = listen::Protocol::DatadogIntake(intake);
+            let protocol = listen::Protocol::DatadogIntake(intake, source.in_flight_bytes_max);
+            return listen(plan, &source.listen, protocol, context, wake, stop);
+        }
+        SourceKind::Syslog(source) => {
+            let protocol = listen::Protocol::syslog(source);
             return listen(plan, &source.listen, protocol, context, wake, stop);
         }
     };
@@ -263,6 +272,8 @@ fn listen(
         journal: context.journal,
         rules: context.rules,
         clock: context.clock,
+        received_file: context.data_dir.join("received").join(&plan.name),
+        disk: context.disk,
         stats: context.stats,
         wake: wake.clone(),
         stop: stop.clone(),

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weir_codec::{SyslogDecoder, SyslogOrigin};
 use weir_host::{Disk, RealClock, RealDisk, Secret};
 use weir_journal::{
     Cursor, CursorLedger, CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy,
 };
 use weir_model::{
-    BatchBuilder, NewRecord, Position, RecordFlags, Resource, Seal, Severity, SourceBook, SourceId,
-    StreamId,
+    BatchBuilder, Facility, NewRecord, Position, RecordFlags, Resource, Seal, Severity, SourceBook,
+    SourceId, StreamId,
 };
 use weir_pipeline::config::{
     Compression, HecMode, OutputKind, OutputPlan, RequestSettings, SplunkHec, TlsSettings,
@@ -32,6 +33,9 @@ pub(crate) struct Line {
     pub(crate) attributes: String,
     pub(crate) severity: Severity,
     pub(crate) flags: RecordFlags,
+    pub(crate) facility: Facility,
+    pub(crate) process_id: String,
+    pub(crate) message_id: String,
 }
 
 impl Line {
@@ -42,6 +46,21 @@ impl Line {
             attributes: String::new(),
             severity: Severity::UNSPECIFIED,
             flags: RecordFlags::STDOUT,
+            facility: Facility::NONE,
+            process_id: String::new(),
+            message_id: String::new(),
+        }
+    }
+
+    /// Creates a message as received by syslog: `<37>1 - HOST APP 4711 ID47 - BODY`.
+    pub(crate) fn syslog(body: &str) -> Self {
+        Self {
+            severity: Severity::NOTICE,
+            flags: RecordFlags::default(),
+            facility: Facility::of_code(4),
+            process_id: "4711".to_owned(),
+            message_id: "ID47".to_owned(),
+            ..Self::new(body)
         }
     }
 
@@ -142,6 +161,56 @@ impl Rig {
 
     /// Appends one batch with the given resource.
     pub(crate) fn append_with(&mut self, stream: u64, resource: &Resource, lines: &[Line]) {
+        let lines: Vec<_> = lines.iter().map(|line| (resource, line.clone())).collect();
+        self.append_from(stream, &lines);
+    }
+
+    /// Appends one batch in which each line has a resource of its own.
+    pub(crate) fn append_from(&mut self, stream: u64, lines: &[(&Resource, Line)]) {
+        self.append_filled(stream, |builder, end| {
+            for (resource, line) in lines {
+                let body = builder.append(&line.body).unwrap();
+                let attributes = builder.append(line.attributes.as_bytes()).unwrap();
+                let process_id = builder.append(line.process_id.as_bytes()).unwrap();
+                let message_id = builder.append(line.message_id.as_bytes()).unwrap();
+                *end += 1;
+                let record = NewRecord {
+                    timestamp_ns: 1_700_000_000_000_000_000 + *end as i64,
+                    end_offset: *end,
+                    body,
+                    attributes,
+                    severity: line.severity,
+                    flags: line.flags,
+                    process_id,
+                    message_id,
+                    facility: line.facility,
+                    resource: builder.resource(0, &resource.encode()).unwrap(),
+                    ..NewRecord::default()
+                };
+                builder.push(&record).unwrap();
+            }
+        });
+    }
+
+    /// Appends one batch of messages as the source `syslog` receives them.
+    pub(crate) fn append_syslog(&mut self, stream: u64, messages: &[&[u8]]) {
+        let observed_ns = 1_700_000_001_000_000_000;
+        let resource = Resource::new().with("host.name", "vm").with("service.name", "su");
+        self.append_filled(stream, |builder, end| {
+            let (mut decoder, mut book) = (SyslogDecoder::new(), SourceBook::default());
+            builder.resource(0, &resource.encode()).unwrap();
+            for message in messages {
+                *end += 1;
+                let origin =
+                    SyslogOrigin { observed_ns, end_offset: *end, ..SyslogOrigin::default() };
+                let message = decoder.parse(message, observed_ns);
+                decoder.push(builder, &message, &origin, &mut book).unwrap();
+            }
+        });
+    }
+
+    /// Appends one batch whose records, and the end of the last, are given by `fill`.
+    fn append_filled(&mut self, stream: u64, fill: impl FnOnce(&mut BatchBuilder, &mut u64)) {
         let source = SourceId::of("test");
         let end = self.ends.entry(stream).or_insert_with(|| {
             let spec = StreamSpec {
@@ -157,22 +226,7 @@ impl Rig {
             0
         });
         let mut builder = BatchBuilder::new(Position::new(0, *end));
-        for line in lines {
-            let body = builder.append(&line.body).unwrap();
-            let attributes = builder.append(line.attributes.as_bytes()).unwrap();
-            *end += 1;
-            let record = NewRecord {
-                timestamp_ns: 1_700_000_000_000_000_000 + *end as i64,
-                end_offset: *end,
-                body,
-                attributes,
-                severity: line.severity,
-                flags: line.flags,
-                ..NewRecord::default()
-            };
-            builder.push(&record).unwrap();
-        }
-        builder.resource(0, &resource.encode()).unwrap();
+        fill(&mut builder, end);
         builder.route_all(&[0]);
         let book = SourceBook { lines: *end, records: *end, ..SourceBook::default() };
         let batch = builder.seal(&Seal {

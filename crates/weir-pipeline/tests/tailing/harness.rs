@@ -210,6 +210,8 @@ impl World {
             rules: Arc::new(RuleSwitch::new(self.rules(cursor.index()), 0)),
             clock,
             stats: stats.clone(),
+            disk: Arc::new(RealDisk),
+            data_dir: self.data_dir(),
             own_paths: vec![OwnPath::Below(self.data_dir())],
         };
         let inbox = Arc::new(Inbox::default());

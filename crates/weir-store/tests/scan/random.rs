@@ -67,7 +67,12 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
         (prop_oneof![9 => 0_i64..50, 1 => Just(i64::MIN), 1 => Just(i64::MAX)], 0_u64..3, form),
         (select(&[None, Some("web"), Some("db")]), select(&[None, Some("error"), Some("info")])),
         select(&[None, Some(r#"["env:prod","urgent"]"#), Some(r#"["env:test"]"#)]),
-        select(&[None, Some(r#"{"env":"lab","source_id":"s1","k":5}"#), Some("{}")]),
+        select(&[
+            None,
+            Some(r#"{"env":"lab","source_id":"s1","k":5}"#),
+            Some(r#"{"service.name":"web","network.peer.address":"10.0.0.7"}"#),
+            Some("{}"),
+        ]),
         message,
         (select(&[None, Some("t1"), Some("t2")]), attributes()),
     )
@@ -122,7 +127,7 @@ pub(crate) fn rows(records: &[Record], first_sequence: u64) -> Rows {
 }
 
 /// Terms that match some of the records.
-const TERMS: [&str; 68] = [
+const TERMS: [&str; 71] = [
     "error",
     "ERROR",
     "\"b a\"",
@@ -144,6 +149,9 @@ const TERMS: [&str; 68] = [
     "env:*",
     "tags:urgent",
     "source_id:s1",
+    "app_name:web",
+    "app_name:*",
+    "CIDR(peer,10.0.0.0/8)",
     "iostream:*",
     "trace_id:t1",
     "@trace_id:*",

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::json;
 
-use crate::cli::{ConfigArgs, ConfigCommand, Output};
-use crate::command::rule_test;
+use crate::cli::{ConfigArgs, ConfigCommand, Output, SizingArgs};
+use crate::command::{rule_test, sizing};
 use crate::config::{self, ClientSettings, Level, Loaded, Plan};
 use crate::exit::{Exit, ExitError};
 use crate::term::{ColorChoice, Paint, note, print_data};
@@ -15,7 +15,7 @@ use crate::term::{ColorChoice, Paint, note, print_data};
 /// Runs the command.
 pub(crate) fn run(command: &ConfigCommand, color: ColorChoice) -> Result<Exit> {
     match command {
-        ConfigCommand::Check { config, output } => check(config, *output, color),
+        ConfigCommand::Check { config, sizing, output } => check(config, sizing, *output, color),
         ConfigCommand::Test { config, output } => rule_test::test(config, *output, color),
         ConfigCommand::Explain { .. } => rule_test::explain(command, color),
         ConfigCommand::Default => print(config::DEFAULT),
@@ -31,7 +31,12 @@ fn print(text: &str) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn check(args: &ConfigArgs, output: Output, color: ColorChoice) -> Result<Exit> {
+fn check(
+    args: &ConfigArgs,
+    sizing_args: &SizingArgs,
+    output: Output,
+    color: ColorChoice,
+) -> Result<Exit> {
     let loaded = load(args)?;
     let exit = if loaded.diagnostics.has_errors() { Exit::ConfigInvalid } else { Exit::Ok };
     if output == Output::Json {
@@ -45,6 +50,7 @@ fn check(args: &ConfigArgs, output: Output, color: ColorChoice) -> Result<Exit> 
     show(&loaded, color);
     if let Some(plan) = &loaded.plan {
         print(&format!("the configuration is valid: {}\n", summary(plan)))?;
+        print(&sizing::report(&plan.pipeline, sizing_args))?;
     }
     Ok(exit)
 }

@@ -11,6 +11,7 @@ pub(crate) mod rule_test;
 pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod search;
+pub(crate) mod sizing;
 pub(crate) mod store;
 pub(crate) mod tail;
 pub(crate) mod top;

@@ -13,7 +13,8 @@ use weir_expr::{Status, tag_path};
 use weir_host::terminal::printable;
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{
-    BatchBuilder, LogRecord, NewRecord, Position, RecordFlags, Resource, Severity, SourceBook,
+    BatchBuilder, Facility, LogRecord, NewRecord, Position, RecordFlags, Resource, Severity,
+    SourceBook,
 };
 use weir_pipeline::rule::{Outcome, Reason, Trial};
 
@@ -136,14 +137,18 @@ fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
         flags: RecordFlags::default(),
         ..NewRecord::default()
     };
-    let mut message = String::new();
+    let (mut message, mut process_id, mut message_id) =
+        (String::new(), String::new(), String::new());
     for (key, value) in &test.record {
         let text = value.to_string();
         match key.as_str() {
             "message" => message = text,
             "source" => {}
-            "service" => resource.set("service.name", text),
+            "service" | "app_name" => resource.set("service.name", text),
             "host" => resource.set("host.name", text),
+            "facility" => record.facility = Facility::of_name(&text),
+            "procid" => process_id = text,
+            "msgid" => message_id = text,
             "status" => {
                 let status = Status::parse(text.as_bytes());
                 record.severity = status.map_or(Severity::UNSPECIFIED, Status::severity);
@@ -161,6 +166,8 @@ fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
         ExitError::with(Exit::ConfigInvalid, format!("the record of {:?} is too long", test.name))
     };
     record.body = batch.append(message.as_bytes()).map_err(too_long)?;
+    record.process_id = batch.append(process_id.as_bytes()).map_err(too_long)?;
+    record.message_id = batch.append(message_id.as_bytes()).map_err(too_long)?;
     if !attributes.is_empty() {
         let attributes = Value::Object(attributes).to_string();
         record.attributes = batch.append(attributes.as_bytes()).map_err(too_long)?;

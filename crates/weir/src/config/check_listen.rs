@@ -5,18 +5,21 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_host::Acceptor;
-use weir_pipeline::source::LISTENER_BYTES;
+use weir_expr::Network;
+use weir_host::{Acceptor, Zone};
+use weir_pipeline::config::SourceType;
+use weir_pipeline::source::{LISTENER_BYTES, SYSLOG_LISTENER_BYTES};
 
 use super::check::readable_file;
 use super::check_hec::secret_file;
+use super::choices::SyslogProtocol;
 use super::diagnostic::Diagnostics;
-use super::plan::{Sections, server_tls};
+use super::plan::{ComponentSection, Sections, server_tls};
 use super::section::Section;
 use super::text::SourceLocation;
 
-/// All checks of one source.
-pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
+/// All checks of a source of type `datadog_intake`.
+pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
     secret_file(section, "api_keys", diagnostics);
     if section.secret("api_keys").is_some_and(|keys| keys.list().is_none()) {
         let message = "one of the keys is empty: clients without a key would be accepted";
@@ -27,20 +30,110 @@ pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
                  is set",
             );
     }
+    tls(section, diagnostics);
+    networks(section, diagnostics);
+    let has_keys = section.secret("api_keys").is_some();
+    open_to_all(section, has_keys, "add api_keys", diagnostics);
+}
+
+/// All checks of a source of type `syslog`.
+pub(crate) fn syslog(section: &Section, diagnostics: &mut Diagnostics) {
+    let protocol: SyslogProtocol = section.choice("protocol");
+    match protocol {
+        SyslogProtocol::Tcp | SyslogProtocol::Relp => {
+            required(section, "listen", "an address such as \"127.0.0.1:6514\"", diagnostics);
+            without_effect(section, &["path", "path_mode", "receive_buffer"], diagnostics);
+        }
+        SyslogProtocol::Udp => {
+            required(section, "listen", "an address such as \"127.0.0.1:514\"", diagnostics);
+            let keys = ["path", "path_mode", "framing", "connections_max", "tls"];
+            without_effect(section, &keys, diagnostics);
+            without_effect(section, &["connections_per_address_max"], diagnostics);
+        }
+        SyslogProtocol::UnixStream | SyslogProtocol::UnixDatagram => {
+            required(section, "path", "a path such as \"/run/weir/log.sock\"", diagnostics);
+            let keys = ["listen", "tls", "allow", "receive_buffer", "connections_per_address_max"];
+            without_effect(section, &keys, diagnostics);
+        }
+    }
+    if protocol == SyslogProtocol::Relp {
+        without_effect(section, &["framing"], diagnostics);
+    }
+    if let Err(error) = Zone::parse(section.text("timezone").unwrap_or_default()) {
+        let location = section.location("timezone");
+        diagnostics.error(location, &section.key_path("timezone"), error.to_string());
+    }
+    if socket_mode(section).is_none() {
+        let message = format!("{} is not a mode in octal", section.key_path("path_mode"));
+        diagnostics
+            .error(section.location("path_mode"), &section.key_path("path_mode"), message)
+            .help("write \"0666\" so that every user may send, or \"0660\" for a group");
+    }
+    tls(section, diagnostics);
+    networks(section, diagnostics);
+    open_to_all(section, false, "add allow", diagnostics);
+}
+
+/// Permissions of a Unix socket.
+pub(crate) fn socket_mode(section: &Section) -> Option<u32> {
+    let digits = section.text("path_mode")?;
+    u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777)
+}
+
+fn required(section: &Section, key: &str, example: &str, diagnostics: &mut Diagnostics) {
+    if !section.is_set(key) {
+        let key_path = section.key_path(key);
+        let message = format!("{key_path} is missing");
+        diagnostics
+            .error(section.location.clone(), &key_path, message)
+            .help(format!("write {example}"));
+    }
+}
+
+pub(crate) fn without_effect(section: &Section, keys: &[&str], diagnostics: &mut Diagnostics) {
+    for key in keys.iter().filter(|key| section.is_set(key)) {
+        let key_path = section.key_path(key);
+        let protocol = section.word("protocol").unwrap_or_default();
+        diagnostics
+            .warn(
+                section.location(key),
+                &key_path,
+                format!("{key_path} has no effect with protocol = \"{protocol}\""),
+            )
+            .help("remove it");
+    }
+}
+
+fn networks(section: &Section, diagnostics: &mut Diagnostics) {
+    for (text, location) in section.list("allow") {
+        if Network::parse(text).is_none() {
+            let message = format!("{text:?} is not a network");
+            diagnostics
+                .error(Some(location.clone()), &section.key_path("allow"), message)
+                .help("write an address, or a network such as \"10.0.0.0/8\"");
+        }
+    }
+}
+
+fn tls(section: &Section, diagnostics: &mut Diagnostics) {
     if let Some(tls) = section.table("tls") {
         readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
         readable_file(tls, "key_file", "PRIVATE KEY", diagnostics);
         readable_file(tls, "client_ca_file", "CERTIFICATE", diagnostics);
         tls_loads(tls, diagnostics);
     }
+}
+
+fn open_to_all(section: &Section, has_keys: bool, remedy: &str, diagnostics: &mut Diagnostics) {
     let Some(listen) = section.listen("listen") else { return };
-    let knows_clients = section.secret("api_keys").is_some()
+    let knows_clients = has_keys
+        || !section.list("allow").is_empty()
         || section.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
     if !listen.ip().is_loopback() && !knows_clients {
         let message = format!("any client that reaches {listen} can send records");
         diagnostics
             .warn(section.location("listen"), &section.key_path("listen"), message)
-            .help("add api_keys, or listen on an address that only trusted senders can reach");
+            .help(format!("{remedy}, or listen on an address that only trusted senders can reach"));
     }
 }
 
@@ -56,36 +149,79 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
 
 /// Memory of all sources that listen, bytes.
 pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
-    let listeners = sections.sources.iter().filter(|source| source.component_type.is_listener());
-    listeners.map(|source| source.section.size("in_flight_max") + LISTENER_BYTES).sum()
+    let memory = |source: &ComponentSection<SourceType>| match source.component_type {
+        SourceType::DatadogIntake => source.section.size("in_flight_max") + LISTENER_BYTES,
+        SourceType::Syslog => SYSLOG_LISTENER_BYTES,
+        SourceType::Containers | SourceType::File => 0,
+    };
+    sections.sources.iter().map(memory).sum()
 }
 
-/// No two components may listen on the same port of the same address.
+/// A socket that a component binds.
+#[derive(Debug, Clone, PartialEq)]
+enum Bound {
+    Tcp(SocketAddr),
+    Udp(SocketAddr),
+    Path(String),
+}
+
+impl Bound {
+    /// The socket of a source; `None` if it is missing, or its port is chosen by the system.
+    fn of(source: &ComponentSection<SourceType>) -> Option<Self> {
+        let section = &source.section;
+        let listen = || section.listen("listen").filter(|listen| listen.port() != 0);
+        match source.component_type {
+            SourceType::DatadogIntake => Some(Self::Tcp(listen()?)),
+            SourceType::Syslog => match section.choice("protocol") {
+                SyslogProtocol::Tcp | SyslogProtocol::Relp => Some(Self::Tcp(listen()?)),
+                SyslogProtocol::Udp => Some(Self::Udp(listen()?)),
+                SyslogProtocol::UnixStream | SyslogProtocol::UnixDatagram => {
+                    Some(Self::Path(section.text("path")?.to_owned()))
+                }
+            },
+            SourceType::Containers | SourceType::File => None,
+        }
+    }
+
+    /// Whether only one of them can be bound.
+    fn clashes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp(one), Self::Tcp(other)) | (Self::Udp(one), Self::Udp(other)) => {
+                let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+                one.port() == other.port() && (is_any || one.ip() == other.ip())
+            }
+            (Self::Path(one), Self::Path(other)) => one == other,
+            (Self::Tcp(_) | Self::Udp(_) | Self::Path(_), _) => false,
+        }
+    }
+}
+
+/// No two components may listen on the same port of the same address, or at the same path.
 pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     let api = sections.table("api");
-    let mut taken: Vec<(SocketAddr, Option<SourceLocation>)> = Vec::new();
+    let mut taken: Vec<(Bound, Option<SourceLocation>)> = Vec::new();
     if let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) {
-        taken.push((listen, api.location("listen")));
+        taken.push((Bound::Tcp(listen), api.location("listen")));
     }
-    for source in sections.sources.iter().filter(|source| source.component_type.is_listener()) {
+    for source in &sections.sources {
+        let Some(bound) = Bound::of(source) else { continue };
+        let (key, what, remedy) = match &bound {
+            Bound::Tcp(address) | Bound::Udp(address) => {
+                ("listen", format!("the port {}", address.port()), "choose another port")
+            }
+            Bound::Path(path) => ("path", path.clone(), "choose another path"),
+        };
         let section = &source.section;
-        let Some(listen) = section.listen("listen").filter(|listen| listen.port() != 0) else {
-            continue;
-        };
-        let clashes = |other: &SocketAddr| {
-            let is_any = other.ip().is_unspecified() || listen.ip().is_unspecified();
-            other.port() == listen.port() && (is_any || other.ip() == listen.ip())
-        };
-        if let Some((_, location)) = taken.iter().find(|(other, _)| clashes(other)) {
+        if let Some((_, location)) = taken.iter().find(|(other, _)| bound.clashes(other)) {
             diagnostics
                 .error(
-                    section.location("listen"),
-                    &section.key_path("listen"),
-                    format!("the port {} is already used by another part of weir", listen.port()),
+                    section.location(key),
+                    &section.key_path(key),
+                    format!("{what} is already used by another part of weir"),
                 )
                 .other(location.clone(), "it is also used at")
-                .help("choose another port");
+                .help(remedy);
         }
-        taken.push((listen, section.location("listen")));
+        taken.push((bound, section.location(key)));
     }
 }

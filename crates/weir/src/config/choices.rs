@@ -7,7 +7,8 @@ use weir_codec::MultilinePreset;
 use weir_host::Compression;
 use weir_journal::WhenFull;
 use weir_pipeline::config::{
-    Encoding, Format, Framing, HecMode, HttpMethod, ReadFrom, SocketProtocol,
+    Encoding, Format, Framing, HecMode, HttpMethod, ReadFrom, SocketProtocol, SyslogFormat,
+    SyslogFramingKind, SyslogOutputFraming,
 };
 
 use super::field::Word;
@@ -232,9 +233,63 @@ choice! {
 }
 
 choice! {
+    /// `protocol` of a syslog source.
+    enum SyslogProtocol {
+        Tcp = "tcp": "messages over TCP, or over TLS if `tls` is set",
+        Udp = "udp": "one message per datagram",
+        Relp = "relp": "RELP: a message is acknowledged once it is on stable storage",
+        UnixStream = "unix_stream": "a Unix socket with connections",
+        UnixDatagram = "unix_datagram": "a Unix socket of datagrams, such as `/dev/log`",
+    }
+}
+
+choice! {
+    SyslogFramingKind {
+        Detect = "auto": "either of the others, determined for each message by its first byte",
+        OctetCounted = "octet_counted": "a length before each message (RFC 6587, RFC 5425)",
+        Lines = "newline": "one message per line",
+    }
+}
+
+choice! {
     SocketProtocol {
         Tcp = "tcp": "lines over TCP",
         Tls = "tls": "lines over TLS",
         Udp = "udp": "one datagram per record, without a line ending",
+    }
+}
+
+choice! {
+    /// `protocol` of a syslog output.
+    enum SyslogOutputProtocol {
+        Tcp = "tcp": "messages over TCP",
+        Tls = "tls": "messages over TLS (RFC 5425)",
+        Udp = "udp": "one datagram per message (RFC 5426)",
+        Relp = "relp": "RELP: the server acknowledges each message; over TLS if `tls` is set",
+    }
+}
+
+choice! {
+    SyslogFormat {
+        Rfc5424 = "rfc5424": "RFC 5424, with attributes as structured data",
+        Rfc3164 = "rfc3164": "RFC 3164, for receivers that do not know the other",
+    }
+}
+
+choice! {
+    /// `framing` of a syslog output.
+    enum SyslogOutputDelimiter {
+        OctetCounted = "octet_counted":
+            "a length before each message (RFC 6587, RFC 5425); newlines in it are kept",
+        Newline = "newline": "one message per line, with newlines inside it written as `\\n`",
+    }
+}
+
+impl From<SyslogOutputDelimiter> for SyslogOutputFraming {
+    fn from(delimiter: SyslogOutputDelimiter) -> Self {
+        match delimiter {
+            SyslogOutputDelimiter::OctetCounted => Self::OctetCounted,
+            SyslogOutputDelimiter::Newline => Self::Lines,
+        }
     }
 }

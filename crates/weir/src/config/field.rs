@@ -53,6 +53,8 @@ pub(crate) enum ValueType {
     Names,
     /// A list of paths.
     Paths,
+    /// A list of IP networks.
+    Networks,
     /// One of several words.
     Choice(&'static [Word]),
     /// One of several words, or a duration.
@@ -93,6 +95,7 @@ impl ValueType {
             Self::Globs => "a list of file patterns such as [\"/var/log/app/*.log\"]".to_owned(),
             Self::Names => "a list of names such as [\"web-*\"]".to_owned(),
             Self::Paths => "a list of paths such as [\"/var/log/pods\"]".to_owned(),
+            Self::Networks => "a list of networks such as [\"10.0.0.0/8\"]".to_owned(),
             Self::Choice(words) => format!("one of {}", quoted(words)),
             Self::ChoiceOrDuration(words) => {
                 format!("one of {}, or a duration such as \"1s\"", quoted(words))
@@ -124,6 +127,7 @@ impl ValueType {
             Self::Globs => "list of patterns",
             Self::Names => "list of names",
             Self::Paths => "list of paths",
+            Self::Networks => "list of networks",
             Self::Choice(_) => "word",
             Self::ChoiceOrDuration(_) => "word or duration",
             Self::ChoiceOrTable(..) => "word or table",

@@ -1,6 +1,8 @@
 //! Mistakes of every kind, as data: the text, its line, the expected message and the expected help.
 
+mod listeners;
 mod queries;
+mod syslog_output;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -61,7 +63,7 @@ fn wrong_keys_and_tables() {
         ("[[journal]]\nring = \"8MiB\"", 1, "journal must be a table, not a list", "[journal]"),
         ("[source.a]\nkind = \"file\"", 1, "source.a.type is missing", "\"containers\", \"file\""),
         ("[source.a]\ntype = \"flie\"", 2, "unknown type \"flie\" of source", "\"file\"?"),
-        ("[source.a]\ntype = \"syslog\"", 2, "unknown type \"syslog\"", "\"containers\", \"file\""),
+        ("[source.a]\ntype = \"kafka\"", 2, "unknown type \"kafka\"", "\"containers\", \"file\""),
         (
             "[output.a]\ntype = \"splunk\"",
             2,
@@ -204,43 +206,6 @@ fn wrong_units_and_bounds() {
         ("[api]\nlisten = \"127.0.0.1\"", 2, "is not an IP address", "an address and a port"),
         ("[api]\nlisten = \"127.0.0.1:99999\"", 2, "is not an IP address", "0 to 65535"),
         ("[api]\nlisten = \"weir.example:7080\"", 2, "is not an IP address", "write an IP address"),
-    ]);
-}
-
-#[test]
-fn wrong_listeners() {
-    check(&[
-        (
-            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_max = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
-            6,
-            "listening sources 438MiB",
-            "set limits.memory to 566MiB",
-        ),
-        (
-            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:7080\"",
-            3,
-            "the port 7080 is already used",
-            "another port",
-        ),
-        (
-            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"[::1]:8282\"\n[source.c]\ntype = \"datadog_intake\"\nlisten = \"[::]:8282\"\napi_keys = { env = \"PATH\" }",
-            6,
-            "the port 8282 is already used",
-            "another port",
-        ),
-        (
-            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"0.0.0.0:8282\"",
-            3,
-            "any client that reaches 0.0.0.0:8282",
-            "add api_keys",
-        ),
-        ("[source.b]\ntype = \"datadog_intake\"", 1, "source.b.listen is missing", ""),
-        (
-            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\napi_keys = \"abc\"",
-            4,
-            "api_keys cannot be written",
-            "",
-        ),
     ]);
 }
 

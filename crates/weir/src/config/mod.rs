@@ -15,6 +15,7 @@ mod check_hec;
 mod check_http;
 mod check_listen;
 mod check_source;
+mod check_syslog;
 mod choices;
 mod diagnostic;
 mod disk;

@@ -8,18 +8,24 @@ use std::path::Path;
 
 use weir_api::QueryLimits;
 use weir_codec::Renames;
+use weir_expr::Network;
+use weir_host::Zone;
 use weir_pipeline::config::{
     Compression, ContainersSource, DatadogIntake, FileOutput, FilePath, FileSource, FsyncPolicy,
-    HttpAuth, HttpOutput, ListenSettings, OutputKind, OutputPlan, OutputType, PipelinePlan,
-    RateLimit, RequestSettings, Rotation, ServerTlsFiles, SocketOutput, SourceKind, SourcePlan,
-    SourceType, SplunkHec, TailSettings, TlsSettings,
+    HttpAuth, HttpOutput, ListenEndpoint, ListenSettings, OutputKind, OutputPlan, OutputType,
+    PipelinePlan, RateLimit, RequestSettings, Rotation, ServerTlsFiles, SocketOutput, SourceKind,
+    SourcePlan, SourceType, SplunkHec, SyslogOutput, SyslogOutputFraming, SyslogSource,
+    SyslogTransport, TailSettings, TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
 use weir_store::query::CalculatedField;
 
 use super::check;
+use super::check_listen;
+use super::check_syslog;
 use super::choices::{
-    FileCompression, Fsync, HecCompression, HttpCompression, LogLevel, WhenLimited,
+    FileCompression, Fsync, HecCompression, HttpCompression, LogLevel, SyslogOutputDelimiter,
+    SyslogOutputProtocol, SyslogProtocol, WhenLimited,
 };
 use super::diagnostic::Diagnostics;
 use super::disk::{self, DiskParts};
@@ -117,7 +123,7 @@ impl Sections {
     /// Memory planned for everything except the store.
     pub(crate) fn memory_beside_store(&self) -> u64 {
         let windows: u64 = self.outputs.iter().map(|o| o.section.size("window")).sum();
-        let listeners = super::check_listen::memory_bytes(self);
+        let listeners = check_listen::memory_bytes(self);
         let ring = self.table("journal").size("ring");
         ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES)
     }
@@ -448,8 +454,10 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
             exclude_containers: texts(section, "exclude_containers"),
             tail: tail(section),
         }),
+        SourceType::Syslog => SourceKind::Syslog(Box::new(syslog(section)?)),
         SourceType::DatadogIntake => SourceKind::DatadogIntake(DatadogIntake {
-            listen: listen(section)?,
+            listen: listen(section, ListenEndpoint::Tcp(section.listen("listen")?)),
+            in_flight_bytes_max: section.size("in_flight_max") as usize,
             api_keys: section.secret("api_keys"),
         }),
         SourceType::File => SourceKind::File(FileSource {
@@ -462,13 +470,45 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
     Some(SourcePlan { name: named.name.clone(), kind })
 }
 
-fn listen(section: &Section) -> Option<ListenSettings> {
-    Some(ListenSettings {
-        address: section.listen("listen")?,
-        connections_max: section.count("connections_max").unwrap_or(1) as usize,
-        in_flight_bytes_max: section.size("in_flight_max") as usize,
-        tls: section.table("tls").and_then(server_tls),
+fn syslog(section: &Section) -> Option<SyslogSource> {
+    let protocol: SyslogProtocol = section.choice("protocol");
+    let path = || Some((section.text("path")?.into(), check_listen::socket_mode(section)?));
+    let endpoint = match protocol {
+        SyslogProtocol::Tcp | SyslogProtocol::Relp => {
+            ListenEndpoint::Tcp(section.listen("listen")?)
+        }
+        SyslogProtocol::Udp => ListenEndpoint::Udp {
+            address: section.listen("listen")?,
+            buffer_bytes: section.size("receive_buffer") as usize,
+        },
+        SyslogProtocol::UnixStream => {
+            let (path, mode) = path()?;
+            ListenEndpoint::UnixStream { path, mode }
+        }
+        SyslogProtocol::UnixDatagram => {
+            let (path, mode) = path()?;
+            ListenEndpoint::UnixDatagram { path, mode }
+        }
+    };
+    Some(SyslogSource {
+        listen: listen(section, endpoint),
+        is_relp: protocol == SyslogProtocol::Relp,
+        framing: section.choice("framing"),
+        message_bytes_max: section.size("message_max") as usize,
+        zone: Zone::parse(section.text("timezone")?).ok()?,
     })
+}
+
+fn listen(section: &Section, endpoint: ListenEndpoint) -> ListenSettings {
+    let count = |key| section.count(key).map_or(usize::MAX, |count| count as usize);
+    let networks = section.list("allow").iter();
+    ListenSettings {
+        endpoint,
+        connections_max: count("connections_max"),
+        connections_per_address_max: count("connections_per_address_max"),
+        allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
+        tls: section.table("tls").and_then(server_tls),
+    }
 }
 
 /// `None` if a required file is missing.
@@ -504,6 +544,7 @@ fn output(named: &ComponentSection<OutputType>) -> Option<OutputPlan> {
         OutputType::SplunkHec => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),
         OutputType::Http => OutputKind::Http(Box::new(http(section)?)),
         OutputType::Socket => OutputKind::Socket(Box::new(socket(section)?)),
+        OutputType::Syslog => OutputKind::Syslog(Box::new(syslog_output(section)?)),
         OutputType::File => OutputKind::File(file(section)?),
         OutputType::Stdout => OutputKind::Stdout(section.choice("encoding")),
         OutputType::Blackhole => OutputKind::Blackhole,
@@ -602,5 +643,32 @@ fn socket(section: &Section) -> Option<SocketOutput> {
         retry_min: section.duration("retry_min"),
         retry_max: section.duration("retry_max"),
         tls: tls(section),
+    })
+}
+
+fn syslog_output(section: &Section) -> Option<SyslogOutput> {
+    let framing = |default: SyslogOutputDelimiter| {
+        let delimiter = section.optional_choice("framing").unwrap_or(default);
+        SyslogTransport::Stream(SyslogOutputFraming::from(delimiter))
+    };
+    let transport = match section.choice("protocol") {
+        SyslogOutputProtocol::Tcp => framing(SyslogOutputDelimiter::Newline),
+        SyslogOutputProtocol::Tls => framing(SyslogOutputDelimiter::OctetCounted),
+        SyslogOutputProtocol::Udp => SyslogTransport::Datagrams,
+        SyslogOutputProtocol::Relp => SyslogTransport::Relp {
+            unanswered_max: section.count("unanswered_max").unwrap_or(1) as usize,
+            ack_timeout: section.duration("ack_timeout"),
+        },
+    };
+    Some(SyslogOutput {
+        address: section.text("address")?.to_owned(),
+        transport,
+        tls: check_syslog::is_tls(section).then(|| tls(section)),
+        format: section.choice("format"),
+        zone: Zone::parse(section.text("timezone")?).ok()?,
+        message_bytes_max: check_syslog::message_bytes_max(section) as usize,
+        write_timeout: section.duration("write_timeout"),
+        retry_min: section.duration("retry_min"),
+        retry_max: section.duration("retry_max"),
     })
 }

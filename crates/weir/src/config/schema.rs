@@ -96,7 +96,7 @@ fn field_schema(field: &Field) -> Value {
             "items": { "anyOf": [text(), { "type": "object" }] },
         }),
         ValueType::Url => json!({ "type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://" }),
-        ValueType::Globs | ValueType::Names | ValueType::Paths => {
+        ValueType::Globs | ValueType::Names | ValueType::Paths | ValueType::Networks => {
             json!({ "type": "array", "items": text() })
         }
         ValueType::Choice(words) => json!({ "enum": names(words) }),

@@ -110,6 +110,14 @@ impl Section {
         }
     }
 
+    /// The word of a choice, as it is written.
+    pub(crate) fn word(&self, name: &str) -> Option<&str> {
+        match self.get(name) {
+            Some(Value::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+
     /// The value of a size field, bytes.
     pub(crate) fn size(&self, name: &str) -> u64 {
         match self.get(name) {
@@ -349,7 +357,9 @@ impl Reader<'_> {
                 _ => self.wrong_type(field, node),
             },
             ValueType::Listen => self.listen(field, node),
-            ValueType::Globs | ValueType::Names | ValueType::Paths => self.list(field, node),
+            ValueType::Globs | ValueType::Names | ValueType::Paths | ValueType::Networks => {
+                self.list(field, node)
+            }
             ValueType::Choice(words) => self.choice(field, node, words),
             ValueType::ChoiceOrDuration(words) => self.choice_or_duration(field, node, words),
             ValueType::Size { min, max } => self.size(field, node, *min, *max),

@@ -14,7 +14,7 @@ use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESE
 use super::diagnostic::Diagnostics;
 use super::field::{Field, FieldDefault, ValueType};
 use super::plan::{ComponentSection, LogFormat, Sections};
-use super::{check_file, check_hec, check_http, check_listen, check_source};
+use super::{check_file, check_hec, check_http, check_listen, check_source, check_syslog};
 
 /// A table that appears at most once: `[journal]`.
 #[derive(Debug)]
@@ -568,8 +568,8 @@ const ENCODING: Field = field(
     "How a record is written as a line.",
 );
 
-use listeners::{DATADOG_INTAKE, LISTEN};
-use outputs::{HTTP, SOCKET, SPLUNK_HEC};
+use listeners::{DATADOG_INTAKE, LISTEN, SYSLOG};
+use outputs::{HTTP, SOCKET, SPLUNK_HEC, SYSLOG_OUTPUT};
 
 /// Keys of `type = "containers"` alone.
 const CONTAINERS: &[Field] = &[
@@ -703,6 +703,12 @@ impl ComponentType for SourceType {
                 fields: &[CONTAINERS, TAIL],
             },
             Self::File => Component { doc: "Log files by name.", fields: &[FILE_SOURCE, TAIL] },
+            Self::Syslog => Component {
+                doc: "Syslog (RFC 5424 and RFC 3164) over UDP, TCP, TLS, RELP or a Unix socket. Only \
+                      RELP acknowledges messages; of the others, a crash loses at most what arrived \
+                      within the last 20 ms, and counts it.",
+                fields: &[SYSLOG, LISTEN],
+            },
             Self::DatadogIntake => Component {
                 doc: "Logs that Datadog's agents and client libraries send over HTTP (`POST \
                       /api/v2/logs`, and `/v1/input` for older ones). A request is accepted once all \
@@ -717,7 +723,8 @@ impl ComponentType for SourceType {
         match named.component_type {
             Self::Containers => check_source::containers(section, diagnostics),
             Self::File => check_source::files(section, diagnostics),
-            Self::DatadogIntake => check_listen::listener(section, diagnostics),
+            Self::Syslog => check_listen::syslog(section, diagnostics),
+            Self::DatadogIntake => check_listen::datadog_intake(section, diagnostics),
         }
     }
 }
@@ -750,6 +757,11 @@ impl ComponentType for OutputType {
                       and records in flight when a connection breaks are lost without being noticed.",
                 fields: &[SOCKET, DELIVERY],
             },
+            Self::Syslog => Component {
+                doc: "Syslog (RFC 5424 or RFC 3164) over TCP, TLS, UDP or RELP. Only RELP acknowledges \
+                      messages; with the others, a record counts as delivered as in `socket`.",
+                fields: &[SYSLOG_OUTPUT, DELIVERY],
+            },
             Self::File => Component {
                 doc: "A local file, or several files named by fields of the records, one line per \
                       record.",
@@ -771,6 +783,7 @@ impl ComponentType for OutputType {
             Self::SplunkHec => check_hec::splunk_hec(section, diagnostics),
             Self::Http => check_http::http(section, diagnostics),
             Self::Socket => check_http::socket(section, diagnostics),
+            Self::Syslog => check_syslog::syslog(section, diagnostics),
             Self::File => check_file::file(named, sections, diagnostics),
             Self::Stdout | Self::Blackhole => {}
         }

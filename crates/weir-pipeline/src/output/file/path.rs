@@ -283,6 +283,13 @@ fn push_value(value: &[u8], max: usize, out: &mut String) {
     /// `~` and eight digits.
     const MARK_BYTES: usize = 9;
     let is_long = value.len() > max;
+    let is_allowed = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'/';
+    if !is_long
+        && value.iter().all(is_allowed)
+        && let Ok(text) = std::str::from_utf8(value)
+    {
+        return out.push_str(text);
+    }
     let kept = if is_long { &value[..max - MARK_BYTES] } else { value };
     for chunk in kept.utf8_chunks() {
         let clean = |c: char| if c == '/' || c.is_control() { SUBSTITUTE } else { c };

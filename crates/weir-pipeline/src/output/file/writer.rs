@@ -7,26 +7,24 @@
 //! early; records whose file can never be created are written to the dead-letter file before they
 //! count.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use weir_expr::Constants;
 use weir_host::{Clock, Disk};
 use weir_journal::Outcome;
-use weir_model::{DiscardReason, RecordView};
+use weir_model::{DiscardReason, RecordView, Selection};
 
 use super::archive::{ArchiveSettings, Archiver};
 use super::dir::Dir;
 use super::log_limit::{LogDecision, LogLimiter};
+use super::routing::Routing;
 use super::target::Target;
 use crate::config::{Compression, FileOutput, FsyncPolicy};
 use crate::output::Job;
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::pending::PendingBatch;
-use crate::rule::{Draft, Origin, RecordFields};
 
 /// Maximum size of the lines for one file that are held until the end of the round.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;
@@ -49,7 +47,7 @@ pub(super) struct Writer {
     flush_failed: bool,
     archiver: Option<Archiver>,
     dead_letters: Option<DeadLetterFile>,
-    draft: RefCell<Draft>,
+    routing: Routing,
     log_limiter: LogLimiter,
 }
 
@@ -90,7 +88,7 @@ impl Writer {
             reopen: false,
             flush_failed: false,
             dead_letters,
-            draft: RefCell::default(),
+            routing: Routing::default(),
             log_limiter: LogLimiter::default(),
         }
     }
@@ -167,71 +165,101 @@ impl Writer {
         refused: &mut Refused,
     ) -> io::Result<u64> {
         let encoding = self.plan.encoding;
+        let records = &pending.records;
         if !self.plan.path.is_template() {
-            return self.add("", |out| encoding.lines(&pending.records, out));
+            return self.add("", std::iter::once(|out: &mut Vec<u8>| encoding.lines(records, out)));
         }
-        let mut origin = Origin::new(&source(pending));
-        let (mut resource, mut is_same) = (None, false);
-        let mut bytes = 0;
-        let mut path = String::new();
-        for (index, view) in pending.records.records() {
-            let is_new = resource.replace(view.resource()) != Some(view.resource());
-            if is_new {
-                origin.set_resource(pending.records.resource_of(&view).encoded);
-                let fields = &mut self.plan.path.fields();
-                is_same = fields.all(|field| origin.constant(field, &mut |_| {}));
+        let views: Vec<(usize, RecordView<'_>)> = records.records().collect();
+        let mut routing = std::mem::take(&mut self.routing);
+        routing.route(&self.plan.path, &source(pending), records, &views);
+        let added = self.add_routed(&routing, records, &views, refused);
+        if let Ok((_, put_aside)) = &added {
+            for (item, path) in put_aside {
+                let (index, view) = &views[*item];
+                self.refuse(number, pending, *index, routing.file(*path).0, view, refused);
             }
-            if is_new || !is_same {
-                path.clear();
-                self.fill(&origin, view, &mut path);
-            }
-            let line = |out: &mut Vec<u8>| encoding.line(&pending.records, &view, out);
-            if !refused.paths.contains_key(&path) {
-                match self.add(&path, line) {
+        }
+        self.routing = routing;
+        added.map(|(bytes, _)| bytes)
+    }
+
+    /// Adds the records of a batch file by file. Returns the bytes already written, and the records
+    /// whose file can never be created, in order, with the number of their path.
+    fn add_routed(
+        &mut self,
+        routing: &Routing,
+        records: &Selection,
+        views: &[(usize, RecordView<'_>)],
+        refused: &mut Refused,
+    ) -> io::Result<(u64, Vec<(usize, usize)>)> {
+        let encoding = self.plan.encoding;
+        let (mut bytes, mut put_aside) = (0, Vec::new());
+        for number in 0..routing.len() {
+            let (path, items) = routing.file(number);
+            if !refused.paths.contains_key(path) {
+                let line = |item: usize| {
+                    move |out: &mut Vec<u8>| encoding.line(records, &views[item].1, out)
+                };
+                match self.add(path, items.map(line)) {
                     Ok(n) => {
                         bytes += n;
                         continue;
                     }
-                    Err(error) if is_permanent(&error) && !self.files.contains_key(&path) => {
-                        let base = self.plan.path.base().join(&path);
+                    // It could not be opened, so none of its records was added.
+                    Err(error) if is_permanent(&error) && !self.files.contains_key(path) => {
+                        let base = self.plan.path.base().join(path);
                         let reason = format!("{}: {error}", base.display());
-                        refused.paths.insert(path.clone(), reason);
+                        refused.paths.insert(path.to_owned(), reason);
                     }
                     Err(error) => return Err(error),
                 }
             }
-            self.refuse(number, pending, index, &path, &view, refused);
+            put_aside.extend(routing.file(number).1.map(|item| (item, number)));
         }
-        Ok(bytes)
-    }
-
-    fn fill(&self, origin: &Origin, view: RecordView<'_>, path: &mut String) {
-        self.draft.borrow_mut().begin(&view);
-        self.plan.path.fill(&RecordFields { origin, view, draft: &self.draft }, path);
+        put_aside.sort_unstable();
+        Ok((bytes, put_aside))
     }
 
     /// Adds lines to a file; returns the bytes already written.
-    fn add(&mut self, path: &str, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<u64> {
+    fn add<F: FnOnce(&mut Vec<u8>)>(
+        &mut self,
+        path: &str,
+        mut lines: impl Iterator<Item = F>,
+    ) -> io::Result<u64> {
         let mut bytes = self.open(path)?;
         let now_s = self.round_unix_s();
-        let Some(file) = self.files.get_mut(path) else { return Ok(bytes) };
-        let start = file.pending.len();
-        encode(&mut file.pending);
-        if self.plan.rotation.is_due(file, start, now_s) {
-            let lines = file.pending.split_off(start);
-            bytes += file.write(&*self.disk, now_s)?;
-            self.flush(path)?;
+        loop {
             let Some(file) = self.files.get_mut(path) else { return Ok(bytes) };
-            file.put_aside(&*self.disk, self.clock.unix_ns())?;
-            file.pending = lines;
-            file.ready(&*self.disk)?;
-            if let Some(archiver) = &self.archiver {
-                archiver.tidy(&file.dir, &file.name);
+            let mut due = None;
+            for encode in lines.by_ref() {
+                let start = file.pending.len();
+                encode(&mut file.pending);
+                if self.plan.rotation.is_due(file, start, now_s) {
+                    due = Some(start);
+                    break;
+                }
+                if file.pending.len() > PENDING_BYTES_MAX {
+                    bytes += file.write(&*self.disk, now_s)?;
+                }
             }
-        } else if file.pending.len() > PENDING_BYTES_MAX {
+            let Some(start) = due else { return Ok(bytes) };
+            let next = file.pending.split_off(start);
             bytes += file.write(&*self.disk, now_s)?;
+            self.rotate(path, next)?;
         }
-        Ok(bytes)
+    }
+
+    /// Rotates a file, everything of which is written, and continues with the next lines.
+    fn rotate(&mut self, path: &str, next: Vec<u8>) -> io::Result<()> {
+        self.flush(path)?;
+        let Some(file) = self.files.get_mut(path) else { return Ok(()) };
+        file.put_aside(&*self.disk, self.clock.unix_ns())?;
+        file.pending = next;
+        file.ready(&*self.disk)?;
+        if let Some(archiver) = &self.archiver {
+            archiver.tidy(&file.dir, &file.name);
+        }
+        Ok(())
     }
 
     /// Opens the file of a path, unless it is open and still has its name.

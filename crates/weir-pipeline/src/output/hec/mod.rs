@@ -11,7 +11,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use weir_codec::{HecEncoder, HecMetadata};
 
 use super::post::{Encoder, Endpoint, EndpointError, Protocol, Sender, Sending};
-use super::{OutputContext, OutputError};
+use super::{OutputContext, OutputError, machine_name};
 use crate::config::{HecMode, OutputPlan, SplunkHec};
 use crate::stats::OutputStats;
 
@@ -69,10 +69,6 @@ fn headers(endpoint: &Endpoint, hec: &SplunkHec) -> Option<HeaderMap> {
     let content_type = if hec.mode == HecMode::Raw { "text/plain" } else { "application/json" };
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     Some(headers)
-}
-
-fn machine_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

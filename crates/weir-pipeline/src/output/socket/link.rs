@@ -1,4 +1,4 @@
-//! One connection, or one UDP socket.
+//! Who is sent to, and one connection or one UDP socket.
 
 use std::io;
 use std::pin::Pin;
@@ -9,12 +9,25 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::UdpSocket;
 use weir_host::{Connector, ConnectorSettings, Stream};
 
-use crate::config::{SocketOutput, SocketProtocol};
+use super::SocketError;
+use crate::config::TlsSettings;
 use crate::output::OutputError;
 use crate::output::post::{Endpoint, tls_files};
 
 /// Maximum time to open a connection, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who is sent to, and for how long it is waited for.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) dialer: Dialer,
+    /// How long it may accept no data.
+    pub(crate) write_timeout: Duration,
+    /// Minimum pause between attempts.
+    pub(crate) retry_min: Duration,
+    /// Maximum pause between attempts.
+    pub(crate) retry_max: Duration,
+}
 
 /// Opens links to one address.
 #[derive(Debug)]
@@ -34,40 +47,48 @@ pub(super) enum Link {
 
 impl Dialer {
     /// Checks the address and reads the certificate files.
-    pub(crate) fn new(output: &str, socket: &SocketOutput) -> Result<Self, OutputError> {
+    pub(crate) fn new(
+        output: &str,
+        address: &str,
+        tls: Option<&TlsSettings>,
+        is_udp: bool,
+    ) -> Result<Self, OutputError> {
         let wrong = |problem| OutputError::Endpoint {
             output: output.to_owned(),
-            endpoint: socket.address.clone(),
+            endpoint: address.to_owned(),
             problem,
         };
-        let endpoint = Endpoint::address(&socket.address).map_err(wrong)?;
-        let is_tls = socket.protocol == SocketProtocol::Tls;
+        let endpoint = Endpoint::address(address).map_err(wrong)?;
         let settings = ConnectorSettings {
             host: endpoint.host.clone(),
             port: endpoint.port,
-            tls: is_tls.then(|| tls_files(&socket.tls)),
+            tls: tls.map(tls_files),
             connect_timeout: CONNECT_TIMEOUT,
             handshake_timeout: CONNECT_TIMEOUT,
         };
         let connector = Connector::new(settings)
             .map_err(|error| OutputError::Tls { output: output.to_owned(), error })?;
-        let is_udp = socket.protocol == SocketProtocol::Udp;
         Ok(Self { connector, host: endpoint.host, port: endpoint.port, is_udp })
     }
 
     /// Returns `host:port`, for messages.
-    pub(super) fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         self.connector.target()
     }
 
-    pub(super) async fn connect(&self) -> Result<Link, super::SocketError> {
+    /// Opens a connection, even if it is for UDP.
+    pub(crate) async fn connect(&self) -> Result<Stream, SocketError> {
+        Ok(self.connector.connect().await?)
+    }
+
+    pub(super) async fn link(&self) -> Result<Link, SocketError> {
         if !self.is_udp {
-            return Ok(Link::Stream(Box::new(self.connector.connect().await?)));
+            return Ok(Link::Stream(Box::new(self.connect().await?)));
         }
         self.bind()
             .await
             .map(Link::Datagrams)
-            .map_err(|error| super::SocketError::Broken { target: self.target(), error })
+            .map_err(|error| SocketError::Broken { target: self.target(), error })
     }
 
     async fn bind(&self) -> io::Result<UdpSocket> {

@@ -1,4 +1,4 @@
-//! Encoded records in transit, and how far they were sent.
+//! Encoded records in transit, how they are encoded, and how far they were sent.
 //!
 //! Invariants: batches are settled in order, each when all its bytes are sent; rewinding returns to
 //! the beginning of a batch on streams (its first lines may arrive twice, none is incomplete) and
@@ -7,16 +7,69 @@
 use std::collections::VecDeque;
 
 use weir_codec::datagram;
+use weir_model::Selection;
 
-use crate::config::{Encoding, SocketOutput, SocketProtocol};
+use crate::config::Encoding;
 use crate::output::pending::PendingBatch;
+use crate::output::syslog::SyslogWriter;
+
+/// How records become the data of a connection, or datagrams.
+#[derive(Debug)]
+pub(crate) enum Writer {
+    /// A line each.
+    Lines(Encoding),
+    /// A datagram each.
+    Datagrams {
+        /// Its content.
+        encoding: Encoding,
+        /// Maximum size of a datagram; longer ones are truncated.
+        bytes_max: usize,
+    },
+    /// A message of syslog each.
+    Syslog {
+        /// Writes the messages.
+        writer: Box<SyslogWriter>,
+        /// Each is a datagram.
+        is_for_datagrams: bool,
+    },
+}
+
+impl Writer {
+    fn is_for_datagrams(&self) -> bool {
+        match self {
+            Self::Lines(_) => false,
+            Self::Datagrams { .. } => true,
+            Self::Syslog { is_for_datagrams, .. } => *is_for_datagrams,
+        }
+    }
+
+    /// Appends records, and calls `end` after each that may be a datagram. Returns how many had to
+    /// be truncated.
+    fn write(&mut self, records: &Selection, out: &mut Vec<u8>, mut end: impl FnMut(usize)) -> u64 {
+        let mut cut = 0;
+        match self {
+            Self::Lines(encoding) => encoding.lines(records, out),
+            Self::Datagrams { encoding, bytes_max } => {
+                for (_, record) in records.records() {
+                    cut += u64::from(!datagram(*encoding, records, &record, *bytes_max, out));
+                    end(out.len());
+                }
+            }
+            Self::Syslog { writer, .. } => {
+                for (_, record) in records.records() {
+                    cut += u64::from(!writer.write(records, &record, out));
+                    end(out.len());
+                }
+            }
+        }
+        cut
+    }
+}
 
 /// Data being sent.
 #[derive(Debug)]
 pub(super) struct Payload {
-    encoding: Encoding,
-    /// Maximum size of a datagram; `None` on streams.
-    datagram_bytes_max: Option<usize>,
+    writer: Writer,
     bytes: Vec<u8>,
     sent: usize,
     /// Ends of the datagrams that are not sent yet.
@@ -36,11 +89,9 @@ struct PayloadSpan {
 }
 
 impl Payload {
-    pub(super) fn new(plan: &SocketOutput) -> Self {
-        let is_udp = plan.protocol == SocketProtocol::Udp;
+    pub(super) fn new(writer: Writer) -> Self {
         Self {
-            encoding: plan.encoding,
-            datagram_bytes_max: is_udp.then_some(plan.datagram_bytes_max),
+            writer,
             bytes: Vec::new(),
             sent: 0,
             datagrams: VecDeque::new(),
@@ -59,18 +110,15 @@ impl Payload {
     /// Adds records; returns how many had to be truncated.
     pub(super) fn push(&mut self, pending: PendingBatch) -> u64 {
         let start = self.bytes.len();
-        let (mut cut, mut waiting) = (0, 0);
-        if let Some(max) = self.datagram_bytes_max {
-            for (_, record) in pending.records.records() {
-                let records = &pending.records;
-                let is_whole = datagram(self.encoding, records, &record, max, &mut self.bytes);
-                cut += u64::from(!is_whole);
-                self.datagrams.push_back(self.bytes.len());
+        let mut waiting = 0;
+        let is_for_datagrams = self.writer.is_for_datagrams();
+        let datagrams = &mut self.datagrams;
+        let cut = self.writer.write(&pending.records, &mut self.bytes, |end| {
+            if is_for_datagrams {
+                datagrams.push_back(end);
                 waiting += 1;
             }
-        } else {
-            self.encoding.lines(&pending.records, &mut self.bytes);
-        }
+        });
         let end = self.bytes.len();
         self.batches.push_back(PayloadSpan { pending, start, end, waiting, resent: 0 });
         cut
@@ -112,7 +160,7 @@ impl Payload {
 
     /// Returns to where a new connection must begin.
     pub(super) fn rewind(&mut self) {
-        if self.datagram_bytes_max.is_some() {
+        if self.writer.is_for_datagrams() {
             return;
         }
         if let Some(place) = self.batches.front_mut() {

@@ -1,13 +1,39 @@
-//! Limits of every source that listens for HTTP requests, with their reasons.
+//! Limits of every source that listens, with their reasons.
 
 use std::time::Duration;
 
+use weir_host::DATAGRAM_BYTES_MAX;
 use weir_model::limits::{FRAME_BYTES_MAX, LINE_BYTES_MAX};
 
 /// Streams of a listener. An output never sends two requests with records of one stream at once,
 /// and no stream may hold more than a quarter of ring or buffer while others wait: with a single
 /// stream, a listener could not use them.
 pub(in crate::source) const LANES: usize = 4;
+
+/// How long a record without acknowledgement waits for others to fill a batch: the flush that
+/// follows takes as long, and readers of a live tail do not notice it.
+pub(super) const GATHER_TIME: Duration = Duration::from_millis(4);
+
+/// Bytes read from a connection at a time. The buffer is shared by all connections of a listener.
+pub(super) const READ_BYTES: usize = 64 * 1024;
+
+/// How long a message may take from its first byte to its last. A connection that sends a message
+/// byte by byte is closed; what it sent is kept.
+pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a connection is still read when the source is told to stop: what has arrived by then
+/// is not lost.
+pub(super) const DRAIN_TIME: Duration = Duration::from_millis(500);
+
+/// How long a client may take no answer: it has not read those of a whole window.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often the kernel is asked what it has dropped.
+pub(super) const DROPS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Producers (host and program of a sender) that a listener remembers in encoded form: those of a
+/// large network, in 2 MiB.
+pub(in crate::source) const PRODUCERS_MAX: usize = 8192;
 
 /// Maximum size of the head of a request: 8 KiB of query for tags, and the headers of proxies.
 pub(super) const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -70,6 +96,11 @@ pub(in crate::source) const BODY_BYTES_MAX: usize = 5 << 20;
 /// Memory of a listener in addition to the bodies being received: one decompressed body, the
 /// batches of one request in each lane, and a thousand idle connections.
 pub const LISTENER_BYTES: u64 = (BODY_BYTES_MAX * (2 + LANES) + (8 << 20)) as u64;
+
+/// Memory of a listener without acknowledgement: its batches (one per lane, and two to divide one),
+/// the buffers for datagrams or connections, and the producers it remembers.
+pub const SYSLOG_LISTENER_BYTES: u64 =
+    ((LANES + 2) * FRAME_BYTES_MAX + 64 * DATAGRAM_BYTES_MAX + (4 << 20)) as u64;
 
 const _: () = assert!(
     BATCH_BYTES + LINE_BYTES_MAX + 48 * 1024 < FRAME_BYTES_MAX,

@@ -4,6 +4,9 @@
 //! resource before the record, attributes besides the body before those inside it, and of the names
 //! of a reserved key the first that exists ([`weir_expr::Reserved::record_paths`]).
 //!
+//! The header of a syslog message, which a record has in columns and in its resource, becomes
+//! attributes: those that the same line has if a rule parses it.
+//!
 //! A body that is a JSON object is stored as its attributes, one of which is the message. Any other
 //! body is stored unchanged, whatever was parsed from it.
 
@@ -12,7 +15,7 @@ use weir_codec::{
     severity_of_text,
 };
 use weir_expr::{Reserved, Status};
-use weir_model::{Batch, RecordFlags, RecordView, unescape_json_into};
+use weir_model::{Batch, HeaderField, RecordFlags, RecordView, unescape_json_into};
 
 use super::form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
 use super::record::value_of;
@@ -173,6 +176,7 @@ impl Intake {
         if !view.attributes.is_empty() {
             let _ = self.own.read_json(view.attributes);
         }
+        self.add_header(view, &resource);
         let mut message = std::mem::take(&mut self.message);
         let body = plain_body(view, &mut message);
         let (is_object, stated) = self.read_body(view, body);
@@ -211,6 +215,25 @@ impl Intake {
         }
         self.message = message;
         result
+    }
+
+    /// Adds the header of a syslog message as attributes, as a rule would add that of a parsed line,
+    /// which takes precedence.
+    fn add_header(&mut self, view: &RecordView<'_>, resource: &ParsedResource) {
+        if !view.has_header() {
+            return;
+        }
+        for field in HeaderField::ALL {
+            let text = match field {
+                HeaderField::HostName => resource.host.as_deref().unwrap_or_default(),
+                HeaderField::AppName => resource.service.as_deref().unwrap_or_default(),
+                field => view.header_field(field),
+            };
+            let path = field.attribute().as_bytes();
+            if !text.is_empty() && self.own.values(path).next().is_none() {
+                self.own.add(path, Scalar::Text(text));
+            }
+        }
     }
 
     /// Parses the body. Returns whether it is a complete JSON object, and the status that it states

@@ -1,16 +1,14 @@
-//! Keys of the sources that listen for requests.
+//! Keys of the sources that listen.
 
+use weir_model::limits::LINE_BYTES_MAX;
+use weir_pipeline::config::SyslogFramingKind;
+
+use super::super::choices::{Choice as _, SyslogProtocol};
 use super::{Field, FieldDefault, ValueType, field};
 use FieldDefault::{None, Required, Value};
 
-/// Keys of every source that listens.
+/// Keys of every source that accepts connections.
 pub(super) const LISTEN: &[Field] = &[
-    field(
-        "listen",
-        ValueType::Listen,
-        Required,
-        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
-    ),
     field(
         "connections_max",
         ValueType::Count { min: 1, max: 65_536 },
@@ -18,11 +16,17 @@ pub(super) const LISTEN: &[Field] = &[
         "Maximum number of connections served at once; further connections wait to be accepted.",
     ),
     field(
-        "in_flight_max",
-        ValueType::Size { min: 8 << 20, max: 4 << 30 },
-        Value("\"16MiB\""),
-        "Memory for requests that are being read, over all connections. When it is exhausted, \
-         further requests are answered with 429 and a Retry-After header.",
+        "connections_per_address_max",
+        ValueType::Count { min: 1, max: 65_536 },
+        None("no limit"),
+        "Maximum number of connections from one IP address; further ones are closed at once.",
+    ),
+    field(
+        "allow",
+        ValueType::Networks,
+        None("any address"),
+        "Networks and addresses that may send. Connections and datagrams from others are refused \
+         and counted.",
     ),
     field(
         "tls",
@@ -44,9 +48,77 @@ const SERVER_TLS: &[Field] = &[
     ),
 ];
 
-pub(super) const DATADOG_INTAKE: &[Field] = &[field(
-    "api_keys",
-    ValueType::Secret,
-    None("any client that reaches the port may send"),
-    "Comma-separated list of keys; clients must send one of them in the header `DD-API-KEY`.",
-)];
+pub(super) const DATADOG_INTAKE: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Required,
+        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
+    ),
+    field(
+        "api_keys",
+        ValueType::Secret,
+        None("any client that reaches the port may send"),
+        "Comma-separated list of keys; clients must send one of them in the header `DD-API-KEY`.",
+    ),
+    field(
+        "in_flight_max",
+        ValueType::Size { min: 8 << 20, max: 4 << 30 },
+        Value("\"16MiB\""),
+        "Memory for requests that are being read, over all connections. When it is exhausted, \
+         further requests are answered with 429 and a Retry-After header.",
+    ),
+];
+
+pub(super) const SYSLOG: &[Field] = &[
+    field(
+        "protocol",
+        ValueType::Choice(SyslogProtocol::WORDS),
+        Value("\"tcp\""),
+        "How messages arrive.",
+    ),
+    field(
+        "listen",
+        ValueType::Listen,
+        None("required, except for Unix sockets"),
+        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
+    ),
+    field(
+        "path",
+        ValueType::Path,
+        None("required for Unix sockets"),
+        "Path of the Unix socket. A socket that nobody listens on is replaced.",
+    ),
+    field(
+        "path_mode",
+        ValueType::Text,
+        Value("\"0666\""),
+        "Permissions of the Unix socket, in octal.",
+    ),
+    field(
+        "framing",
+        ValueType::Choice(SyslogFramingKind::WORDS),
+        Value("\"auto\""),
+        "How messages are delimited in a connection.",
+    ),
+    field(
+        "message_max",
+        ValueType::Size { min: 480, max: LINE_BYTES_MAX as u64 },
+        Value("\"64KiB\""),
+        "Length at which a message is truncated; what is missing is counted.",
+    ),
+    field(
+        "timezone",
+        ValueType::Text,
+        Value("\"UTC\""),
+        "Time zone of times that state none, as in RFC 3164: a name such as `Europe/Berlin`, or an \
+         offset such as `+02:00`.",
+    ),
+    field(
+        "receive_buffer",
+        ValueType::Size { min: 64 << 10, max: 1 << 30 },
+        Value("\"8MiB\""),
+        "Receive buffer of a UDP socket: it holds what arrives while weir cannot read. Without the \
+         privilege `CAP_NET_ADMIN`, the kernel limits it to `net.core.rmem_max`.",
+    ),
+];

@@ -7,8 +7,12 @@ use super::{
     FieldDefault::{None, Required, Value},
     MS, TLS, ValueType, field, time,
 };
-use crate::config::choices::{Choice as _, HecCompression, HttpCompression};
-use weir_pipeline::config::{Framing, HecMode, HttpMethod, SocketProtocol};
+use crate::config::choices::{
+    Choice as _, HecCompression, HttpCompression, SyslogOutputDelimiter, SyslogOutputProtocol,
+};
+use weir_codec::RELP_UNANSWERED_MAX;
+use weir_model::limits::LINE_BYTES_MAX;
+use weir_pipeline::config::{Framing, HecMode, HttpMethod, SocketProtocol, SyslogFormat};
 
 const COMPRESSION: Field = field(
     "compression",
@@ -58,6 +62,13 @@ const RETRY_MAX: Field = field(
     time(MS, DAY),
     Value("\"30s\""),
     "Maximum pause between attempts. Attempts continue indefinitely.",
+);
+
+const WRITE_TIMEOUT: Field = field(
+    "write_timeout",
+    time(Duration::from_millis(100), Duration::from_hours(1)),
+    Value("\"30s\""),
+    "How long the peer may accept no data before the connection is closed.",
 );
 
 pub(super) const SPLUNK_HEC: &[Field] = &[
@@ -194,12 +205,7 @@ pub(super) const SOCKET: &[Field] = &[
         "Maximum size of a datagram. The body of a longer record is cut, and the record is counted \
          with the error `cut`. Only for `udp`.",
     ),
-    field(
-        "write_timeout",
-        time(Duration::from_millis(100), Duration::from_hours(1)),
-        Value("\"30s\""),
-        "How long the peer may accept no data before the connection is closed.",
-    ),
+    WRITE_TIMEOUT,
     RETRY_MIN,
     RETRY_MAX,
     field(
@@ -207,5 +213,64 @@ pub(super) const SOCKET: &[Field] = &[
         ValueType::Table(TLS),
         None("the system's CA certificates"),
         "TLS settings for `tls`.",
+    ),
+];
+
+pub(super) const SYSLOG_OUTPUT: &[Field] = &[
+    field("address", ValueType::Text, Required, "Host and port: `\"logs.example:514\"`."),
+    field(
+        "protocol",
+        ValueType::Choice(SyslogOutputProtocol::WORDS),
+        Value("\"tcp\""),
+        "How messages are carried.",
+    ),
+    field(
+        "format",
+        ValueType::Choice(SyslogFormat::WORDS),
+        Value("\"rfc5424\""),
+        "Format of the messages. A record that arrived as a message of this format, and that no \
+         rule has changed, is sent as it arrived, byte for byte.",
+    ),
+    field(
+        "framing",
+        ValueType::Choice(SyslogOutputDelimiter::WORDS),
+        None("`newline` for `tcp`, which every receiver accepts; `octet_counted` for `tls`"),
+        "How messages are delimited in a connection of `tcp` or `tls`.",
+    ),
+    field(
+        "message_max",
+        ValueType::Size { min: 480, max: LINE_BYTES_MAX as u64 },
+        None("`64KiB`, and `8KiB` for `udp`"),
+        "Maximum size of a message. A longer one is cut, and counted with the error `cut`. At most \
+         65507 bytes for `udp`.",
+    ),
+    field(
+        "timezone",
+        ValueType::Text,
+        Value("\"UTC\""),
+        "Time zone of the times of `rfc3164`, which do not state it: a name such as \
+         `Europe/Berlin`, or an offset such as `+02:00`.",
+    ),
+    field(
+        "unanswered_max",
+        ValueType::Count { min: 1, max: RELP_UNANSWERED_MAX as u64 },
+        Value("128"),
+        "Maximum number of messages that wait for their acknowledgement. Only for `relp`.",
+    ),
+    field(
+        "ack_timeout",
+        time(Duration::from_millis(100), DAY),
+        Value("\"90s\""),
+        "How long the acknowledgement of a message may take before the connection is closed, and \
+         all that are missing are sent again. Only for `relp`.",
+    ),
+    WRITE_TIMEOUT,
+    RETRY_MIN,
+    RETRY_MAX,
+    field(
+        "tls",
+        ValueType::Table(TLS),
+        None("the system's CA certificates; with `relp`, no TLS"),
+        "TLS settings for `tls` and `relp`. With `relp`, `tls = {}` is sufficient to use TLS.",
     ),
 ];

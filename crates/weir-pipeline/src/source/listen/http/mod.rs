@@ -16,17 +16,33 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::http::request;
-use weir_host::{Acceptor, Clock, ConnectionSlot};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use weir_host::{Clock, ConnectionSlot};
 
 pub(in crate::source) use answer::{Answer, retry_after_seconds};
 pub(in crate::source) use body::{Body, BodyError};
-pub(super) use connection::serve;
 
-use super::Protocol;
-use super::accept::{Connection, Lanes};
+use super::accept::Connection;
+use super::lanes::{AcknowledgedLanes, LaneContext};
 use super::limits::{BODY_BYTES_MAX, PUBLISH_PAUSE};
+use crate::source::datadog_intake::Intake;
 use crate::stats::{SourceStats, add, publish_cpu};
 use budget::{Budget, Charge};
+
+/// The meaning of requests: one variant per protocol.
+pub(super) enum Protocol {
+    /// Datadog's logs intake.
+    DatadogIntake(Intake),
+}
+
+impl Protocol {
+    async fn respond(&self, context: &RequestContext, request: Request) -> Answer {
+        match self {
+            Self::DatadogIntake(intake) => intake.respond(context, request).await,
+        }
+    }
+}
 
 /// A request, and the lane of its connection.
 pub(in crate::source) struct Request {
@@ -55,7 +71,7 @@ impl Request {
 
 /// What is needed to answer any request.
 pub(in crate::source) struct RequestContext {
-    pub(in crate::source) lanes: Rc<Lanes>,
+    pub(in crate::source) lanes: Rc<AcknowledgedLanes>,
     pub(in crate::source) clock: Arc<dyn Clock>,
     budget: Budget,
 }
@@ -83,7 +99,6 @@ impl RequestContext {
 pub(super) struct HttpService {
     context: RequestContext,
     protocol: Protocol,
-    tls: Option<Acceptor>,
     stats: Arc<SourceStats>,
     published_at: Cell<Duration>,
 }
@@ -92,23 +107,38 @@ impl HttpService {
     /// Creates a service whose bodies being received occupy at most `in_flight_bytes_max`.
     pub(super) fn new(
         protocol: Protocol,
-        tls: Option<Acceptor>,
-        lanes: Rc<Lanes>,
-        clock: Arc<dyn Clock>,
-        stats: Arc<SourceStats>,
+        lanes: Rc<AcknowledgedLanes>,
+        context: LaneContext,
         in_flight_bytes_max: usize,
     ) -> Self {
+        let LaneContext { clock, stats, .. } = context;
         let budget = Budget::new(in_flight_bytes_max, stats.clone());
         let context = RequestContext { lanes, clock, budget };
-        Self { context, protocol, tls, stats, published_at: Cell::default() }
+        Self { context, protocol, stats, published_at: Cell::default() }
     }
 
-    pub(super) fn lanes(&self) -> &Lanes {
-        &self.context.lanes
-    }
-
-    pub(super) fn stats(&self) -> &SourceStats {
+    pub(super) fn stats(&self) -> &Arc<SourceStats> {
         &self.stats
+    }
+
+    /// The journal has room.
+    pub(super) fn wake(&self) {
+        self.context.lanes.wake();
+    }
+
+    /// All connections have ended.
+    pub(super) fn finish(&self) {
+        self.publish(true);
+    }
+
+    /// Answers the requests of a connection until it ends.
+    pub(super) async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        connection: &Connection,
+        stopped: watch::Receiver<bool>,
+    ) {
+        connection::serve(stream, self, connection, stopped).await;
     }
 
     /// Answers a request and counts it.
@@ -119,7 +149,7 @@ impl HttpService {
         let request = Request {
             head,
             body: Some(body),
-            lane: connection.lane,
+            lane: connection.number,
             slot: connection.slot.clone(),
         };
         let answer = self.protocol.respond(&self.context, request).await;
@@ -132,7 +162,7 @@ impl HttpService {
     }
 
     /// Updates the statistics of the thread, at intervals or now.
-    pub(super) fn publish(&self, is_final: bool) {
+    fn publish(&self, is_final: bool) {
         let now = self.context.clock.monotonic();
         if is_final || now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
             self.published_at.set(now);

@@ -1,33 +1,23 @@
-//! From records to the journal: the batches of one request, appended together and acknowledged when
-//! they are on stable storage.
+//! Lanes of requests that are acknowledged: the batches of one request are appended together, and
+//! the client is answered when they are on stable storage.
 //!
-//! A listener has a few streams, its *lanes*; a connection stays in one, so consecutive requests of
-//! a client on a connection keep their order everywhere. A record's position is its number in its
-//! lane. Records cannot be requested again, so after a restart each lane starts a new epoch, later
-//! than any that the journal, or one of its destinations, knows: otherwise a new record could be
-//! mistaken for one that was delivered before a crash and never reached the disk.
+//! A connection stays in one lane, so consecutive requests of a client on a connection keep their
+//! order everywhere.
 //!
 //! Invariants: only one request at a time numbers the records of a lane; its batches are appended
-//! together or not at all; numbers and book advance only with what was appended, so `lines =
-//! records + joined + discarded` holds whatever is refused.
+//! together or not at all.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
-use weir_host::Clock;
-use weir_journal::{Journal, RefusedReason, StreamSpec, WritePolicy};
-use weir_model::{
-    Batch, BatchBuilder, Full, Position, Seal, SourceBook, SourceId, StreamId, hash64,
-};
+use weir_journal::{RefusedReason, WritePolicy};
+use weir_model::{Batch, BatchBuilder, Position, SourceBook};
 
 use super::super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
-use crate::rule::{RuleSwitch, Subject, Workspace};
-use crate::stats::{SourceStats, add};
+use super::{Lane, LaneContext, Push, Shared};
+use crate::rule::{Subject, Workspace};
 
 /// Why records were refused. None of them was appended, or (`Disk` and `Slow`, after they were
 /// appended) they may still be delivered: the client sends them again, since they were not
@@ -46,14 +36,6 @@ pub(in crate::source) enum Refusal {
     TooLarge,
 }
 
-/// One stream of a listener.
-#[derive(Debug)]
-pub(in crate::source) struct Lane {
-    stream: StreamId,
-    position: Position,
-    book: SourceBook,
-}
-
 /// The turn of a request in its lane.
 #[derive(Debug)]
 pub(in crate::source) struct Turn<'l> {
@@ -70,10 +52,6 @@ pub(in crate::source) struct PreparedBatches {
     book: SourceBook,
 }
 
-/// Adds record `index` of a request to a batch, as the one that ends at that offset, and counts it.
-pub(in crate::source) type Push<'p> =
-    dyn FnMut(usize, &mut BatchBuilder, u64, &mut SourceBook) -> Result<(), Full> + 'p;
-
 /// Creates batches; reused for one request after another.
 #[derive(Debug)]
 struct BatchAssembler {
@@ -83,47 +61,24 @@ struct BatchAssembler {
 
 /// All lanes of a listener.
 #[derive(Debug)]
-pub(in crate::source) struct Lanes {
-    source: SourceId,
-    journal: Journal,
-    rules: Arc<RuleSwitch>,
-    clock: Arc<dyn Clock>,
-    stats: Arc<SourceStats>,
+pub(in crate::source) struct AcknowledgedLanes {
+    shared: Shared,
     all: Vec<Mutex<Lane>>,
     assembler: RefCell<BatchAssembler>,
-    room: Notify,
-    blocked_since: Cell<Option<Duration>>,
-    /// Why the last request was refused for lack of room.
-    full: RefCell<RefusedReason>,
 }
 
-impl Lanes {
+impl AcknowledgedLanes {
     /// Opens the streams of a source.
-    pub(in super::super) fn open(
-        name: &str,
-        journal: Journal,
-        rules: Arc<RuleSwitch>,
-        clock: Arc<dyn Clock>,
-        stats: Arc<SourceStats>,
-    ) -> Rc<Self> {
-        let source = SourceId::of(name);
-        let now_seconds = u32::try_from(clock.unix_ns() / 1_000_000_000).unwrap_or_default();
-        let lanes =
-            (0..LANES).map(|number| Mutex::new(Lane::open(&journal, source, number, now_seconds)));
+    pub(in super::super) fn open(context: LaneContext) -> Rc<Self> {
+        let shared = Shared::new(context);
+        let lanes = Lane::open_all(&shared).into_iter();
         Rc::new(Self {
-            source,
-            all: lanes.collect(),
-            journal,
-            rules,
-            clock,
-            stats,
+            all: lanes.map(|(lane, _)| Mutex::new(lane)).collect(),
             assembler: RefCell::new(BatchAssembler {
                 builder: BatchBuilder::new(Position::default()),
-                work: Workspace::new(name),
+                work: Workspace::new(&shared.context.name),
             }),
-            room: Notify::new(),
-            blocked_since: Cell::new(None),
-            full: RefCell::new(RefusedReason::RingFull),
+            shared,
         })
     }
 
@@ -132,7 +87,7 @@ impl Lanes {
         let deadline = self.deadline();
         let lane = timeout_at(deadline, self.all[lane % LANES].lock()).await;
         let Ok(lane) = lane else {
-            let reason = self.full.borrow().clone();
+            let reason = self.shared.full.borrow().clone();
             return Err(self.refused(&reason));
         };
         Ok(Turn { lane, deadline })
@@ -142,10 +97,7 @@ impl Lanes {
     /// tries once and does not wait.
     fn deadline(&self) -> Instant {
         let now = Instant::now();
-        let has_long_been_full = self
-            .blocked_since
-            .get()
-            .is_some_and(|since| self.clock.monotonic().saturating_sub(since) >= ROOM_WAIT);
+        let has_long_been_full = self.shared.blocked_for().is_some_and(|time| time >= ROOM_WAIT);
         if has_long_been_full { now } else { now + ROOM_WAIT }
     }
 
@@ -195,7 +147,7 @@ impl Lanes {
         let BatchAssembler { builder, work } = assembler;
         builder.reset(prepared.position);
         // Nothing is known about the sender but the source; there is always room for one resource.
-        let _is_there = builder.resource(self.source.0, b"{}");
+        let _is_there = builder.resource(self.shared.source.0, b"{}");
         let mut book = prepared.book;
         let mut end = prepared.position;
         for index in records {
@@ -212,26 +164,17 @@ impl Lanes {
         if count == 0 {
             return Err(0);
         }
-        let rules = self.rules.current();
+        let rules = self.shared.context.rules.current();
         let mut subject = Subject {
             must_fit: count == 1,
             batch: builder,
             stream: lane.stream,
             book: &mut book,
-            clock: self.clock.as_ref(),
+            clock: self.shared.context.clock.as_ref(),
         };
         rules.apply(work, &mut subject).map_err(|_| count)?;
-        prepared.batches.push(builder.seal(&Seal {
-            repeatable: false,
-            stream: lane.stream,
-            group: 0,
-            source: self.source,
-            end,
-            observed_ns: self.clock.unix_ns(),
-            rule_generation: rules.generation(),
-            book: &book,
-            state: b"",
-        }));
+        let seal = lane.seal(&self.shared, end, rules.generation(), &book);
+        prepared.batches.push(builder.seal(&seal));
         (prepared.position, prepared.book) = (end, book);
         Ok(count)
     }
@@ -247,9 +190,9 @@ impl Lanes {
         let mut batches = prepared.batches;
         let tickets = loop {
             // Before trying, so that room made in between is not missed.
-            let mut room = std::pin::pin!(self.room.notified());
+            let mut room = std::pin::pin!(self.shared.room.notified());
             room.as_mut().enable();
-            match self.journal.append_all(batches, WritePolicy::OnAppend) {
+            match self.shared.context.journal.append_all(batches, WritePolicy::OnAppend) {
                 Ok(tickets) => break tickets,
                 Err(refused) => {
                     let refusal = self.refused(&refused.reason);
@@ -263,7 +206,7 @@ impl Lanes {
         };
         (lane.position, lane.book) = (prepared.position, prepared.book);
         drop(lane);
-        self.set_unblocked();
+        self.shared.set_unblocked();
         let deadline = Instant::now() + DURABLE_WAIT;
         for ticket in tickets {
             match timeout_at(deadline, ticket.durable()).await {
@@ -276,53 +219,14 @@ impl Lanes {
     }
 
     fn refused(&self, reason: &RefusedReason) -> Refusal {
-        add(&self.stats.blocked_total, 1);
-        if matches!(reason, RefusedReason::RingFull | RefusedReason::BufferFull { .. }) {
-            self.full.replace(reason.clone());
-        }
-        if self.blocked_since.get().is_none() {
-            self.blocked_since.set(Some(self.clock.monotonic()));
-            self.stats.is_blocked.store(true, Ordering::Relaxed);
-        }
-        if let RefusedReason::Disk { error } = reason {
-            self.stats.errors.count("journal_disk", error);
-        }
+        self.shared.set_blocked(reason);
         Refusal::of(reason)
-    }
-
-    /// The journal has room again, or took something.
-    fn set_unblocked(&self) {
-        if let Some(since) = self.blocked_since.take() {
-            let blocked = self.clock.monotonic().saturating_sub(since);
-            add(&self.stats.blocked_ns, blocked.as_nanos() as u64);
-            self.stats.is_blocked.store(false, Ordering::Relaxed);
-        }
     }
 
     /// Lets requests that wait for room try again.
     pub(in super::super) fn wake(&self) {
-        self.set_unblocked();
-        self.room.notify_waiters();
-    }
-}
-
-impl Lane {
-    fn open(journal: &Journal, source: SourceId, number: usize, now_seconds: u32) -> Self {
-        let id = [&source.0.to_le_bytes()[..], b"lane", &number.to_le_bytes()].concat();
-        let stream = StreamId(hash64(&id));
-        let resume = journal.open_stream(&StreamSpec {
-            stream,
-            group: 0,
-            source,
-            start: Position::default(),
-            state: b"",
-            book: SourceBook::default(),
-            gone: false,
-        });
-        // With the clock, numbers are new even to destinations that remember more than this data
-        // directory; with the journal's numbers, a wrong clock cannot make them old.
-        let epoch = now_seconds.max(resume.last_epoch.saturating_add(1));
-        Self { stream, position: Position::new(epoch, 0), book: resume.book }
+        self.shared.set_unblocked();
+        self.shared.room.notify_waiters();
     }
 }
 

@@ -1,0 +1,266 @@
+//! Accepting connections: each gets a slot, and is served by the source's service.
+//!
+//! A connection waits for a slot before it is served; when all are taken, a newer one may displace
+//! another ([`ConnectionSlots`]). One address has a limited share of them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use weir_host::{Acceptor, ConnectionSlot, ConnectionSlots};
+
+use super::Parts;
+use super::connection;
+use super::http::HttpService;
+use super::limits::{ACCEPT_PAUSE, GRACE};
+use super::socket::{Accepted, Socket};
+use super::stream::{LineService, RelpService};
+use super::wakes::Wakes;
+use crate::config::ListenSettings;
+use crate::stats::{SourceStats, add};
+
+/// What serves the connections of a source.
+pub(super) enum Service {
+    Http(HttpService),
+    Lines(LineService),
+    Relp(RelpService),
+}
+
+/// What is known about an accepted connection.
+pub(super) struct Connection {
+    /// Number of the connection, which selects the lane of its requests.
+    pub(super) number: usize,
+    pub(super) slot: ConnectionSlot,
+    /// The address of the sender; `None` for Unix sockets.
+    pub(super) peer: Option<IpAddr>,
+    _share: Option<AddressShare>,
+}
+
+impl Service {
+    pub(super) fn stats(&self) -> &Arc<SourceStats> {
+        match self {
+            Self::Http(service) => service.stats(),
+            Self::Lines(service) => service.stats(),
+            Self::Relp(service) => service.stats(),
+        }
+    }
+
+    /// Serves a connection until it ends.
+    pub(super) async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        connection: &Connection,
+        stopped: watch::Receiver<bool>,
+    ) {
+        match self {
+            Self::Http(service) => service.serve(stream, connection, stopped).await,
+            Self::Lines(service) => service.serve(stream, connection, stopped).await,
+            Self::Relp(service) => service.serve(stream, connection, stopped).await,
+        }
+    }
+
+    /// The journal has room.
+    fn wake(&self) {
+        match self {
+            Self::Http(service) => service.wake(),
+            Self::Lines(service) => service.wake(),
+            Self::Relp(service) => service.wake(),
+        }
+    }
+
+    /// Does what is due whether or not anything is received; never returns.
+    async fn run(&self) {
+        match self {
+            Self::Http(_) | Self::Relp(_) => std::future::pending().await,
+            Self::Lines(service) => service.run().await,
+        }
+    }
+
+    /// All connections have ended.
+    async fn finish(&self) {
+        match self {
+            Self::Http(service) => service.finish(),
+            Self::Lines(service) => service.finish().await,
+            Self::Relp(service) => service.finish(),
+        }
+    }
+}
+
+/// Accepts connections until told to stop, then lets existing ones finish.
+pub(super) async fn serve(
+    service: Rc<Service>,
+    socket: Socket,
+    tls: Option<Acceptor>,
+    parts: &Parts,
+) -> io::Result<()> {
+    let (socket, _name) = socket.accepting()?;
+    let wakes = Wakes::new(&parts.wake)?;
+    let (stopping, stopped) = watch::channel(false);
+    let mut doors = Doors::new(&parts.settings);
+    let tls = tls.map(Rc::new);
+    let mut connections = JoinSet::new();
+    let mut waiting = None;
+    let mut running = std::pin::pin!(service.run());
+    loop {
+        let event = tokio::select! {
+            woken = wakes.next() => {
+                woken?;
+                if parts.stop.load(Ordering::Acquire) {
+                    break;
+                }
+                service.wake();
+                continue;
+            }
+            () = running.as_mut() => continue,
+            slot = doors.slots.take(), if waiting.is_some() => Ok(slot),
+            accepted = socket.accept(), if waiting.is_none() => Err(accepted),
+        };
+        while connections.try_join_next().is_some() {}
+        match event {
+            Err(Ok(accepted)) => waiting = doors.admit(accepted, service.stats()),
+            Ok(slot) => {
+                let Some((accepted, share)) = waiting.take() else { continue };
+                let connection = doors.connection(&accepted, slot, share);
+                let (service, tls) = (Rc::clone(&service), tls.clone());
+                let stopped = stopped.clone();
+                connections.spawn_local(async move {
+                    connection::serve(accepted, &service, tls, &connection, stopped).await;
+                });
+            }
+            // Out of descriptors: others must close before a retry makes sense.
+            Err(Err(error)) => {
+                doors.report(&error, service.stats());
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    // New connections are refused at once instead of waiting.
+    drop(socket);
+    stopping.send_replace(true);
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    let ended = async {
+        tokio::select! {
+            () = all_ended => {}
+            () = running.as_mut() => {}
+            () = keep_waking(&wakes, &service) => {}
+        }
+    };
+    if tokio::time::timeout(GRACE, ended).await.is_err() {
+        tracing::debug!("closed connections that did not finish in time");
+    }
+    let finished = async {
+        tokio::select! {
+            () = service.finish() => {}
+            () = keep_waking(&wakes, &service) => {}
+        }
+    };
+    if tokio::time::timeout(GRACE, finished).await.is_err() {
+        tracing::warn!(source = parts.name, "the journal has no room for the last records");
+    }
+    Ok(())
+}
+
+/// Passes on that the journal has room; never returns unless that fails.
+async fn keep_waking(wakes: &Wakes, service: &Service) {
+    while wakes.next().await.is_ok() {
+        service.wake();
+    }
+}
+
+/// Who may connect, and how often.
+struct Doors {
+    slots: ConnectionSlots,
+    allowed: Vec<weir_expr::Network>,
+    per_address_max: usize,
+    by_address: Rc<RefCell<HashMap<IpAddr, usize>>>,
+    count: usize,
+    cannot_accept: bool,
+}
+
+impl Doors {
+    fn new(settings: &ListenSettings) -> Self {
+        Self {
+            slots: ConnectionSlots::new(settings.connections_max),
+            allowed: settings.allowed_networks.clone(),
+            per_address_max: settings.connections_per_address_max,
+            by_address: Rc::default(),
+            count: 0,
+            cannot_accept: false,
+        }
+    }
+
+    /// Returns a connection that may be served; closes any other.
+    fn admit(
+        &mut self,
+        accepted: Accepted,
+        stats: &SourceStats,
+    ) -> Option<(Accepted, Option<AddressShare>)> {
+        if std::mem::take(&mut self.cannot_accept) {
+            stats.listener.set_accept_error(None);
+        }
+        let Some(address) = accepted.peer() else { return Some((accepted, None)) };
+        if !is_allowed(&self.allowed, address) {
+            stats.errors.count("not_allowed", &format!("{address} may not send to this source"));
+            return None;
+        }
+        let mut by_address = self.by_address.borrow_mut();
+        let count = by_address.entry(address).or_default();
+        if *count >= self.per_address_max {
+            add(&stats.listener.evicted_total, 1);
+            let text = format!("{address} has too many connections");
+            stats.errors.count("too_many_connections", &text);
+            return None;
+        }
+        *count += 1;
+        let share = AddressShare { address, by_address: Rc::clone(&self.by_address) };
+        Some((accepted, Some(share)))
+    }
+
+    fn connection(
+        &mut self,
+        accepted: &Accepted,
+        slot: ConnectionSlot,
+        share: Option<AddressShare>,
+    ) -> Connection {
+        self.count += 1;
+        Connection { number: self.count, slot, peer: accepted.peer(), _share: share }
+    }
+
+    fn report(&mut self, error: &io::Error, stats: &SourceStats) {
+        stats.errors.count("accept", &error.to_string());
+        if !std::mem::replace(&mut self.cannot_accept, true) {
+            tracing::warn!(%error, "source cannot accept connections");
+        }
+        stats.listener.set_accept_error(Some(error.to_string()));
+    }
+}
+
+/// Whether an address may send; an empty list allows all.
+pub(super) fn is_allowed(allowed: &[weir_expr::Network], address: IpAddr) -> bool {
+    allowed.is_empty() || allowed.iter().any(|network| network.contains_address(address))
+}
+
+/// Counts a connection of an address while it is open.
+struct AddressShare {
+    address: IpAddr,
+    by_address: Rc<RefCell<HashMap<IpAddr, usize>>>,
+}
+
+impl Drop for AddressShare {
+    fn drop(&mut self) {
+        let mut by_address = self.by_address.borrow_mut();
+        if let Some(count) = by_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Messages in datagrams: syslog over UDP and Unix datagram sockets.
+//!
+//! While the journal has no room, no datagram is read. Then the kernel keeps what its receive
+//! buffer holds, and counts what it drops; these drops are in the source's book. Senders to a Unix
+//! socket wait instead.
+//!
+//! Invariants: one datagram is one message; what the kernel drops is counted exactly; one sender
+//! that is not allowed to send costs others nothing but the time to look at its address.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use weir_codec::syslog_datagram;
+use weir_expr::Network;
+use weir_host::{Datagram, DatagramBuffers, DatagramSocket};
+use weir_model::DiscardReason;
+
+use super::Parts;
+use super::accept::is_allowed;
+use super::lanes::{GatheredLanes, LaneContext};
+use super::limits::{DRAIN_TIME, DROPS_INTERVAL, GRACE};
+use super::socket::Socket;
+use super::wakes::Wakes;
+use crate::config::SyslogSource;
+use crate::source::syslog::{Received, SyslogIntake};
+use crate::stats::publish_cpu;
+
+/// Receives the datagrams of one socket.
+struct Receiver<'p> {
+    socket: DatagramSocket,
+    buffers: DatagramBuffers,
+    /// The first of the received datagrams that was not taken yet.
+    next: usize,
+    intake: RefCell<SyslogIntake>,
+    message_bytes_max: usize,
+    allowed: &'p [Network],
+    lanes: Rc<GatheredLanes>,
+    context: &'p LaneContext,
+    /// Drops of the kernel that are in the book.
+    drops: Cell<u64>,
+    drops_checked_at: Cell<Duration>,
+}
+
+/// Receives until told to stop, then what has arrived by then.
+pub(super) async fn serve(
+    socket: Socket,
+    source: &SyslogSource,
+    lanes: Rc<GatheredLanes>,
+    context: &LaneContext,
+    parts: &Parts,
+) -> io::Result<()> {
+    let (socket, _name) = socket.datagrams()?;
+    let wakes = Wakes::new(&parts.wake)?;
+    let mut receiver = Receiver {
+        socket,
+        buffers: DatagramBuffers::default(),
+        next: 0,
+        intake: RefCell::new(SyslogIntake::new(source.zone.clone())),
+        message_bytes_max: source.message_bytes_max,
+        allowed: &parts.settings.allowed_networks,
+        lanes: Rc::clone(&lanes),
+        context,
+        drops: Cell::new(0),
+        drops_checked_at: Cell::default(),
+    };
+    let stopped = async {
+        while !parts.stop.load(Ordering::Acquire) {
+            wakes.next().await?;
+            lanes.wake();
+        }
+        io::Result::Ok(())
+    };
+    tokio::select! {
+        stopped = stopped => stopped?,
+        failed = receiver.run() => failed?,
+        () = lanes.flush_in_time() => {}
+    }
+    let ending = async {
+        receiver.drain().await;
+        lanes.drain().await;
+    };
+    let waking = async {
+        while wakes.next().await.is_ok() {
+            lanes.wake();
+        }
+    };
+    let ended = async {
+        tokio::select! {
+            () = ending => {}
+            () = waking => {}
+        }
+    };
+    if timeout(GRACE, ended).await.is_err() {
+        tracing::warn!(source = parts.name, "the journal has no room for the last records");
+    }
+    publish_cpu(&context.stats.cpu_ns);
+    Ok(())
+}
+
+impl Receiver<'_> {
+    /// Receives until the socket fails.
+    async fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.lanes.room().await;
+            // Drops are counted also while nothing arrives.
+            match timeout(DROPS_INTERVAL, self.socket.readable()).await {
+                Ok(readable) => {
+                    readable?;
+                    self.receive().await?;
+                }
+                Err(_) => self.count_drops(),
+            }
+        }
+    }
+
+    /// Receives what has arrived, but does not wait for senders that do not stop.
+    async fn drain(&mut self) {
+        let until = Instant::now() + DRAIN_TIME;
+        while Instant::now() < until && self.receive().await.is_ok_and(|count| count > 0) {}
+        self.count_drops();
+    }
+
+    /// Receives some datagrams and takes them; returns their number. If it is cancelled while there
+    /// is no room, the next call goes on with what was received.
+    async fn receive(&mut self) -> io::Result<usize> {
+        if self.next == self.buffers.len() {
+            self.next = 0;
+            self.socket.receive(&mut self.buffers)?;
+        }
+        let observed_ns = self.context.clock.unix_ns();
+        loop {
+            while let Some(datagram) = self.buffers.get(self.next)
+                && self.take(&datagram, observed_ns)
+            {
+                self.next += 1;
+            }
+            self.lanes.mark_received();
+            if self.next == self.buffers.len() {
+                break;
+            }
+            self.lanes.room().await;
+        }
+        let now = self.context.clock.monotonic();
+        if now.saturating_sub(self.drops_checked_at.get()) >= DROPS_INTERVAL {
+            self.count_drops();
+        }
+        // A socket that is never empty must not keep the other tasks of this thread waiting.
+        tokio::task::yield_now().await;
+        Ok(self.buffers.len())
+    }
+
+    /// Takes a datagram. Returns false if the journal has no room for it.
+    fn take(&self, datagram: &Datagram<'_>, observed_ns: i64) -> bool {
+        if let Some(peer) = datagram.peer
+            && !is_allowed(self.allowed, peer)
+        {
+            let text = format!("{peer} may not send to this source");
+            self.context.stats.errors.count("not_allowed", &text);
+            return true;
+        }
+        let (line, skipped) = syslog_datagram(datagram.bytes, self.message_bytes_max);
+        if line.is_empty() {
+            return true;
+        }
+        let mut intake = self.intake.borrow_mut();
+        let mut parsed = intake.parse(Received {
+            line,
+            is_truncated: skipped > 0 || datagram.is_truncated,
+            skipped_bytes: skipped as u64,
+            peer: datagram.peer,
+            observed_ns,
+        });
+        let lane = GatheredLanes::lane_of(parsed.host_hash());
+        self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book)).is_ok()
+    }
+
+    /// Adds what the kernel has dropped since the last look to the book.
+    fn count_drops(&self) {
+        self.drops_checked_at.set(self.context.clock.monotonic());
+        let drops = self.socket.kernel_drops();
+        let more = drops.saturating_sub(self.drops.get());
+        if more > 0 {
+            self.drops.set(drops);
+            self.lanes.count_lost(DiscardReason::ReceiveBuffer, more);
+            let text = format!("the kernel dropped {more} datagrams: the receive buffer was full");
+            self.context.stats.errors.count("receive_buffer", &text);
+        }
+        publish_cpu(&self.context.stats.cpu_ns);
+    }
+}

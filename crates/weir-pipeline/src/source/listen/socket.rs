@@ -1,0 +1,161 @@
+//! Binding the socket of a source, whatever its type.
+//!
+//! Invariant: a Unix socket is removed when its source ends, unless another process has replaced
+//! it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use weir_host::{BoundDatagrams, DatagramSocket, bind_udp, bind_unix_datagrams, listen};
+
+use super::ListenError;
+use crate::config::ListenEndpoint;
+
+/// Idle time after which the kernel checks whether a peer still exists: a sender that vanished
+/// without a word frees its connection within a few minutes.
+const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
+
+/// A bound socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    bound: Bound,
+    /// Removes the name of a Unix socket.
+    name: Option<SocketName>,
+}
+
+#[derive(Debug)]
+enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+    Datagrams(BoundDatagrams),
+}
+
+/// A socket that accepts connections, registered with the event loop.
+pub(super) enum Accepting {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// An accepted connection.
+pub(super) enum Accepted {
+    Tcp(TcpStream, IpAddr),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Binds it. Also returns its address or path, for messages.
+    pub(super) fn bind(endpoint: &ListenEndpoint) -> Result<(Self, String), ListenError> {
+        match endpoint {
+            ListenEndpoint::Tcp(address) => {
+                let bound = listen(*address);
+                let (socket, address) =
+                    bound.map_err(|error| ListenError::Port { address: *address, error })?;
+                Ok((Self { bound: Bound::Tcp(socket), name: None }, address.to_string()))
+            }
+            ListenEndpoint::Udp { address, buffer_bytes } => {
+                let bound = bind_udp(*address, *buffer_bytes);
+                let (socket, address, granted) =
+                    bound.map_err(|error| ListenError::Port { address: *address, error })?;
+                if granted < *buffer_bytes {
+                    tracing::warn!(
+                        %address,
+                        granted_bytes = granted,
+                        wanted_bytes = buffer_bytes,
+                        "the kernel limits the receive buffer: raise net.core.rmem_max"
+                    );
+                }
+                Ok((Self { bound: Bound::Datagrams(socket), name: None }, address.to_string()))
+            }
+            ListenEndpoint::UnixStream { path, mode } => {
+                Self::unix(path, weir_host::listen_unix(path, *mode).map(Bound::Unix))
+            }
+            ListenEndpoint::UnixDatagram { path, mode } => {
+                Self::unix(path, bind_unix_datagrams(path, *mode).map(Bound::Datagrams))
+            }
+        }
+    }
+
+    fn unix(path: &Path, bound: io::Result<Bound>) -> Result<(Self, String), ListenError> {
+        let bound = bound.map_err(|error| ListenError::Path { path: path.to_owned(), error })?;
+        let name = fs::symlink_metadata(path)
+            .ok()
+            .map(|metadata| SocketName { path: path.to_owned(), inode: metadata.ino() });
+        Ok((Self { bound, name }, path.display().to_string()))
+    }
+
+    /// Registers a socket that accepts connections with the event loop.
+    pub(super) fn accepting(self) -> io::Result<(Accepting, Option<SocketName>)> {
+        let accepting = match self.bound {
+            Bound::Tcp(socket) => Accepting::Tcp(TcpListener::from_std(socket)?),
+            Bound::Unix(socket) => Accepting::Unix(UnixListener::from_std(socket)?),
+            Bound::Datagrams(_) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        Ok((accepting, self.name))
+    }
+
+    /// Registers a socket that receives datagrams with the event loop.
+    pub(super) fn datagrams(self) -> io::Result<(DatagramSocket, Option<SocketName>)> {
+        match self.bound {
+            Bound::Datagrams(socket) => Ok((DatagramSocket::register(socket)?, self.name)),
+            Bound::Tcp(_) | Bound::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl Accepting {
+    /// Accepts the next connection.
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await?;
+                prepare(&stream)?;
+                Ok(Accepted::Tcp(stream, address_of(peer)))
+            }
+            Self::Unix(socket) => Ok(Accepted::Unix(socket.accept().await?.0)),
+        }
+    }
+}
+
+impl Accepted {
+    /// The address of the sender; `None` for Unix sockets.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(_, peer) => Some(*peer),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+/// IPv4 also where it arrived at an IPv6 socket.
+fn address_of(peer: SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    Ok(())
+}
+
+/// The name of a Unix socket.
+#[derive(Debug)]
+pub(super) struct SocketName {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketName {
+    fn drop(&mut self) {
+        let is_own = |metadata: &fs::Metadata| metadata.ino() == self.inode;
+        if fs::symlink_metadata(&self.path).as_ref().is_ok_and(is_own) {
+            // It only leaves a name that the next start replaces.
+            let _removed = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! RELP: messages over a byte stream, each acknowledged once it is on stable storage.
+//!
+//! What a read brings is one batch: its messages are appended together, and answered together. If
+//! the journal has no room, or the disk fails, the client is not answered and waits; it has a
+//! window of messages without an answer, so it stops sending on its own.
+//!
+//! Invariants: a message is acknowledged only when it is on stable storage; what is not
+//! acknowledged when a connection ends is sent again by its client.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use weir_codec::{RelpServer, RelpStep, RelpTransaction};
+
+use super::super::accept::Connection;
+use super::super::connection::count_evicted;
+use super::super::lanes::{AcknowledgedLanes, LaneContext, Refusal};
+use super::super::limits::{
+    GRACE, MESSAGE_TIMEOUT, PUBLISH_PAUSE, READ_BYTES, RETRY_AFTER_DISK, WRITE_TIMEOUT,
+};
+use crate::config::SyslogSource;
+use crate::source::syslog::{Received, SyslogIntake};
+use crate::stats::{SourceStats, publish_cpu};
+
+/// Serves all connections of a listener.
+pub(in super::super) struct RelpService {
+    message_bytes_max: usize,
+    intake: RefCell<SyslogIntake>,
+    lanes: Rc<AcknowledgedLanes>,
+    context: LaneContext,
+    published_at: Cell<Duration>,
+}
+
+/// What a connection has in addition to its stream.
+struct Session {
+    server: RelpServer,
+    peer: Option<IpAddr>,
+    lane: usize,
+    /// What has arrived and is not consumed.
+    buffer: Vec<u8>,
+    replies: Vec<u8>,
+    /// Messages that are not answered, as spans of the buffer.
+    messages: Vec<Message>,
+    /// Bytes of messages that were too long, and are in no book yet.
+    skipped_bytes: u64,
+    /// When the frame that is not complete has to be.
+    deadline: Option<Instant>,
+    is_open: bool,
+}
+
+struct Message {
+    transaction: RelpTransaction,
+    span: Range<usize>,
+    is_truncated: bool,
+}
+
+/// Whether a connection goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    Ended,
+}
+
+impl RelpService {
+    pub(in super::super) fn new(
+        source: &SyslogSource,
+        lanes: Rc<AcknowledgedLanes>,
+        context: LaneContext,
+    ) -> Self {
+        Self {
+            message_bytes_max: source.message_bytes_max,
+            intake: RefCell::new(SyslogIntake::new(source.zone.clone())),
+            lanes,
+            context,
+            published_at: Cell::default(),
+        }
+    }
+
+    pub(in super::super) fn stats(&self) -> &Arc<SourceStats> {
+        &self.context.stats
+    }
+
+    pub(in super::super) fn wake(&self) {
+        self.lanes.wake();
+    }
+
+    pub(in super::super) fn finish(&self) {
+        publish_cpu(&self.context.stats.cpu_ns);
+    }
+
+    /// Serves a session until it ends.
+    pub(in super::super) async fn serve(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        connection: &Connection,
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        let mut session = Session::new(connection, self.message_bytes_max);
+        let mut evicted = std::pin::pin!(connection.slot.evicted());
+        let mut working = None;
+        let mut progress = Progress::Open;
+        while progress == Progress::Open {
+            tokio::select! {
+                read = self.read(&mut stream, &mut session) => progress = read,
+                () = evicted.as_mut() => return count_evicted(self.stats()),
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+            }
+            // Not part of the selection: what was read is appended and answered in any case.
+            if progress == Progress::Open {
+                progress = self.handle(&mut stream, &mut session, &mut stopped).await;
+            }
+            if working.is_none() && session.is_open {
+                connection.slot.admit();
+                // A sender that is silent for days is no reason to close its connection.
+                working = Some(connection.slot.working());
+            }
+        }
+        if progress == Progress::Open {
+            session.server.shut_down(&mut session.replies);
+            let _sent = timeout(GRACE, stream.write_all(&session.replies)).await;
+        }
+    }
+
+    async fn read(&self, stream: &mut (impl AsyncRead + Unpin), session: &mut Session) -> Progress {
+        session.buffer.reserve(READ_BYTES);
+        let deadline = session.deadline;
+        let read = stream.read_buf(&mut session.buffer);
+        let read = match deadline {
+            None => read.await,
+            Some(deadline) => timeout_at(deadline, read)
+                .await
+                .unwrap_or_else(|_| Err(std::io::Error::other("a frame was not complete in time"))),
+        };
+        match read {
+            Ok(0) => Progress::Ended,
+            Ok(_) => Progress::Open,
+            Err(error) => {
+                self.stats().errors.count("connection", &error.to_string());
+                Progress::Ended
+            }
+        }
+    }
+
+    /// Stores the messages that are complete, and answers them.
+    async fn handle(
+        &self,
+        stream: &mut (impl AsyncWrite + Unpin),
+        session: &mut Session,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Progress {
+        loop {
+            let (consumed, has_more, progress) = self.parse(session);
+            if !self.store(session, stopped).await {
+                return Progress::Ended;
+            }
+            session.consume(consumed);
+            let sent = timeout(WRITE_TIMEOUT, stream.write_all(&session.replies)).await;
+            session.replies.clear();
+            if !matches!(sent, Ok(Ok(()))) {
+                self.stats().errors.count("connection", "the answers cannot be sent");
+                return Progress::Ended;
+            }
+            if progress == Progress::Ended || !has_more {
+                self.publish();
+                return progress;
+            }
+        }
+    }
+
+    /// Parses what is complete. Returns how much that is, and whether more can be parsed once these
+    /// messages are answered.
+    fn parse(&self, session: &mut Session) -> (usize, bool, Progress) {
+        let mut at = 0;
+        let Session { server, buffer, replies, .. } = session;
+        loop {
+            let rest = buffer.get(at..).unwrap_or_default();
+            match server.next(rest, replies) {
+                RelpStep::Opened { consumed } => {
+                    session.is_open = true;
+                    at += consumed;
+                }
+                RelpStep::Message { transaction, span, consumed, is_truncated } => {
+                    let span = at + span.start..at + span.end;
+                    session.messages.push(Message { transaction, span, is_truncated });
+                    at += consumed;
+                }
+                RelpStep::Skipped { consumed } => {
+                    session.skipped_bytes += consumed as u64;
+                    at += consumed;
+                }
+                RelpStep::Closed { consumed } => return (at + consumed, false, Progress::Ended),
+                RelpStep::NeedMore { consumed } => return (at + consumed, false, Progress::Open),
+                RelpStep::Full { consumed } => return (at + consumed, true, Progress::Open),
+                RelpStep::Failed(error) => {
+                    self.stats().errors.count("protocol", &error.to_string());
+                    return (at, false, Progress::Ended);
+                }
+            }
+        }
+    }
+
+    /// Appends the messages and acknowledges them, as soon as that is possible. Returns false if
+    /// it will not be.
+    async fn store(&self, session: &mut Session, stopped: &mut watch::Receiver<bool>) -> bool {
+        while !session.messages.is_empty() {
+            match self.append(session).await {
+                Ok(()) => session.acknowledge(),
+                // Its client sends them again.
+                Err(Refusal::Closed | Refusal::TooLarge) => return false,
+                Err(_) if *stopped.borrow() => return false,
+                // The client waits for its answers meanwhile.
+                Err(Refusal::Full(_)) => {}
+                Err(Refusal::Disk(_) | Refusal::Slow) => sleep(RETRY_AFTER_DISK).await,
+            }
+        }
+        true
+    }
+
+    async fn append(&self, session: &Session) -> Result<(), Refusal> {
+        let turn = self.lanes.enter(session.lane).await?;
+        let observed_ns = self.context.clock.unix_ns();
+        let prepared = {
+            let mut intake = self.intake.borrow_mut();
+            let messages = &session.messages;
+            self.lanes.prepare(&turn, messages.len(), &mut |index, batch, end, book| {
+                let Message { span, is_truncated, .. } = &messages[index];
+                let received = Received {
+                    line: session.buffer.get(span.clone()).unwrap_or_default(),
+                    is_truncated: *is_truncated,
+                    skipped_bytes: if index == 0 { session.skipped_bytes } else { 0 },
+                    peer: session.peer,
+                    observed_ns,
+                };
+                intake.parse(received).push(batch, end, book)
+            })?
+        };
+        self.lanes.append(turn, prepared).await
+    }
+
+    /// Updates the statistics of the thread, at intervals.
+    fn publish(&self) {
+        let now = self.context.clock.monotonic();
+        if now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
+            self.published_at.set(now);
+            publish_cpu(&self.context.stats.cpu_ns);
+        }
+    }
+}
+
+impl Session {
+    fn new(connection: &Connection, message_bytes_max: usize) -> Self {
+        Self {
+            server: RelpServer::new(message_bytes_max),
+            peer: connection.peer,
+            lane: connection.number,
+            buffer: Vec::new(),
+            replies: Vec::new(),
+            messages: Vec::new(),
+            skipped_bytes: 0,
+            deadline: Some(Instant::now() + MESSAGE_TIMEOUT),
+            is_open: false,
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        for message in self.messages.drain(..) {
+            self.server.acknowledge(message.transaction, &mut self.replies);
+        }
+        self.skipped_bytes = 0;
+    }
+
+    /// Removes what was parsed, and sets the deadline of what was not.
+    fn consume(&mut self, consumed: usize) {
+        self.buffer.drain(..consumed);
+        if self.buffer.is_empty() {
+            // An idle connection keeps no memory.
+            self.buffer = Vec::new();
+            self.deadline = (!self.is_open).then(|| self.deadline.unwrap_or_else(Instant::now));
+        } else if consumed > 0 || self.deadline.is_none() {
+            self.deadline = Some(Instant::now() + MESSAGE_TIMEOUT);
+        }
+    }
+}

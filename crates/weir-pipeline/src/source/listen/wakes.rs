@@ -1,0 +1,30 @@
+//! The wake-ups of a source, in an event loop.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use tokio::net::unix::pipe;
+use weir_host::WakeFd;
+
+/// Reports that the journal has room, or that the source is to stop.
+pub(super) struct Wakes(pipe::Receiver);
+
+impl Wakes {
+    /// An eventfd is read like a pipe: nothing in that type is specific to pipes.
+    pub(super) fn new(wake: &WakeFd) -> io::Result<Self> {
+        let fd = wake.as_fd().try_clone_to_owned()?;
+        pipe::Receiver::from_owned_fd_unchecked(fd).map(Self)
+    }
+
+    /// Waits for the next wake-up.
+    pub(super) async fn next(&self) -> io::Result<()> {
+        self.0.readable().await?;
+        loop {
+            match self.0.try_read(&mut [0; 8]) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

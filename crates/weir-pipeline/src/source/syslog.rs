@@ -1,0 +1,98 @@
+//! `type = "syslog"`: messages of RFC 5424 and RFC 3164, in records with the host and program that
+//! they state, over any transport.
+//!
+//! Invariants: every message becomes one record and counts as one line, whatever it consists of; a
+//! message that is longer than the limit is truncated, and what is missing is counted.
+
+mod producers;
+
+use std::net::IpAddr;
+
+use weir_codec::{SyslogDecoder, SyslogMessage, SyslogOrigin};
+use weir_host::Zone;
+use weir_model::{AbandonReason, BatchBuilder, Full, SourceBook};
+
+use producers::Producers;
+
+/// How often the offset of a time zone is looked up: zones change at whole minutes.
+const ZONE_INTERVAL_NS: i64 = 60 * 1_000_000_000;
+
+/// Turns messages into records of a listener.
+#[derive(Debug)]
+pub(super) struct SyslogIntake {
+    decoder: SyslogDecoder,
+    producers: Producers,
+    zone: Zone,
+    zone_checked_ns: i64,
+}
+
+/// A message as it was received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received<'l> {
+    /// The message, without its framing.
+    pub(super) line: &'l [u8],
+    /// It is the beginning of a longer one.
+    pub(super) is_truncated: bool,
+    /// Bytes of it that are already known to be missing.
+    pub(super) skipped_bytes: u64,
+    /// The address of the sender; `None` for Unix sockets.
+    pub(super) peer: Option<IpAddr>,
+    /// When it was received, nanoseconds since 1970.
+    pub(super) observed_ns: i64,
+}
+
+/// A message that was parsed, and what is known about its producer.
+pub(super) struct Parsed<'p, 'l> {
+    decoder: &'p mut SyslogDecoder,
+    producer: &'p producers::Producer,
+    message: SyslogMessage<'l>,
+    received: Received<'l>,
+}
+
+impl SyslogIntake {
+    /// Creates an intake that reads times without a zone in this one.
+    pub(super) fn new(zone: Zone) -> Self {
+        Self {
+            decoder: SyslogDecoder::new(),
+            producers: Producers::new(super::host_name()),
+            zone,
+            zone_checked_ns: i64::MIN,
+        }
+    }
+
+    /// Parses a message.
+    pub(super) fn parse<'l>(&mut self, received: Received<'l>) -> Parsed<'_, 'l> {
+        let now_ns = received.observed_ns;
+        if now_ns.saturating_sub(self.zone_checked_ns) >= ZONE_INTERVAL_NS {
+            self.zone_checked_ns = now_ns;
+            self.decoder.set_utc_offset((self.zone.offset_ns(now_ns) / 1_000_000_000) as i32);
+        }
+        let message = self.decoder.parse(received.line, now_ns);
+        let producer = self.producers.find(message.hostname, message.app_name, received.peer);
+        Parsed { decoder: &mut self.decoder, producer, message, received }
+    }
+}
+
+impl Parsed<'_, '_> {
+    /// A hash of the host that the message is from: its messages stay in order.
+    pub(super) fn host_hash(&self) -> u64 {
+        self.producer.host_hash
+    }
+
+    /// Adds the record to a batch as the one that ends at `end_offset`, and counts it.
+    pub(super) fn push(
+        &mut self,
+        batch: &mut BatchBuilder,
+        end_offset: u64,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let resource = batch.resource(self.producer.key, &self.producer.encoded)?;
+        let Received { is_truncated, observed_ns, .. } = self.received;
+        let origin = SyslogOrigin { resource, end_offset, observed_ns, is_truncated };
+        self.decoder.push(batch, &self.message, &origin, book)?;
+        if self.received.skipped_bytes > 0 {
+            book.abandon(AbandonReason::LineTooLong, self.received.skipped_bytes);
+        }
+        Ok(())
+    }
+}

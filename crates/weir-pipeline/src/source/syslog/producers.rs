@@ -1,0 +1,158 @@
+//! The producers of messages (host, program, sender) as resources, each encoded once.
+//!
+//! Invariants: what a message states about itself never replaces the sender's address; the number
+//! of producers that are remembered is limited, forgetting one only costs time; names are cut to
+//! the lengths that RFC 5424 allows, so that a resource always fits in a frame.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::IpAddr;
+
+use weir_model::{PEER, Resource, hash64};
+
+use crate::source::listen::limits::PRODUCERS_MAX;
+
+/// Maximum lengths of RFC 5424, in bytes.
+const HOST_BYTES_MAX: usize = 255;
+const APP_BYTES_MAX: usize = 48;
+
+/// A producer with its encoded resource.
+#[derive(Debug)]
+pub(super) struct Producer {
+    host: Box<[u8]>,
+    app: Box<[u8]>,
+    peer: Option<IpAddr>,
+    /// Hash of the host, or of the sender if the message names none.
+    pub(super) host_hash: u64,
+    /// Key of the resource: the same for a host and program, whoever relays their messages.
+    pub(super) key: u64,
+    pub(super) encoded: Vec<u8>,
+}
+
+/// All producers seen lately, by the hash of what they are.
+#[derive(Debug)]
+pub(super) struct Producers {
+    by_hash: HashMap<u64, Producer, BuildHasherDefault<Identity>>,
+    scratch: Vec<u8>,
+    /// Name of this machine: the host of what comes from a Unix socket and names none.
+    local_host: String,
+}
+
+impl Producers {
+    pub(super) fn new(local_host: String) -> Self {
+        Self { by_hash: HashMap::default(), scratch: Vec::new(), local_host }
+    }
+
+    /// Returns the producer of a message. Empty names are not stated.
+    pub(super) fn find(&mut self, host: &[u8], app: &[u8], peer: Option<IpAddr>) -> &Producer {
+        let host = host.get(..HOST_BYTES_MAX).unwrap_or(host);
+        let app = app.get(..APP_BYTES_MAX).unwrap_or(app);
+        let hash = self.hash(host, app, peer);
+        let is_known = self.by_hash.get(&hash).is_some_and(|known| known.is(host, app, peer));
+        if !is_known {
+            if self.by_hash.len() >= PRODUCERS_MAX {
+                self.by_hash.clear();
+            }
+            self.by_hash.insert(hash, Producer::new(host, app, peer, &self.local_host));
+        }
+        &self.by_hash[&hash]
+    }
+
+    fn hash(&mut self, host: &[u8], app: &[u8], peer: Option<IpAddr>) -> u64 {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(host);
+        self.scratch.push(0);
+        self.scratch.extend_from_slice(app);
+        match peer {
+            Some(IpAddr::V4(peer)) => self.scratch.extend_from_slice(&peer.octets()),
+            Some(IpAddr::V6(peer)) => self.scratch.extend_from_slice(&peer.octets()),
+            None => {}
+        }
+        hash64(&self.scratch)
+    }
+}
+
+impl Producer {
+    fn new(host: &[u8], app: &[u8], peer: Option<IpAddr>, local_host: &str) -> Self {
+        let mut resource = Resource::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let peer_text = peer.map(|peer| peer.to_string());
+        // A message that names no host is from the one that sent it.
+        let sender = peer_text.as_deref().unwrap_or(local_host);
+        let host_text = if host.is_empty() { sender.to_owned() } else { text(host) };
+        if !host_text.is_empty() {
+            resource.set("host.name", host_text.as_str());
+        }
+        if !app.is_empty() {
+            resource.set("service.name", text(app));
+        }
+        if let Some(peer) = peer_text {
+            resource.set(PEER, peer);
+        }
+        let host_bytes = host_text.into_bytes();
+        let key = hash64(&[b"syslog\0".as_slice(), &host_bytes, b"\0", app].concat());
+        Self {
+            host: host.into(),
+            app: app.into(),
+            peer,
+            host_hash: hash64(&host_bytes),
+            key,
+            encoded: resource.encode(),
+        }
+    }
+
+    fn is(&self, host: &[u8], app: &[u8], peer: Option<IpAddr>) -> bool {
+        *self.host == *host && *self.app == *app && self.peer == peer
+    }
+}
+
+/// Passes on a number that is a hash already.
+#[derive(Debug, Default)]
+pub(super) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash64(bytes);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_without_host_is_from_its_sender_and_the_sender_stands_apart() {
+        let mut producers = Producers::new("here".to_owned());
+        let peer = Some(IpAddr::from([192, 0, 2, 7]));
+        let relayed = producers.find(b"web0001", b"nginx", peer).encoded.clone();
+        let relayed = Resource::decode(&relayed);
+        assert_eq!(relayed.text("host.name"), Some("web0001"));
+        assert_eq!(relayed.text("service.name"), Some("nginx"));
+        assert_eq!(relayed.peer(), Some("192.0.2.7"));
+        let own = Resource::decode(&producers.find(b"", b"", peer).encoded);
+        assert_eq!((own.text("host.name"), own.peer()), (Some("192.0.2.7"), Some("192.0.2.7")));
+        assert_eq!(own.text("service.name"), None);
+        let local = Resource::decode(&producers.find(b"", b"", None).encoded);
+        assert_eq!((local.text("host.name"), local.peer()), (Some("here"), None));
+    }
+
+    #[test]
+    fn endless_names_are_cut_and_memory_is_limited() {
+        let mut producers = Producers::new("here".to_owned());
+        let long = vec![b'\x01'; 100_000];
+        let encoded = &producers.find(&long, &long, None).encoded;
+        assert!(encoded.len() < weir_model::limits::RESOURCE_BYTES_MAX);
+        for number in 0..2 * PRODUCERS_MAX {
+            producers.find(number.to_string().as_bytes(), b"a", None);
+        }
+        assert!(producers.by_hash.len() <= PRODUCERS_MAX);
+    }
+}

@@ -1,0 +1,117 @@
+//! Mistakes in the settings of sources that listen.
+
+use super::check;
+
+#[test]
+fn wrong_listeners() {
+    check(&[
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_max = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
+            6,
+            "listening sources 438MiB",
+            "set limits.memory to 566MiB",
+        ),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:7080\"",
+            3,
+            "the port 7080 is already used",
+            "another port",
+        ),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"[::1]:8282\"\n[source.c]\ntype = \"datadog_intake\"\nlisten = \"[::]:8282\"\napi_keys = { env = \"PATH\" }",
+            6,
+            "the port 8282 is already used",
+            "another port",
+        ),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"0.0.0.0:8282\"",
+            3,
+            "any client that reaches 0.0.0.0:8282",
+            "add api_keys",
+        ),
+        ("[source.b]\ntype = \"datadog_intake\"", 1, "source.b.listen is missing", ""),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\napi_keys = \"abc\"",
+            4,
+            "api_keys cannot be written",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_syslog_sources() {
+    check(&[
+        ("[source.b]\ntype = \"syslog\"", 1, "source.b.listen is missing", "an address such as"),
+        (
+            "[source.b]\ntype = \"syslog\"\nprotocol = \"unix_datagram\"",
+            1,
+            "source.b.path is missing",
+            "a path such as",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nprotocol = \"tpc\"\nlisten = \"127.0.0.1:0\"",
+            3,
+            "\"tpc\"",
+            "\"tcp\"",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nprotocol = \"udp\"\nlisten = \"127.0.0.1:0\"\nframing = \"newline\"",
+            5,
+            "has no effect with protocol = \"udp\"",
+            "remove it",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\npath = \"/run/x\"",
+            4,
+            "has no effect with protocol = \"tcp\"",
+            "remove it",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\nallow = [\"10.0.0.0/8\", \"10.0/8\"]",
+            4,
+            "\"10.0/8\" is not a network",
+            "\"10.0.0.0/8\"",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\ntimezone = \"Europe/Berln\"",
+            4,
+            "is not a time zone",
+            "",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nprotocol = \"unix_stream\"\npath = \"/run/x\"\npath_mode = \"rw\"",
+            5,
+            "is not a mode in octal",
+            "\"0666\"",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"0.0.0.0:514\"",
+            3,
+            "any client that reaches 0.0.0.0:514",
+            "add allow",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:5140\"\n[source.c]\ntype = \"syslog\"\nlisten = \"127.0.0.1:5140\"\nprotocol = \"relp\"",
+            6,
+            "the port 5140 is already used",
+            "another port",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nprotocol = \"unix_stream\"\npath = \"/run/x\"\n[source.c]\ntype = \"syslog\"\nprotocol = \"unix_datagram\"\npath = \"/run/x\"",
+            8,
+            "/run/x is already used",
+            "another path",
+        ),
+    ]);
+}
+
+#[test]
+fn tcp_and_udp_may_have_the_same_port() {
+    let loaded = super::loaded(
+        "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:5140\"\n\
+         [source.c]\ntype = \"syslog\"\nprotocol = \"udp\"\nlisten = \"127.0.0.1:5140\"\n\
+         [output.a]\ntype = \"blackhole\"\n",
+    );
+    assert!(loaded.diagnostics.0.is_empty(), "{:?}", loaded.diagnostics.0);
+}
