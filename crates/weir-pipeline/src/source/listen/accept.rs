@@ -19,7 +19,7 @@ use weir_host::{Acceptor, ConnectionSlot, ConnectionSlots};
 use super::Parts;
 use super::connection;
 use super::http::HttpService;
-use super::limits::{ACCEPT_PAUSE, GRACE};
+use super::limits::ACCEPT_PAUSE;
 use super::socket::{Accepted, Socket};
 use super::stream::{LineService, RelpService};
 use super::wakes::Wakes;
@@ -149,29 +149,15 @@ pub(super) async fn serve(
         tokio::select! {
             () = all_ended => {}
             () = running.as_mut() => {}
-            () = keep_waking(&wakes, &service) => {}
         }
     };
-    if tokio::time::timeout(GRACE, ended).await.is_err() {
+    if !wakes.finish(|| service.wake(), ended).await {
         tracing::debug!("closed connections that did not finish in time");
     }
-    let finished = async {
-        tokio::select! {
-            () = service.finish() => {}
-            () = keep_waking(&wakes, &service) => {}
-        }
-    };
-    if tokio::time::timeout(GRACE, finished).await.is_err() {
+    if !wakes.finish(|| service.wake(), service.finish()).await {
         tracing::warn!(source = parts.name, "the journal has no room for the last records");
     }
     Ok(())
-}
-
-/// Passes on that the journal has room; never returns unless that fails.
-async fn keep_waking(wakes: &Wakes, service: &Service) {
-    while wakes.next().await.is_ok() {
-        service.wake();
-    }
 }
 
 /// Who may connect, and how often.

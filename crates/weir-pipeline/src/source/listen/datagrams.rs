@@ -22,7 +22,7 @@ use weir_model::DiscardReason;
 use super::Parts;
 use super::accept::is_allowed;
 use super::lanes::{GatheredLanes, LaneContext};
-use super::limits::{DRAIN_TIME, DROPS_INTERVAL, GRACE};
+use super::limits::{DRAIN_TIME, DROPS_INTERVAL};
 use super::socket::Socket;
 use super::wakes::Wakes;
 use crate::config::SyslogSource;
@@ -83,18 +83,7 @@ pub(super) async fn serve(
         receiver.drain().await;
         lanes.drain().await;
     };
-    let waking = async {
-        while wakes.next().await.is_ok() {
-            lanes.wake();
-        }
-    };
-    let ended = async {
-        tokio::select! {
-            () = ending => {}
-            () = waking => {}
-        }
-    };
-    if timeout(GRACE, ended).await.is_err() {
+    if !wakes.finish(|| lanes.wake(), ending).await {
         tracing::warn!(source = parts.name, "the journal has no room for the last records");
     }
     publish_cpu(&context.stats.cpu_ns);

@@ -13,6 +13,7 @@
 
 mod accept;
 mod connection;
+mod cpu;
 mod datagrams;
 mod http;
 mod lanes;

@@ -4,7 +4,10 @@ use std::io;
 use std::os::fd::AsFd;
 
 use tokio::net::unix::pipe;
+use tokio::time::timeout;
 use weir_host::WakeFd;
+
+use super::limits::GRACE;
 
 /// Reports that the journal has room, or that the source is to stop.
 pub(super) struct Wakes(pipe::Receiver);
@@ -26,5 +29,22 @@ impl Wakes {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Does the last work of a source, and calls `wake` for each wake-up meanwhile. Returns false
+    /// if it took longer than [`GRACE`], and was given up.
+    pub(super) async fn finish(&self, wake: impl Fn(), work: impl Future<Output = ()>) -> bool {
+        let waking = async {
+            while self.next().await.is_ok() {
+                wake();
+            }
+        };
+        let ended = async {
+            tokio::select! {
+                () = work => {}
+                () = waking => {}
+            }
+        };
+        timeout(GRACE, ended).await.is_ok()
     }
 }

@@ -8,10 +8,8 @@ mod body;
 mod budget;
 mod connection;
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
@@ -24,8 +22,9 @@ pub(in crate::source) use answer::{Answer, retry_after_seconds};
 pub(in crate::source) use body::{Body, BodyError};
 
 use super::accept::Connection;
+use super::cpu::CpuTime;
 use super::lanes::{AcknowledgedLanes, LaneContext};
-use super::limits::{BODY_BYTES_MAX, PUBLISH_PAUSE};
+use super::limits::BODY_BYTES_MAX;
 use crate::source::datadog_intake::Intake;
 use crate::stats::{SourceStats, add, publish_cpu};
 use budget::{Budget, Charge};
@@ -100,7 +99,7 @@ pub(super) struct HttpService {
     context: RequestContext,
     protocol: Protocol,
     stats: Arc<SourceStats>,
-    published_at: Cell<Duration>,
+    cpu_time: CpuTime,
 }
 
 impl HttpService {
@@ -114,7 +113,7 @@ impl HttpService {
         let LaneContext { clock, stats, .. } = context;
         let budget = Budget::new(in_flight_bytes_max, stats.clone());
         let context = RequestContext { lanes, clock, budget };
-        Self { context, protocol, stats, published_at: Cell::default() }
+        Self { context, protocol, stats, cpu_time: CpuTime::default() }
     }
 
     pub(super) fn stats(&self) -> &Arc<SourceStats> {
@@ -128,7 +127,7 @@ impl HttpService {
 
     /// All connections have ended.
     pub(super) fn finish(&self) {
-        self.publish(true);
+        publish_cpu(&self.stats.cpu_ns);
     }
 
     /// Answers the requests of a connection until it ends.
@@ -157,16 +156,7 @@ impl HttpService {
         let listener = &self.stats.listener;
         listener.count(answer.status.as_u16());
         add(&listener.service_ns, took.as_nanos() as u64);
-        self.publish(false);
+        self.cpu_time.publish(&*self.context.clock, &self.stats);
         answer
-    }
-
-    /// Updates the statistics of the thread, at intervals or now.
-    fn publish(&self, is_final: bool) {
-        let now = self.context.clock.monotonic();
-        if is_final || now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
-            self.published_at.set(now);
-            publish_cpu(&self.stats.cpu_ns);
-        }
     }
 }

@@ -8,7 +8,7 @@
 //! not complete when its connection ends is kept if it is delimited by its end, and counted as
 //! lost if its length was given.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
@@ -16,7 +16,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
@@ -26,8 +25,9 @@ use weir_model::DiscardReason;
 
 use super::super::accept::Connection;
 use super::super::connection::count_evicted;
+use super::super::cpu::CpuTime;
 use super::super::lanes::{Blocked, GatheredLanes, LaneContext};
-use super::super::limits::{DRAIN_TIME, MESSAGE_TIMEOUT, PUBLISH_PAUSE, READ_BYTES};
+use super::super::limits::{DRAIN_TIME, MESSAGE_TIMEOUT, READ_BYTES};
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
 use crate::stats::{SourceStats, publish_cpu};
@@ -41,7 +41,7 @@ pub(in super::super) struct LineService {
     context: LaneContext,
     /// Into which all connections read, one after the other.
     buffer: RefCell<Vec<u8>>,
-    published_at: Cell<Duration>,
+    cpu_time: CpuTime,
 }
 
 /// What a connection has in addition to its stream.
@@ -83,7 +83,7 @@ impl LineService {
             lanes,
             context,
             buffer: RefCell::new(vec![0; room + READ_BYTES]),
-            published_at: Cell::default(),
+            cpu_time: CpuTime::default(),
         }
     }
 
@@ -225,7 +225,7 @@ impl LineService {
         }
         self.lanes.mark_received();
         session.keep(&bytes[at..], messages > 0);
-        self.publish();
+        self.cpu_time.publish(&*self.context.clock, &self.context.stats);
         Progress::Open
     }
 
@@ -267,15 +267,6 @@ impl LineService {
             }
         }
         self.lanes.mark_received();
-    }
-
-    /// Updates the statistics of the thread, at intervals.
-    fn publish(&self) {
-        let now = self.context.clock.monotonic();
-        if now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
-            self.published_at.set(now);
-            publish_cpu(&self.context.stats.cpu_ns);
-        }
     }
 }
 

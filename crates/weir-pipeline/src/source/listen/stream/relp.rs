@@ -7,12 +7,11 @@
 //! Invariants: a message is acknowledged only when it is on stable storage; what is not
 //! acknowledged when a connection ends is sent again by its client.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -21,10 +20,9 @@ use weir_codec::{RelpServer, RelpStep, RelpTransaction};
 
 use super::super::accept::Connection;
 use super::super::connection::count_evicted;
+use super::super::cpu::CpuTime;
 use super::super::lanes::{AcknowledgedLanes, LaneContext, Refusal};
-use super::super::limits::{
-    GRACE, MESSAGE_TIMEOUT, PUBLISH_PAUSE, READ_BYTES, RETRY_AFTER_DISK, WRITE_TIMEOUT,
-};
+use super::super::limits::{GRACE, MESSAGE_TIMEOUT, READ_BYTES, RETRY_AFTER_DISK, WRITE_TIMEOUT};
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
 use crate::stats::{SourceStats, publish_cpu};
@@ -35,7 +33,7 @@ pub(in super::super) struct RelpService {
     intake: RefCell<SyslogIntake>,
     lanes: Rc<AcknowledgedLanes>,
     context: LaneContext,
-    published_at: Cell<Duration>,
+    cpu_time: CpuTime,
 }
 
 /// What a connection has in addition to its stream.
@@ -79,7 +77,7 @@ impl RelpService {
             intake: RefCell::new(SyslogIntake::new(source.zone.clone())),
             lanes,
             context,
-            published_at: Cell::default(),
+            cpu_time: CpuTime::default(),
         }
     }
 
@@ -168,7 +166,7 @@ impl RelpService {
                 return Progress::Ended;
             }
             if progress == Progress::Ended || !has_more {
-                self.publish();
+                self.cpu_time.publish(&*self.context.clock, &self.context.stats);
                 return progress;
             }
         }
@@ -242,15 +240,6 @@ impl RelpService {
             })?
         };
         self.lanes.append(turn, prepared).await
-    }
-
-    /// Updates the statistics of the thread, at intervals.
-    fn publish(&self) {
-        let now = self.context.clock.monotonic();
-        if now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
-            self.published_at.set(now);
-            publish_cpu(&self.context.stats.cpu_ns);
-        }
     }
 }
 
