@@ -31,6 +31,8 @@ mod kill;
 #[cfg(test)]
 mod multiline;
 #[cfg(test)]
+mod outputs;
+#[cfg(test)]
 mod partial;
 #[cfg(test)]
 mod points;

@@ -14,7 +14,7 @@ fn torture(dir: &std::path::Path, args: &[&str]) -> Output {
 fn a_short_torture_passes_and_leaves_nothing_behind() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("torture");
-    let output = torture(&dir, &["--for", "5s", "--rate", "1000", "--json"]);
+    let output = torture(&dir, &["--for", "8s", "--rate", "1000", "--json"]);
     let said = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8_lossy(&output.stdout);
     let history = std::fs::read_to_string(dir.join("history.txt")).unwrap_or_default();

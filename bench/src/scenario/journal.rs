@@ -174,6 +174,7 @@ fn open(dir: &Path) -> Result<Journal> {
         limit_bytes: 16 << 30,
         free_bytes_min: 1 << 30,
         segment_bytes: 64 << 20,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_millis(100),
     };

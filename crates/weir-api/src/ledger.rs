@@ -187,7 +187,7 @@ impl SourceEntry {
         let is_listener = known.is_some_and(|known| known.stats.listener.endpoint().is_some());
         Self {
             name: source.name.clone(),
-            type_name: known.map_or("", |known| known.type_name).to_owned(),
+            type_name: known.as_ref().map_or("", |known| known.type_name).to_owned(),
             streams: source.streams,
             book: SourceCounts {
                 lines: book.lines,
@@ -215,7 +215,7 @@ impl SourceEntry {
 
 impl CursorEntry {
     pub(crate) fn of(cursor: &CursorLedger, view: &PipelineView) -> Self {
-        let known = view.outputs.iter().find(|known| known.name == cursor.name);
+        let known = view.output(&cursor.name);
         let when_full = serde_json::to_value(cursor.when_full).unwrap_or_default();
         Self {
             name: cursor.name.clone(),

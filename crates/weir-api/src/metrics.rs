@@ -44,7 +44,7 @@ pub(crate) fn render(
             page.source(source, ledger.sources.iter().find(|book| book.name == source.name));
         }
         for cursor in &ledger.cursors {
-            page.output(view.outputs.iter().find(|output| output.name == cursor.name), cursor);
+            page.output(view.output(&cursor.name).as_deref(), cursor);
         }
         page.rules(view);
         page.journal(&ledger);

@@ -105,8 +105,8 @@ impl StatusDocument {
             Some(SourceStatus::of(source, SourceEntry::of(book, view)))
         });
         let outputs = ledger.cursors.iter().map(|cursor| {
-            let known = view.outputs.iter().find(|known| known.name == cursor.name);
-            OutputStatus::of(known, CursorEntry::of(cursor, view))
+            let known = view.output(&cursor.name);
+            OutputStatus::of(known.as_deref(), CursorEntry::of(cursor, view))
         });
         Self {
             schema: "weir.status.v1".to_owned(),

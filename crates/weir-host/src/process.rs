@@ -5,11 +5,15 @@
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Returns the CPU time of the calling thread, nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
 /// Publishes the CPU time of the calling thread, nanoseconds.
 pub fn publish_cpu(cpu_ns: &AtomicU64) {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let ns = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
-    cpu_ns.store(ns, Ordering::Relaxed);
+    cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
 }
 
 /// Resource usage of this process.

@@ -52,6 +52,7 @@ fn open(dir: &Path) -> Journal {
         limit_bytes: 8 << 30,
         free_bytes_min: 0,
         segment_bytes: 64 << 20,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
     };

@@ -8,13 +8,15 @@ use weir_model::{Batch, DiscardReason, Position, RecordView, SourceId, StreamId}
 
 use crate::JournalShared;
 use crate::segment::{self, ReadError};
-use crate::state::{BatchLocation, Location, TakenBatch};
+use crate::state::{BatchLocation, Location, State, TakenBatch};
 
-/// The reader of a required destination. Used by exactly one task.
+/// The reader of a required destination. Used by exactly one task. Once it is replaced or taken
+/// away, it gets nothing more, and what it settles is ignored.
 #[derive(Debug)]
 pub struct Cursor {
     pub(crate) shared: Arc<JournalShared>,
     pub(crate) index: usize,
+    pub(crate) reader: u64,
 }
 
 /// A batch taken by the destination. It stays in flight until [`Cursor::ack`].
@@ -132,8 +134,11 @@ impl Cursor {
             let wait = {
                 let mut state = self.shared.lock();
                 let now = self.shared.clock.monotonic();
-                let closing = state.closing;
+                let closing = self.is_closing_in(&state);
                 let cursor = &mut state.cursors[self.index];
+                if cursor.reader != self.reader {
+                    return;
+                }
                 cursor.ready_bytes = bytes.max(1);
                 let waiting = if cursor.starved { 0 } else { cursor.waiting_bytes };
                 let waited = now.saturating_sub(cursor.waiting_since);
@@ -158,7 +163,9 @@ impl Cursor {
     /// nothing to take or the window is exhausted.
     pub fn take(&mut self, busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
         loop {
-            let taken = self.shared.change(|state| state.take(self.index, &busy))?;
+            let taken = self.shared.change(|state| {
+                self.is_current(state).then(|| state.take(self.index, &busy)).flatten()
+            })?;
             if let Some(delivery) = self.fetch(&taken) {
                 return Some(delivery);
             }
@@ -222,7 +229,9 @@ impl Cursor {
         let (stream, seq, count) = (delivery.stream(), delivery.seq, delivery.record_count);
         let receipts = held.streams.entry(stream).or_default();
         let before = receipts.last().map(|(seq, _)| *seq);
-        let joined = self.shared.change(|state| state.hold(self.index, stream, seq, before));
+        let joined = self
+            .shared
+            .change(|state| self.is_current(state) && state.hold(self.index, stream, seq, before));
         if let Some(last) = receipts.last_mut().filter(|_| joined) {
             *last = (seq, last.1 + count);
         } else {
@@ -260,7 +269,16 @@ impl Cursor {
 
     fn settle(&self, stream: StreamId, seq: u64, outcome: Outcome) {
         let now = self.shared.clock.monotonic();
-        self.shared.change(|state| state.settle(self.index, stream, seq, outcome, now));
+        self.shared.change(|state| {
+            if self.is_current(state) {
+                state.settle(self.index, stream, seq, outcome, now);
+            }
+        });
+    }
+
+    /// Returns whether no other reader has taken the place of this one.
+    fn is_current(&self, state: &State) -> bool {
+        state.cursors[self.index].reader == self.reader
     }
 
     /// Returns the size of the waiting batches, in bytes, excluding those already taken.
@@ -268,8 +286,13 @@ impl Cursor {
         self.shared.lock().cursors[self.index].waiting_bytes
     }
 
-    /// Returns whether the journal is closing and nothing more will be appended.
+    /// Returns whether nothing more will be appended for this destination: the journal is closing,
+    /// the destination is being removed, or another reader has taken the place of this one.
     pub fn is_closing(&self) -> bool {
-        self.shared.lock().closing
+        self.is_closing_in(&self.shared.lock())
+    }
+
+    fn is_closing_in(&self, state: &State) -> bool {
+        state.closing || state.cursors[self.index].is_closing || !self.is_current(state)
     }
 }

@@ -198,19 +198,45 @@ impl Journal {
     }
 
     /// Registers a required destination, or finds its cursor again. A new destination starts with
-    /// what is appended from now on.
+    /// what is appended from now on. If the destination has a reader already, it is replaced: the
+    /// new one gets what that one has taken and not settled, and settlements of that one are
+    /// ignored from now on.
+    ///
+    /// A destination that an earlier run knew must be registered before its sources open their
+    /// streams, see [`Self::is_absent`].
     pub fn cursor(&self, spec: CursorSpec) -> Result<Cursor, JournalError> {
         let now = self.shared.clock.monotonic();
-        let index = self.shared.change(|state| {
+        let (index, reader) = self.shared.change(|state| {
             let slot = state.slot_of(&spec.name, now);
             let index = slot.ok_or(JournalError::TooManyCursors)?;
-            state.cursors[index].spec = Some(spec);
+            let reader = state.attach(index, spec, now);
             state.note_absent();
             state.names_dirty = true;
             state.positions_since.get_or_insert(now);
-            Ok(index)
+            Ok((index, reader))
         })?;
-        Ok(Cursor { shared: self.shared.clone(), index })
+        Ok(Cursor { shared: self.shared.clone(), index, reader })
+    }
+
+    /// Returns whether a destination of that name is known from an earlier run and was not
+    /// registered in this one. What is kept for it is assigned to it only at a start.
+    pub fn is_absent(&self, name: &str) -> bool {
+        let state = self.shared.lock();
+        state.absent.iter().any(|index| state.cursors[*index].name == name)
+    }
+
+    /// Tells the reader of a destination that nothing more will be routed to it
+    /// ([`Cursor::is_closing`]), so that it ends once it has delivered what waits.
+    pub fn close_destination(&self, index: usize) {
+        self.shared.change(|state| state.close_destination(index));
+    }
+
+    /// Takes the reader away from a destination that is no longer configured. What waits for it is
+    /// kept on disk until it is registered again or dropped, like that of a destination that is
+    /// removed between two runs; it holds up neither sources nor other destinations.
+    pub fn detach(&self, index: usize) {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| state.detach(index, now));
     }
 
     /// Drops the cursor of a destination that is no longer configured; its undelivered records are

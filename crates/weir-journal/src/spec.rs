@@ -19,6 +19,9 @@ pub struct JournalConfig {
     pub free_bytes_min: u64,
     /// Size at which a segment is closed and the next one is created.
     pub segment_bytes: u64,
+    /// Maximum size of the batches that all destinations together have taken and not acknowledged.
+    /// Each may always take one.
+    pub taken_bytes_max: u64,
     /// How long positions and appended batches wait to be grouped with others before they are
     /// flushed.
     pub commit_interval: Duration,
@@ -303,7 +306,7 @@ pub struct CursorLedger {
     pub name: String,
     /// Index of its bit in route masks.
     pub index: usize,
-    /// False: no longer configured; kept until the operator drops it.
+    /// False: no longer configured, or removed while weir runs; kept until the operator drops it.
     pub active: bool,
     /// Its policy.
     pub when_full: WhenFull,

@@ -203,6 +203,7 @@ fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64, senders
         limit_bytes: 1 << 30,
         free_bytes_min: 0,
         segment_bytes: 64 << 20,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_mins(10),
     };
@@ -222,8 +223,7 @@ fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64, senders
         dead_letter: true,
         kind,
     };
-    let context =
-        OutputContext { data_dir: dir.path().to_owned(), clock, disk: Arc::new(RealDisk) };
+    let context = OutputContext::new(dir.path().to_owned(), clock, Arc::new(RealDisk));
     let stats = Arc::new(OutputStats::default());
     let handle = output::spawn(plan, cursor, context, stats.clone()).expect("starts");
     feed(&journal, bodies, lines, senders);

@@ -31,6 +31,8 @@ pub struct PipelinePlan {
     pub journal_limit_bytes: u64,
     /// Disk space to keep free.
     pub disk_free_bytes_min: u64,
+    /// Maximum size of the batches in flight over all outputs, in bytes.
+    pub taken_bytes_max: u64,
     /// Sources by name.
     pub sources: Vec<SourcePlan>,
     /// Outputs by name.
@@ -42,17 +44,18 @@ pub struct PipelinePlan {
 }
 
 impl PipelinePlan {
-    /// Returns true if the plans differ in nothing but the rules, so that the rules can be replaced
+    /// Returns true if the plans differ in nothing but outputs and rules, which can be changed
     /// without a restart.
-    pub fn differs_only_in_rules(&self, other: &Self) -> bool {
+    pub fn differs_only_in_outputs_and_rules(&self, other: &Self) -> bool {
         // The fields are listed one by one so that a new field cannot be forgotten here.
         let Self {
             data_dir,
             ring_bytes,
             journal_limit_bytes,
             disk_free_bytes_min,
+            taken_bytes_max,
             sources,
-            outputs,
+            outputs: _,
             rules: _,
             default_to: _,
         } = self;
@@ -60,8 +63,8 @@ impl PipelinePlan {
             && *ring_bytes == other.ring_bytes
             && *journal_limit_bytes == other.journal_limit_bytes
             && *disk_free_bytes_min == other.disk_free_bytes_min
+            && *taken_bytes_max == other.taken_bytes_max
             && *sources == other.sources
-            && *outputs == other.outputs
     }
 }
 

@@ -78,7 +78,7 @@ impl PipelineView {
         for source in &self.sources {
             check.source(source, ledger);
         }
-        for output in &self.outputs {
+        for output in self.outputs().iter() {
             check.output(output, ledger);
         }
         check.journal(&ledger.journal);

@@ -16,4 +16,7 @@ pub mod source;
 pub mod stats;
 pub mod view;
 
-pub use pipeline::{ActiveProblem, Destination, Pipeline, Running, StartDestination, StartError};
+pub use pipeline::{
+    ActiveProblem, Applied, ChangedOutputs, Destination, Pipeline, Running, StartDestination,
+    StartError,
+};

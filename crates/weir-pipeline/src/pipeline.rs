@@ -1,10 +1,13 @@
-//! The wiring: journal, cursors, outputs and sources, in the order in which they start and stop.
+//! The wiring: journal, cursors, outputs and sources, in the order in which they start and stop,
+//! and what can change in between ([`Pipeline::apply`]).
 //!
 //! Start: the journal recovers, every output gets its cursor and starts (so that data left by an
 //! earlier run is sent at once), then the sources start. Once all sources have opened the files
 //! that they found, recovered batches of files that no longer exist are released.
 //! Stop: the sources stop first, then the journal closes and the outputs drain what they can within
 //! the deadline; the rest stays after their positions and is delivered by the next run.
+
+mod outputs;
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +16,16 @@ use std::time::Duration;
 use weir_host::{Clock, Disk};
 use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, JournalError, WhenFull};
 
-use crate::config::{OutputKind, OutputPlan, PipelinePlan, SourcePlan};
+use crate::config::{OutputKind, OutputPlan, PipelinePlan};
 use crate::health::Severity;
-use crate::output::{self, OutputContext, OutputError, OutputHandle};
+use crate::output::{OutputContext, OutputError};
 use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
-use crate::source::{self, Discovered, OwnPath, SourceContext, SourceError, SourceHandle};
+use crate::source::{
+    self, Discovered, OwnPath, OwnPaths, SourceContext, SourceError, SourceHandle,
+};
 use crate::view::{OutputView, PipelineView, SourceView};
+pub use outputs::ChangedOutputs;
+use outputs::Outputs;
 
 /// Maximum time that positions and appended batches wait for others before they are flushed.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
@@ -35,11 +42,32 @@ const DISCOVERY_MAX: Duration = Duration::from_mins(1);
 pub struct Pipeline {
     view: Arc<PipelineView>,
     sources: Vec<SourceHandle>,
-    outputs: Vec<OutputHandle>,
-    destinations: Vec<Arc<dyn Running>>,
-    /// Names and cursor indexes of the outputs and the other destinations, in order.
-    names: Vec<(String, usize)>,
+    outputs: Outputs,
+    destinations: Vec<OtherDestination>,
+    own_paths: OwnPaths,
     generations: Generations,
+}
+
+/// A running destination other than an output.
+#[derive(Debug)]
+struct OtherDestination {
+    running: Arc<dyn Running>,
+    view: Arc<OutputView>,
+    cursor: usize,
+}
+
+/// Result of [`Pipeline::apply`].
+#[derive(Debug)]
+pub enum Applied {
+    /// The change is in force.
+    Done {
+        /// Generation of the rules.
+        generation: u32,
+        /// The outputs that have changed.
+        outputs: ChangedOutputs,
+    },
+    /// Nothing was changed: this change needs a restart.
+    NeedsRestart,
 }
 
 /// A destination other than an output, supplied by the caller that starts the pipeline.
@@ -131,46 +159,66 @@ impl Pipeline {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let journal = Journal::open(journal_config(plan), disk.clone(), clock.clone())?;
-        let mut outputs = Vec::new();
-        let mut output_views = Vec::new();
-        let mut names = Vec::new();
-        for output in &plan.outputs {
-            let (handle, view, index) = start_output(output, plan, &journal, disk, clock)?;
-            outputs.push(handle);
-            output_views.push(view);
-            names.push((output.name.clone(), index));
-        }
-        let mut destinations = Vec::new();
-        for other in others {
-            let (running, view, index) = start_destination(other, &journal)?;
-            names.push((view.name.clone(), index));
-            output_views.push(view);
-            destinations.push(running);
-        }
+        let context = OutputContext::new(plan.data_dir.clone(), clock.clone(), disk.clone());
+        let mut outputs = Outputs::new(journal.clone(), context);
+        let change = outputs.prepare(&plan.outputs)?;
+        outputs.begin(change)?;
+        let others = others.into_iter().map(|other| start_destination(other, &journal));
+        let destinations: Vec<_> = others.collect::<Result<_, _>>()?;
         let mut generations = Generations::open(disk.clone(), &plan.data_dir)?;
+        let names = with_others(outputs.names(), &destinations);
         let generation = generations.number(plan, &names_of(&names), clock.unix_ns());
         let rules = Arc::new(RuleSwitch::new(compile(plan, &names, generation)?, clock.unix_ns()));
+        let own_paths = OwnPaths::new(&own_paths(plan.outputs.iter(), plan));
         let mut sources = Vec::new();
         let mut source_views = Vec::new();
         for source in &plan.sources {
-            let (handle, view) = start_source(source, plan, &journal, &rules, disk, clock)?;
-            sources.push(handle);
-            source_views.push(view);
+            let context = SourceContext {
+                journal: journal.clone(),
+                rules: rules.clone(),
+                clock: clock.clone(),
+                disk: disk.clone(),
+                data_dir: plan.data_dir.clone(),
+                stats: Arc::default(),
+                own_paths: own_paths.clone(),
+            };
+            source_views.push(SourceView::new(source, context.stats.clone()));
+            sources.push(source::spawn(source, context)?);
         }
         release_when_discovered(&sources, journal.clone())?;
-        let view = PipelineView::new(journal, source_views, output_views, rules, clock.clone());
-        Ok(Self { view: Arc::new(view), sources, outputs, destinations, names, generations })
+        let views = views_with_others(&outputs, &destinations);
+        let view = PipelineView::new(journal, source_views, views, rules, clock.clone());
+        Ok(Self { view: Arc::new(view), sources, outputs, destinations, own_paths, generations })
     }
 
-    /// Applies the rules of another plan, which must be identical except for the rules (see
-    /// [`PipelinePlan::differs_only_in_rules`]). Each source uses them from its next batch on.
-    /// Returns their generation.
-    pub fn replace_rules(&mut self, plan: &PipelinePlan) -> Result<u32, weir_expr::CompileError> {
+    /// Applies the outputs and rules of another plan, which must be identical otherwise (see
+    /// [`PipelinePlan::differs_only_in_outputs_and_rules`]). What is the same in both goes on
+    /// undisturbed. Each source uses the new rules from its next batch on; records that were routed
+    /// before still go where they were routed to. After an error nothing has changed.
+    pub fn apply(&mut self, plan: &PipelinePlan) -> Result<Applied, StartError> {
+        if self.outputs.needs_restart(&plan.outputs) {
+            return Ok(Applied::NeedsRestart);
+        }
+        let change = self.outputs.prepare(&plan.outputs)?;
+        let names = with_others(change.names.clone(), &self.destinations);
         let now = self.view.clock.unix_ns();
-        let generation = self.generations.number(plan, &names_of(&self.names), now);
-        let rules = compile(plan, &self.names, generation)?;
-        self.view.rules.replace(rules, self.view.clock.unix_ns());
-        Ok(generation)
+        let generation = self.generations.number(plan, &names_of(&names), now);
+        let rules = match compile(plan, &names, generation) {
+            Ok(rules) => rules,
+            Err(error) => {
+                self.outputs.give_up(change);
+                return Err(error.into());
+            }
+        };
+        // Those that are removed still write.
+        let all = self.outputs.plans().chain(&plan.outputs);
+        self.own_paths.replace(&own_paths(all, plan));
+        let output_names = change.names.clone();
+        let mut outputs = self.outputs.begin(change)?;
+        self.view.rules.replace(rules, now);
+        outputs.removed = self.outputs.end_others(&output_names);
+        self.view.set_outputs(views_with_others(&self.outputs, &self.destinations));
+        Ok(Applied::Done { generation, outputs })
     }
 
     /// Returns the live statistics and books.
@@ -198,20 +246,13 @@ impl Pipeline {
             }
         }
         self.view.journal.close();
-        for output in &self.outputs {
-            output.stop(deadline);
-        }
+        self.outputs.stop(deadline);
         for destination in &self.destinations {
-            destination.stop(deadline);
+            destination.running.stop(deadline);
         }
-        for output in self.outputs.drain(..) {
-            let name = output.name().to_owned();
-            if !output.join() {
-                tracing::error!(output = name, "output thread panicked");
-            }
-        }
+        self.outputs.join();
         for destination in self.destinations.drain(..) {
-            if !destination.join() {
+            if !destination.running.join() {
                 tracing::error!(?destination, "destination thread panicked");
             }
         }
@@ -226,39 +267,16 @@ fn journal_config(plan: &PipelinePlan) -> JournalConfig {
         limit_bytes: plan.journal_limit_bytes,
         free_bytes_min: plan.disk_free_bytes_min,
         segment_bytes: SEGMENT_BYTES,
+        taken_bytes_max: plan.taken_bytes_max,
         commit_interval: COMMIT_INTERVAL,
         spill_after: SPILL_AFTER,
     }
 }
 
-fn start_output(
-    plan: &OutputPlan,
-    pipeline: &PipelinePlan,
-    journal: &Journal,
-    disk: &Arc<dyn Disk>,
-    clock: &Arc<dyn Clock>,
-) -> Result<(OutputHandle, OutputView, usize), StartError> {
-    let cursor = journal.cursor(CursorSpec {
-        name: plan.name.clone(),
-        when_full: plan.when_full,
-        buffer_limit_bytes: plan.buffer_limit_bytes,
-        window_bytes: plan.window_bytes,
-    })?;
-    let index = cursor.index();
-    let view = OutputView::new(plan);
-    let context = OutputContext {
-        data_dir: pipeline.data_dir.clone(),
-        clock: clock.clone(),
-        disk: disk.clone(),
-    };
-    let handle = output::spawn(plan.clone(), cursor, context, view.stats.clone())?;
-    Ok((handle, view, index))
-}
-
 fn start_destination(
     destination: Destination,
     journal: &Journal,
-) -> Result<(Arc<dyn Running>, OutputView, usize), StartError> {
+) -> Result<OtherDestination, StartError> {
     let Destination { name, type_name, buffer_limit_bytes, window_bytes, start } = destination;
     let cursor = journal.cursor(CursorSpec {
         name: name.clone(),
@@ -269,32 +287,27 @@ fn start_destination(
     let index = cursor.index();
     let started = start(cursor);
     let running = started.map_err(|error| StartError::Destination { name: name.clone(), error })?;
-    Ok((running.clone(), OutputView::other(name, type_name, running), index))
+    let view = Arc::new(OutputView::other(name, type_name, running.clone()));
+    Ok(OtherDestination { running, view, cursor: index })
+}
+
+/// Returns names and cursor indexes of outputs and other destinations.
+fn with_others(
+    mut names: Vec<(String, usize)>,
+    others: &[OtherDestination],
+) -> Vec<(String, usize)> {
+    names.extend(others.iter().map(|other| (other.view.name.clone(), other.cursor)));
+    names
+}
+
+fn views_with_others(outputs: &Outputs, others: &[OtherDestination]) -> Vec<Arc<OutputView>> {
+    let mut views = outputs.views();
+    views.extend(others.iter().map(|other| other.view.clone()));
+    views
 }
 
 fn names_of(names: &[(String, usize)]) -> Vec<String> {
     names.iter().map(|(name, _)| name.clone()).collect()
-}
-
-fn start_source(
-    plan: &SourcePlan,
-    pipeline: &PipelinePlan,
-    journal: &Journal,
-    rules: &Arc<RuleSwitch>,
-    disk: &Arc<dyn Disk>,
-    clock: &Arc<dyn Clock>,
-) -> Result<(SourceHandle, SourceView), StartError> {
-    let view = SourceView::new(plan);
-    let context = SourceContext {
-        journal: journal.clone(),
-        rules: rules.clone(),
-        clock: clock.clone(),
-        disk: disk.clone(),
-        data_dir: pipeline.data_dir.clone(),
-        stats: view.stats.clone(),
-        own_paths: own_paths(pipeline),
-    };
-    Ok((source::spawn(plan, context)?, view))
 }
 
 /// Compiles the rules of a plan whose destinations have these cursor indexes.
@@ -313,9 +326,12 @@ fn compile(
 }
 
 /// Returns the paths that weir itself writes and therefore never tails.
-fn own_paths(plan: &PipelinePlan) -> Vec<OwnPath> {
+fn own_paths<'a>(
+    outputs: impl Iterator<Item = &'a OutputPlan>,
+    plan: &PipelinePlan,
+) -> Vec<OwnPath> {
     let mut own = vec![OwnPath::Below(plan.data_dir.clone())];
-    for output in &plan.outputs {
+    for output in outputs {
         let OutputKind::File(file) = &output.kind else { continue };
         own.push(OwnPath::Files(file.path.clone()));
         if !file.path.is_template() {

@@ -2,8 +2,8 @@
 //!
 //! Invariant: reading it changes nothing and never waits for a component.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_host::Clock;
 use weir_journal::Journal;
@@ -58,8 +58,7 @@ pub struct PipelineView {
     pub journal: Journal,
     /// Sources in the order of the configuration.
     pub sources: Vec<SourceView>,
-    /// Outputs in the order of the configuration.
-    pub outputs: Vec<OutputView>,
+    outputs: Mutex<Arc<[Arc<OutputView>]>>,
     /// The rules in force.
     pub rules: Arc<RuleSwitch>,
     /// When it was started, nanoseconds since 1970.
@@ -71,20 +70,22 @@ pub struct PipelineView {
 }
 
 impl SourceView {
-    /// Creates zeroed statistics for a source.
-    pub fn new(plan: &SourcePlan) -> Self {
+    /// Creates the view of a source.
+    pub fn new(plan: &SourcePlan, stats: Arc<SourceStats>) -> Self {
         let type_name = plan.kind.source_type().name();
-        Self { name: plan.name.clone(), type_name, stats: Arc::default() }
+        Self { name: plan.name.clone(), type_name, stats }
     }
 }
 
 impl OutputView {
-    /// Creates zeroed statistics for an output.
-    pub fn new(plan: &OutputPlan) -> Self {
+    /// Creates the view of an output. It continues the statistics of the one that it replaces, if
+    /// that is of the same type.
+    pub fn new(plan: &OutputPlan, before: Option<&Self>) -> Self {
         let type_name = plan.kind.output_type().name();
         let is_insecure = plan.kind.is_insecure();
-        let (name, stats) = (plan.name.clone(), Arc::default());
-        Self { name, type_name, is_insecure, stats, running: None }
+        let before = before.filter(|before| before.type_name == type_name);
+        let stats = before.map(|before| before.stats.clone()).unwrap_or_default();
+        Self { name: plan.name.clone(), type_name, is_insecure, stats, running: None }
     }
 
     /// Creates the view of a running destination other than an output.
@@ -99,14 +100,14 @@ impl PipelineView {
     pub fn new(
         journal: Journal,
         sources: Vec<SourceView>,
-        outputs: Vec<OutputView>,
+        outputs: Vec<Arc<OutputView>>,
         rules: Arc<RuleSwitch>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             journal,
             sources,
-            outputs,
+            outputs: Mutex::new(outputs.into()),
             rules,
             started_unix_ns: clock.unix_ns(),
             clock,
@@ -114,6 +115,21 @@ impl PipelineView {
             live: Arc::default(),
             phase: AtomicU8::new(Phase::Running as u8),
         }
+    }
+
+    /// Returns the outputs, in the order of the configuration, and the other destinations.
+    pub fn outputs(&self) -> Arc<[Arc<OutputView>]> {
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the output of that name.
+    pub fn output(&self, name: &str) -> Option<Arc<OutputView>> {
+        self.outputs().iter().find(|output| output.name == name).cloned()
+    }
+
+    /// Replaces the outputs.
+    pub(crate) fn set_outputs(&self, outputs: Vec<Arc<OutputView>>) {
+        *self.outputs.lock().unwrap_or_else(PoisonError::into_inner) = outputs.into();
     }
 
     /// Returns the current phase.

@@ -35,6 +35,7 @@ fn config() -> JournalConfig {
         limit_bytes: 64 << 20,
         free_bytes_min: 0,
         segment_bytes: 3 << 10,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(1),
         spill_after: Duration::from_millis(5),
     }

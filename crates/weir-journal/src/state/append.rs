@@ -57,6 +57,7 @@ impl State {
         let (checkpoint, is_begun) = self.account_stream(&batch, now);
         let base = batch.header().base();
         let owed = self.owed_again(stream, base);
+        let is_kept = self.is_kept_for_removed(&batch);
         let is_merged =
             policy == WritePolicy::OnLag && self.merge_into_last(&batch, &checkpoint, now);
         let durable = if is_begun && policy == WritePolicy::OnAppend {
@@ -66,6 +67,9 @@ impl State {
         } else {
             self.insert(batch, (&begin, &checkpoint), policy, now)
         };
+        if is_kept {
+            self.spill_stream(stream);
+        }
         self.settle_cursor_streams(stream, now);
         if owed.is_some() && owed != self.owed_again(stream, base) {
             self.mark_dirty(stream, now);
@@ -104,7 +108,9 @@ impl State {
             return Ok(());
         };
         for (index, bytes) in self.charges(stream, batches) {
-            self.admit_to_cursor(index, stream, bytes, now)?;
+            if self.cursors[index].is_attached() {
+                self.admit_to_cursor(index, stream, bytes, now)?;
+            }
         }
         if policy == WritePolicy::OnLag && self.is_ahead_by_one_in(1) && self.ring_may_move(now) {
             self.ahead_wanted = true;
@@ -125,8 +131,8 @@ impl State {
             let bound = READ_AHEAD_BYTES.max(c.ready_bytes * READ_AHEAD_REQUESTS);
             c.when_full() == WhenFull::Block && c.waiting_bytes > bound / parts
         };
-        let mut active = self.cursors.iter().filter(|c| c.is_active()).peekable();
-        active.peek().is_some() && active.all(is_ahead)
+        let mut attached = self.cursors.iter().filter(|c| c.is_attached()).peekable();
+        attached.peek().is_some() && attached.all(is_ahead)
     }
 
     /// Returns the bytes that each destination would be charged.
@@ -187,10 +193,10 @@ impl State {
         self.cursors.iter().enumerate().max_by_key(kept)
     }
 
-    /// Like [`Self::heaviest`], but `None` if it is not configured and so has no policy.
+    /// Like [`Self::heaviest`], but `None` if it is not read and so has no policy.
     pub(crate) fn retains_most(&self) -> Option<usize> {
         let heaviest = self.heaviest();
-        heaviest.filter(|(_, c)| c.is_active() && c.pending_bytes > 0).map(|(index, _)| index)
+        heaviest.filter(|(_, c)| c.is_attached() && c.pending_bytes > 0).map(|(index, _)| index)
     }
 
     /// Returns its name, for messages.

@@ -1,7 +1,9 @@
-//! A required destination: what waits for it, what it is charged, and its book.
+//! A required destination: what waits for it, what it is charged, its reader, and its book.
 //!
 //! Invariants: `pending_bytes` is what is charged for its entries that are neither settled nor
-//! held, over all streams; `taken_bytes` of that are taken; `waiting_bytes` is the rest.
+//! held, over all streams; `taken_bytes` of that are taken; `waiting_bytes` is the rest. A
+//! destination has at most one reader, and an earlier one changes nothing any more. One without a
+//! reader never refuses anything, and what waits for it is on disk soon.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,9 +11,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use weir_model::limits::CURSORS_MAX;
-use weir_model::{CursorBook, DiscardReason, StreamId};
+use weir_model::{Batch, CursorBook, DiscardReason, StreamId};
 
-use super::State;
+use super::{State, Status};
+use crate::Outcome;
 use crate::spec::{CursorSpec, WhenFull};
 
 /// A required destination.
@@ -22,7 +25,15 @@ pub(crate) struct CursorState {
     /// Distinguishes successive destinations in the same slot; increases with each.
     pub(crate) id: u64,
     pub(crate) spec: Option<CursorSpec>,
+    /// Identifies the current reader; increases with each.
+    pub(crate) reader: u64,
+    /// It was removed while weir runs, and has no reader: what is routed to it waits.
+    pub(crate) is_detached: bool,
+    /// Nothing more will be routed to it: its reader ends once it has delivered what waits.
+    pub(crate) is_closing: bool,
     pub(crate) dropped: bool,
+    /// It was dropped in this run: batches that are routed to it may still be on their way.
+    pub(crate) was_just_dropped: bool,
     /// Seen for the first time in this run.
     pub(crate) fresh: bool,
     /// Streams with waiting batches, in order of their turns.
@@ -71,8 +82,14 @@ impl CursorState {
         self.spec.is_some()
     }
 
+    /// Returns whether it is configured and read.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.is_active() && !self.is_detached
+    }
+
     pub(super) fn limit(&self) -> u64 {
-        self.spec.as_ref().map_or(u64::MAX, |s| s.buffer_limit_bytes)
+        let spec = self.spec.as_ref().filter(|_| !self.is_detached);
+        spec.map_or(u64::MAX, |s| s.buffer_limit_bytes)
     }
 
     /// Returns how many bytes may be taken at once: never the whole buffer, so that `drop_oldest`
@@ -119,7 +136,9 @@ impl State {
         let id = self.cursors.iter().map(|c| c.id).max().unwrap_or(0) + 1;
         let fresh = CursorState::new(name.to_owned(), id);
         let is_named = |index: usize| self.segments.values().any(|s| s.names.contains(&index));
-        let is_free = |(index, c): &(usize, &CursorState)| c.dropped && !is_named(*index);
+        let is_free = |(index, c): &(usize, &CursorState)| {
+            c.dropped && !c.was_just_dropped && !is_named(*index)
+        };
         let free = self.cursors.iter().enumerate().find(is_free).map(|(index, _)| index);
         let index = free.unwrap_or(self.cursors.len());
         if index >= CURSORS_MAX {
@@ -150,12 +169,105 @@ impl State {
         changed
     }
 
+    /// Gives the destination a reader, which replaces an earlier one. Returns its identifier.
+    pub(crate) fn attach(&mut self, index: usize, spec: CursorSpec, now: Duration) -> u64 {
+        self.return_taken(index, now);
+        let cursor = &mut self.cursors[index];
+        cursor.spec = Some(spec);
+        (cursor.is_detached, cursor.is_closing) = (false, false);
+        cursor.reader += 1;
+        cursor.reader
+    }
+
+    /// Tells the reader of a destination that nothing more will be routed to it.
+    pub(crate) fn close_destination(&mut self, index: usize) {
+        self.cursors[index].is_closing = true;
+        self.cursors[index].notify.notify_one();
+    }
+
+    /// Takes the reader away from a destination: what waits for it, and what is still routed to it,
+    /// is kept on disk and holds nobody up.
+    pub(crate) fn detach(&mut self, index: usize, now: Duration) {
+        self.return_taken(index, now);
+        let cursor = &mut self.cursors[index];
+        cursor.is_detached = true;
+        cursor.reader += 1;
+        // For a reader that is stuck: it finds that it was replaced.
+        cursor.notify.notify_one();
+        for stream in self.streams_of(index) {
+            self.spill_stream(stream);
+        }
+        self.note_absent();
+        self.wake_sources();
+    }
+
+    /// Queues everything of a stream that is in memory for the disk. The stream can still be read
+    /// again, so this need not be flushed; but it is complete, because behind a hole its source
+    /// would read again.
+    pub(super) fn spill_stream(&mut self, stream: StreamId) {
+        let entries = self.cursor_streams(stream).flat_map(|(_, cs)| &cs.entries);
+        let all: Vec<u64> = entries.map(|entry| entry.seq).collect();
+        self.spill_queue.extend(all);
+    }
+
+    /// Returns the streams of which something waits for the destination.
+    fn streams_of(&self, index: usize) -> Vec<StreamId> {
+        let waits = |known: &super::StreamState| {
+            known.cursor_streams.get(index).is_some_and(|cs| !cs.entries.is_empty())
+        };
+        self.streams.iter().filter(|(_, known)| waits(known)).map(|(stream, _)| *stream).collect()
+    }
+
+    /// Makes what a reader has taken and not settled wait again, for the next one.
+    fn return_taken(&mut self, index: usize, now: Duration) {
+        for stream in self.streams_of(index) {
+            let Some((cursor, cs)) = self.reader(index, stream) else { continue };
+            let mut returned_bytes = 0;
+            for entry in cs.entries.iter_mut().filter(|entry| entry.status == Status::Taken) {
+                entry.status = Status::Waiting;
+                returned_bytes += entry.bytes;
+                cursor.taken -= entry.routed;
+            }
+            cs.waiting_bytes += returned_bytes;
+            cursor.taken_bytes -= returned_bytes;
+            cursor.waiting_bytes += returned_bytes;
+            let first = cs.entries.iter().position(|entry| entry.status == Status::Waiting);
+            cs.next = first.unwrap_or(cs.entries.len());
+            if first.is_some() && !cs.in_turn {
+                cs.in_turn = true;
+                cursor.turns.push_back(stream);
+            }
+            self.taken_bytes -= returned_bytes;
+        }
+        let cursor = &mut self.cursors[index];
+        cursor.starved = false;
+        cursor.waiting_since = now;
+    }
+
+    /// Discards everything that waits for a destination without a reader.
+    fn discard_waiting(&mut self, index: usize, now: Duration) {
+        for stream in self.streams_of(index) {
+            while let Some(cs) = self.cursor_stream(index, stream)
+                && let Some(entry) = cs.entries.get(cs.next)
+            {
+                let (seq, routed) = (entry.seq, entry.routed);
+                let discarded = Some((DiscardReason::CursorDropped, routed));
+                self.mark_taken(index, stream);
+                self.settle(index, stream, seq, Outcome { discarded, ..Outcome::default() }, now);
+            }
+        }
+        (self.cursors[index].spec, self.cursors[index].is_detached) = (None, false);
+    }
+
     /// Forgets a destination that is no longer configured; what it still needed is discarded.
     pub(crate) fn drop_cursor(&mut self, name: &str, now: Duration) -> bool {
-        let inactive = |c: &CursorState| c.name == name && !c.dropped && !c.is_active();
-        let Some(index) = self.cursors.iter().position(inactive) else { return false };
+        let unread = |c: &CursorState| c.name == name && !c.dropped && !c.is_attached();
+        let Some(index) = self.cursors.iter().position(unread) else { return false };
+        if self.cursors[index].is_active() {
+            self.discard_waiting(index, now);
+        }
         let cursor = &mut self.cursors[index];
-        cursor.dropped = true;
+        (cursor.dropped, cursor.was_just_dropped) = (true, true);
         let held = std::mem::take(&mut cursor.held);
         cursor.kept_bytes = 0;
         let mut streams = Vec::new();
@@ -193,11 +305,18 @@ impl State {
         self.cursors.get(index).is_some_and(CursorState::is_active)
     }
 
-    /// Updates the list of unconfigured destinations after a change.
+    /// Returns whether a batch is routed to a destination that was removed while weir runs.
+    pub(super) fn is_kept_for_removed(&self, batch: &Batch) -> bool {
+        let is_removed = |index: usize| self.cursors.get(index).is_some_and(|c| c.is_detached);
+        self.detached > 0 && batch.routed_counts().into_iter().any(|(index, _)| is_removed(index))
+    }
+
+    /// Updates what is known about all destinations together after a change.
     pub(crate) fn note_absent(&mut self) {
         let is_absent = |(_, c): &(usize, &CursorState)| !c.is_active() && !c.dropped;
         let absent = self.cursors.iter().enumerate().filter(is_absent);
         self.absent = absent.map(|(index, _)| index).collect();
         self.active = self.cursors.iter().filter(|c| c.is_active()).count();
+        self.detached = self.cursors.iter().filter(|c| c.is_detached).count();
     }
 }

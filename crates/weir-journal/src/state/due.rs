@@ -111,6 +111,10 @@ impl State {
         if self.ahead_wanted && self.spill_due_at().is_none_or(|at| timer.is_due(at, now)) {
             self.wake_sources();
         }
+        let queued = self.take_spill_queue();
+        if !queued.is_empty() {
+            return Some(Work::Frames { batches: queued, sync: false });
+        }
         if self.spill_wanted {
             let batches = self.take_spill();
             if !batches.is_empty() {
@@ -153,6 +157,25 @@ impl State {
         if self.durable_waiting.is_empty() {
             (self.durable_since, self.soon_since) = (None, None);
             self.durable_waiting_bytes = 0;
+        }
+        batches
+    }
+
+    /// Takes batches that wait for destinations that were removed. Those that must be flushed are
+    /// about to be written anyway.
+    fn take_spill_queue(&mut self) -> Vec<(u64, Arc<Batch>)> {
+        let mut bytes = 0;
+        let mut batches = Vec::new();
+        while bytes < GROUP_BYTES_MAX
+            && let Some(seq) = self.spill_queue.pop_first()
+        {
+            let Some(slot) = self.slots.get_mut(&seq) else { continue };
+            let is_placed = slot.location.is_some() || slot.writing || slot.durable;
+            if let Some(batch) = slot.batch.clone().filter(|_| !is_placed) {
+                slot.writing = true;
+                bytes += slot.memory_bytes;
+                batches.push((seq, batch));
+            }
         }
         batches
     }

@@ -19,6 +19,7 @@ mod dead;
 mod destination;
 mod due;
 mod frames;
+mod ledger;
 mod read;
 mod soon;
 mod stream;
@@ -33,9 +34,7 @@ use weir_model::{Batch, Position, SourceBook, SourceId, StreamId};
 
 use crate::index::SegmentIndex;
 use crate::limits::SLOTS_MAX;
-use crate::spec::{
-    CursorLedger, JournalConfig, JournalStatus, Recovery, RefusedReason, SourceLedger,
-};
+use crate::spec::{JournalConfig, Recovery, RefusedReason};
 use crate::subscriber::SubscriberQueue;
 
 pub(crate) use claim::RecoveredFrame;
@@ -198,10 +197,14 @@ pub(crate) struct State {
     pub(crate) next_seq: u64,
     pub(crate) ring_bytes: u64,
     pub(crate) cursors: Vec<CursorState>,
+    /// Size of the batches that all destinations have taken.
+    pub(crate) taken_bytes: u64,
     /// Destinations that are neither configured nor dropped.
     pub(crate) absent: Vec<usize>,
     /// Number of configured destinations.
     pub(crate) active: usize,
+    /// Number of destinations that were removed while weir runs.
+    pub(crate) detached: usize,
     pub(crate) streams: HashMap<StreamId, StreamState>,
     pub(crate) sources: HashMap<SourceId, SourceState>,
     pub(crate) recovered: HashMap<StreamId, Vec<RecoveredFrame>>,
@@ -252,6 +255,9 @@ pub(crate) struct State {
     pub(crate) commits_begun: u64,
     pub(crate) commits_done: u64,
     pub(crate) spill_wanted: bool,
+    /// Slots to be written whether the ring is full or not, in order: they wait for destinations
+    /// that were removed.
+    pub(crate) spill_queue: BTreeSet<u64>,
     /// No slot before this one is in memory.
     pub(crate) spill_from: u64,
     /// Frames that were written without a flush must become durable now.
@@ -306,8 +312,10 @@ impl State {
             next_seq: 1,
             ring_bytes: 0,
             cursors: Vec::new(),
+            taken_bytes: 0,
             absent: Vec::new(),
             active: 0,
+            detached: 0,
             streams: HashMap::new(),
             sources: HashMap::new(),
             recovered: HashMap::new(),
@@ -335,6 +343,7 @@ impl State {
             commits_begun: 0,
             commits_done: 0,
             spill_wanted: false,
+            spill_queue: BTreeSet::new(),
             spill_from: 0,
             sync_wanted: false,
             frames_error: None,
@@ -693,90 +702,15 @@ impl State {
         }
     }
 
-    pub(crate) fn source_ledgers(&self) -> Vec<SourceLedger> {
-        let mut all: Vec<SourceLedger> = self
-            .sources
-            .iter()
-            .map(|(id, source)| {
-                let live = self.streams.values().filter(|s| s.source == Some(*id));
-                let mut book = source.folded;
-                let mut streams = 0;
-                for stream in live {
-                    book.add(&stream.checkpoint.book);
-                    streams += 1;
-                }
-                SourceLedger { id: *id, name: source.name.clone(), streams, book }
-            })
-            .collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
-    }
-
-    /// Returns for each destination when the first batch was appended that it has not received yet.
-    fn oldest_waiting(&self) -> Vec<Option<Duration>> {
-        let mut oldest: Vec<Option<Duration>> = vec![None; self.cursors.len()];
-        let is_there = |e: &&Entry| matches!(e.status, Status::Settled(_) | Status::Held);
-        for (index, cs) in self.streams.values().flat_map(|known| known.cursor_streams.iter()) {
-            let entry = cs.entries.iter().find(|e| !is_there(e));
-            let slot = entry.and_then(|entry| self.slots.get(&entry.seq));
-            let Some(at) = slot.map(|slot| slot.appended_at) else { continue };
-            oldest[index] = Some(oldest[index].map_or(at, |earlier| earlier.min(at)));
-        }
-        oldest
-    }
-
-    pub(crate) fn cursor_ledgers(&self, now: Duration) -> Vec<CursorLedger> {
-        let oldest = self.oldest_waiting();
-        let ledger = |(index, c): (usize, &CursorState)| CursorLedger {
-            name: c.name.clone(),
-            index,
-            active: c.is_active(),
-            when_full: c.when_full(),
-            book: c.total,
-            in_flight: c.in_flight,
-            taken: c.taken,
-            pending_bytes: c.pending_bytes,
-            buffer_limit_bytes: c.limit(),
-            lag_seconds: oldest[index].map_or(0.0, |at| now.saturating_sub(at).as_secs_f64()),
-            blocking: c.blocking,
-        };
-        self.cursors.iter().enumerate().filter(|(_, c)| !c.dropped).map(ledger).collect()
-    }
-
-    pub(crate) fn status(&self) -> JournalStatus {
-        JournalStatus {
-            ring_bytes: self.ring_bytes,
-            ring_limit_bytes: self.config.ring_bytes,
-            disk_bytes: self.disk_bytes(),
-            disk_limit_bytes: self.config.limit_bytes,
-            segments: self.segments.len() as u64,
-            frames_written: self.frames_written,
-            frames_compacted: self.frames_compacted,
-            flushes: self.flushes,
-            disk_error: self.disk_error().cloned(),
-            recovery: self.recovery.clone(),
-        }
-    }
-
-    /// Allows no further appends; readers drain what is left.
-    pub(crate) fn close(&mut self) {
-        self.closing = true;
-        for cursor in &mut self.cursors {
-            cursor.notify.notify_one();
-        }
-        for subscriber in self.subscribers.drain(..).filter_map(|s| s.upgrade()) {
-            subscriber.close();
-        }
-    }
-
     /// Returns the conditions for which the writer thread has to be woken when they become true.
-    pub(crate) fn work_signature(&self) -> [bool; 12] {
+    pub(crate) fn work_signature(&self) -> [bool; 13] {
         [
             self.positions_since.is_some(),
             self.durable_since.is_some(),
             self.soon_since.is_some(),
             self.durable_waiting_bytes >= crate::limits::GROUP_BYTES,
             self.spill_wanted,
+            !self.spill_queue.is_empty(),
             self.sync_wanted,
             self.flush_now,
             self.statements_due.is_some(),

@@ -65,6 +65,7 @@ impl State {
     fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {
         let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
         let window = cursor.window();
+        let left = self.config.taken_bytes_max.saturating_sub(self.taken_bytes);
         let mut passed_over = 0;
         while passed_over < cursor.turns.len() {
             let stream = *cursor.turns.front()?;
@@ -75,7 +76,8 @@ impl State {
                 cursor.turns.rotate_left(1);
                 continue;
             }
-            if cursor.taken_bytes > 0 && cursor.taken_bytes + bytes > window {
+            let is_too_much = cursor.taken_bytes + bytes > window || bytes > left;
+            if cursor.taken_bytes > 0 && is_too_much {
                 return None;
             }
             if cs.deficit >= bytes {
@@ -95,12 +97,13 @@ impl State {
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.get_mut(cs.next) else { return };
         entry.status = Status::Taken;
-        cs.waiting_bytes -= entry.bytes;
-        cursor.waiting_bytes -= entry.bytes;
-        cursor.taken_bytes += entry.bytes;
+        let bytes = entry.bytes;
+        cs.waiting_bytes -= bytes;
+        cursor.waiting_bytes -= bytes;
+        cursor.taken_bytes += bytes;
         cursor.taken += entry.routed;
         cs.next += 1;
-        while cs.entries.get(cs.next).is_some_and(|e| matches!(e.status, Status::Settled(_))) {
+        while cs.entries.get(cs.next).is_some_and(|e| e.status != Status::Waiting) {
             cs.next += 1;
         }
         if cs.next == cs.entries.len() {
@@ -112,6 +115,7 @@ impl State {
                 cursor.turns.retain(|s| *s != stream);
             }
         }
+        self.taken_bytes += bytes;
     }
 
     /// Settles a taken entry: books, window, slot, and the committed position if it is next.
@@ -131,10 +135,11 @@ impl State {
             return;
         }
         entry.status = Status::Settled(outcome);
-        cs.pending_bytes -= entry.bytes;
-        cursor.pending_bytes -= entry.bytes;
+        let bytes = entry.bytes;
+        cs.pending_bytes -= bytes;
+        cursor.pending_bytes -= bytes;
         cursor.pending_batches -= 1;
-        cursor.taken_bytes -= entry.bytes;
+        cursor.taken_bytes -= bytes;
         cursor.taken -= entry.routed;
         cursor.in_flight -= entry.routed;
         add_outcome(&mut cursor.total, &outcome);
@@ -142,6 +147,7 @@ impl State {
             cursor.starved = false;
             cursor.notify.notify_one();
         }
+        self.taken_bytes -= bytes;
         if let Some(slot) = self.slots.get_mut(&seq) {
             slot.is_discarded |= outcome.discarded.is_some();
         }
@@ -200,6 +206,7 @@ impl State {
             cursor.starved = false;
             cursor.notify.notify_one();
         }
+        self.taken_bytes -= bytes;
         self.stop_reading(seq);
         let is_joined = before.is_some_and(|before| self.join_held(index, stream, seq, before));
         self.wake_sources_if_room();

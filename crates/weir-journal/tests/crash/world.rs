@@ -146,6 +146,7 @@ fn small(rng: &mut Rng) -> JournalConfig {
         ring_bytes: rng.u64(4..64) * KIB,
         limit_bytes: 64 * MIB,
         segment_bytes: rng.u64(1..16) * KIB,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_micros(rng.u64(0..2000)),
         spill_after: Duration::from_micros(rng.u64(0..2000)),
         ..config("/data/journal")

@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) reconfigure: bool,
     /// Some destination discards the oldest batches.
     pub(crate) drops_oldest: bool,
+    /// Destinations get other readers, and are removed and added while the process runs.
+    pub(crate) readers: bool,
     /// Bytes on the disk change between two runs.
     pub(crate) damage: bool,
 }
@@ -64,6 +66,7 @@ impl Settings {
             disk: is_on(61) && is_on(60),
             reconfigure: is_on(59) && is_on(58),
             drops_oldest: is_on(57) && is_on(56),
+            readers: is_on(53) && is_on(52),
             damage: std::env::var_os("WEIR_SIMULATE_DAMAGE").is_some(),
         }
     }
@@ -182,8 +185,9 @@ const ONCE_FAILED_SOON: [u64; 4] = [14_379, 33_310, 335_475, 610_254];
 #[test]
 fn histories_that_once_failed_pass() {
     keep_panics();
-    let acknowledged = |seed| (seed, Settings { soon_lanes: 0, ..Settings::of(seed) });
-    let soon = ONCE_FAILED_SOON.map(|seed| (seed, Settings::of(seed)));
+    let of = |seed| Settings { readers: false, ..Settings::of(seed) };
+    let acknowledged = |seed| (seed, Settings { soon_lanes: 0, ..of(seed) });
+    let soon = ONCE_FAILED_SOON.map(|seed| (seed, of(seed)));
     for (seed, settings) in ONCE_FAILED.map(acknowledged).into_iter().chain(soon) {
         let events = plan::events(seed, &settings);
         let ended = attempt(&settings, &events, &Trace::default(), &mut Coverage::default());

@@ -27,6 +27,8 @@ pub(crate) enum What {
     Flush,
     /// A destination stops taking anything, or resumes.
     Hang,
+    /// A destination gets another reader, or loses its reader, or gets one again.
+    ChangeReader,
     /// A file is truncated; perhaps it grows again at once.
     Cut,
     Delete,
@@ -127,22 +129,30 @@ pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
         _ => true,
     };
     events.retain(is_on);
-    let events = events.into_iter().map(|what| Event { what, seed: rng.u64(..) }).collect();
-    if settings.soon_lanes > 0 { with_soon(events, !seed) } else { events }
+    let mut events = events.into_iter().map(|what| Event { what, seed: rng.u64(..) }).collect();
+    if settings.soon_lanes > 0 {
+        events = interspersed(events, !seed, |chance| match chance {
+            0..10 => Some(What::ReceiveSoon),
+            10 => Some(What::KillSoon),
+            _ => None,
+        });
+    }
+    if settings.readers {
+        let is_due = |chance| (chance < 5).then_some(What::ChangeReader);
+        events = interspersed(events, seed.rotate_left(32), is_due);
+    }
+    events
 }
 
-/// Places events for connections without acknowledgement between others, which remain as they are.
-fn with_soon(events: Vec<Event>, seed: u64) -> Vec<Event> {
+/// Places further events between others, which remain as they are.
+fn interspersed(events: Vec<Event>, seed: u64, further: impl Fn(u8) -> Option<What>) -> Vec<Event> {
     let mut rng = Rng::with_seed(seed);
     let mut all = Vec::new();
     for event in events {
         all.push(event);
-        let what = match rng.u8(..60) {
-            0..10 => What::ReceiveSoon,
-            10 => What::KillSoon,
-            _ => continue,
-        };
-        all.push(Event { what, seed: rng.u64(..) });
+        if let Some(what) = further(rng.u8(..60)) {
+            all.push(Event { what, seed: rng.u64(..) });
+        }
     }
     all
 }

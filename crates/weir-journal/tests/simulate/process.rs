@@ -33,6 +33,8 @@ pub(crate) struct Process {
     writer: JournalWriter,
     clock: FakeClock,
     pub(crate) readers: Vec<Option<Reader>>,
+    /// The last readers of destinations that were removed.
+    pub(crate) removed: BTreeMap<String, Reader>,
     pub(crate) lanes: Vec<(u64, Reading)>,
     pub(crate) soon_lanes: Vec<(u64, Reading)>,
     /// Rows that are not acknowledged, with the time at which they were appended.
@@ -49,8 +51,8 @@ impl Process {
         lanes: Vec<(u64, Reading)>,
         soon_lanes: Vec<(u64, Reading)>,
     ) -> Self {
-        let (soon, tickets) = (Vec::new(), Vec::new());
-        Self { journal, writer, clock, readers, lanes, soon_lanes, soon, tickets }
+        let (soon, tickets, removed) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { journal, writer, clock, readers, removed, lanes, soon_lanes, soon, tickets }
     }
 
     /// Records rows that are flushed soon.
@@ -129,6 +131,8 @@ struct Taken {
     serial: u64,
     rows: Vec<(usize, u64)>,
     is_settled: bool,
+    /// Its reader was replaced before it settled this.
+    is_returned: bool,
 }
 
 /// The reader of one destination in one life of the process.
@@ -177,10 +181,38 @@ impl Reader {
         assert_eq!(rows.len() as u64, delivery.record_count, "records and their count differ");
         let serial = self.next_serial;
         self.next_serial += 1;
-        let taken = self.taken.entry(stream).or_default();
-        taken.push_back(Taken { serial, rows, is_settled: false });
         self.in_hand.push((serial, delivery));
-        taken.back().map_or(&[], |taken| &taken.rows)
+        let taken = self.taken.entry(stream).or_default();
+        // An earlier reader may have taken it, and perhaps more was appended to it since.
+        let again = taken.iter().position(|t| t.is_returned && t.rows.first() == rows.first());
+        let now = Taken { serial, rows, is_settled: false, is_returned: false };
+        let at = again.unwrap_or(taken.len());
+        if again.is_some() {
+            taken[at] = now;
+        } else {
+            taken.push_back(now);
+        }
+        &taken[at].rows
+    }
+
+    /// Returns whether it holds deliveries, which it must settle itself.
+    pub(crate) fn holds(&self) -> bool {
+        !self.held.1.is_empty()
+    }
+
+    /// Makes another reader continue: it gets what this one has taken and not settled. That this
+    /// one settles it afterwards has no effect.
+    pub(crate) fn replaced_by(mut self, mut next: Self) -> Self {
+        for (_, delivery) in std::mem::take(&mut self.in_hand) {
+            self.cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
+        }
+        assert!(self.cursor.is_closing(), "a reader that was replaced is told to end");
+        assert!(self.cursor.take(|_| false).is_none(), "a reader that was replaced gets nothing");
+        for taken in self.taken.values_mut().flatten() {
+            taken.is_returned = !taken.is_settled;
+        }
+        (next.next_serial, next.taken) = (self.next_serial, self.taken);
+        next
     }
 
     /// Settles one of its deliveries, each row by its fate; returns its first row.

@@ -1,6 +1,7 @@
 //! The world of a history: a disk, files, a process that starts and ends with its journal, and
 //! destinations that remember what they received over all of its lives.
 
+mod readers;
 mod soon;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use weir_journal::{CursorLedger, CursorSpec, Journal, JournalConfig, WhenFull, WritePolicy};
+use weir_journal::{CursorLedger, Journal, JournalConfig, WritePolicy};
 use weir_model::{SourceId, StreamId};
 use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
 
@@ -124,11 +125,25 @@ impl<'a> World<'a> {
     pub(crate) fn run(mut self, events: &[Event]) {
         for event in events {
             self.happen(*event);
+            self.note_books();
             if self.process.is_some() && self.disk.is_dead() {
                 self.die(Rng::with_seed(!event.seed), self.kills_soon);
             }
         }
         self.finish();
+    }
+
+    /// Adds to the trace what the books say.
+    fn note_books(&self) {
+        let Some(process) = &self.process else { return };
+        self.trace.note(|| {
+            let of = |c: &CursorLedger| {
+                format!("{} routed {} settled {}", c.name, c.book.routed, c.book.settled())
+            };
+            let ledger = process.journal.ledger();
+            let lines: Vec<String> = ledger.cursors.iter().map(of).collect();
+            format!("    {}; {} segments", lines.join(", "), ledger.journal.segments)
+        });
     }
 
     fn happen(&mut self, Event { what, seed }: Event) {
@@ -185,6 +200,7 @@ impl<'a> World<'a> {
         match what {
             What::ReceiveSoon => self.receive_soon(rng),
             What::Look => self.look(rng),
+            What::ChangeReader => self.change_reader(rng),
             What::Receive => self.receive(rng),
             What::Flush => {
                 self.flush();
@@ -336,7 +352,7 @@ impl<'a> World<'a> {
         self.oracle.begin_life();
         loop {
             let clock = FakeClock::default();
-            let config = small(rng);
+            let config = small(rng, self.settings.readers);
             let disk = Arc::new(self.disk.clone());
             let opened = Journal::open_with_writer(config, disk, Arc::new(clock.clone()));
             if self.disk.is_dead() {
@@ -382,12 +398,7 @@ impl<'a> World<'a> {
         }
         let mut readers = Vec::new();
         for (index, sink) in self.oracle.sinks.iter_mut().enumerate() {
-            let spec = CursorSpec {
-                name: sink.name.clone(),
-                when_full: if sink.drops_oldest { WhenFull::DropOldest } else { WhenFull::Block },
-                buffer_limit_bytes: if sink.drops_oldest { rng.u64(1..16) * KIB } else { 64 * MIB },
-                window_bytes: rng.u64(1..64) * KIB,
-            };
+            let spec = readers::spec(sink, rng);
             let cursor = self.present[index].then(|| journal.cursor(spec).expect("a cursor"));
             if let Some(cursor) = &cursor {
                 sink.index = cursor.index();
@@ -573,7 +584,9 @@ impl<'a> World<'a> {
     fn note_durable(&mut self) {
         let Some(process) = &mut self.process else { return };
         for (reader, sink) in process.readers.iter_mut().zip(&mut self.oracle.sinks) {
-            if let Some(reader) = reader {
+            // One that was removed has settled something before.
+            let removed = process.removed.get_mut(&sink.name);
+            if let Some(reader) = reader.as_mut().or(removed) {
                 reader.note_durable(sink);
             }
         }
@@ -663,6 +676,7 @@ impl<'a> World<'a> {
                 break;
             }
         }
+        self.note_books();
         let Some(process) = &self.process else { return };
         assert_books_balance(&process.journal);
         self.oracle.compare(&process.journal.ledger());
@@ -709,11 +723,14 @@ impl<'a> World<'a> {
     }
 }
 
-fn small(rng: &mut Rng) -> JournalConfig {
+fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
+    // Drawn from a copy: histories without this remain as they are.
+    let taken_bytes_max = if has_readers { rng.clone().u64(1..64) * KIB } else { u64::MAX };
     JournalConfig {
         ring_bytes: rng.u64(2..48) * KIB,
         limit_bytes: 64 * MIB,
         segment_bytes: rng.u64(1..16) * KIB,
+        taken_bytes_max,
         commit_interval: Duration::from_micros(rng.u64(..2000)),
         spill_after: Duration::from_micros(rng.u64(..2000)),
         ..config(DIR)

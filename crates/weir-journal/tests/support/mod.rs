@@ -190,6 +190,7 @@ pub(crate) fn config(dir: impl Into<PathBuf>) -> JournalConfig {
         limit_bytes: 256 * MIB,
         free_bytes_min: 0,
         segment_bytes: MIB,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(2),
         spill_after: Duration::from_millis(20),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_journal::{Cursor, Outcome};
 
 use super::Job;
-use crate::stats::{self, add};
+use crate::stats::add;
 
 /// Minimum interval between reads at low traffic: nobody waits for the output of this one.
 const AGE: Duration = Duration::from_millis(500);
@@ -24,7 +24,6 @@ pub(super) async fn run(job: &Job, mut cursor: Cursor) {
             cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
         }
         add(&job.stats.requests, 1);
-        stats::publish_cpu(&job.stats.cpu_ns);
         if cursor.is_closing() {
             return;
         }

@@ -1,7 +1,7 @@
 //! `type = "file"`: appends one line per record to a local file, or to one of many files named by
 //! fields of the record.
 //!
-//! Reading order: this file, `writer`, `routing`, `target`, `path`, `dir`, `archive`.
+//! Reading order: this file, `round`, `writer`, `routing`, `target`, `path`, `dir`, `archive`.
 //!
 //! Invariants: weir is the only writer; every file ends with a complete line whenever nothing is
 //! being written (a failed or partial write is undone, an incomplete last line is cut off at
@@ -13,6 +13,7 @@ mod archive;
 mod dir;
 mod log_limit;
 mod path;
+mod round;
 mod routing;
 mod target;
 mod writer;
@@ -22,22 +23,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_journal::{Cursor, Outcome};
+use weir_journal::Cursor;
 
 use super::Job;
+use super::devices::Device;
 use super::pending::PendingBatch;
 use super::signal::until;
-use crate::config::{FileOutput, FsyncPolicy};
-use crate::stats::{self, add};
+use crate::config::FileOutput;
+use crate::stats::add;
 pub use path::{FilePath, FilePathError};
-use writer::Writer;
+use round::Rounds;
 
 /// Maximum time that lines wait for others before they are written.
 const AGE: Duration = Duration::from_millis(100);
 /// Size of the batches at which they are written at once.
 const BYTES: u64 = 256 * 1024;
-/// Maximum size of the batches written and flushed in one cycle.
-const CYCLE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Maximum size of the batches written and flushed in one round.
+const ROUND_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Pause after the first failure, doubled up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -47,11 +49,12 @@ struct FileLoop<'a> {
     job: &'a Job,
     plan: &'a FileOutput,
     cursor: Cursor,
-    writer: Writer,
-    /// Written but not yet settled.
-    unsettled: Vec<(PendingBatch, Outcome)>,
-    /// When `unsettled` must be flushed.
-    sync_due: Option<Instant>,
+    device: Device,
+    rounds: Box<Rounds>,
+    /// The window is used up by what is written and not flushed: that must not wait.
+    is_window_full: bool,
+    /// When a requested stop must be complete.
+    deadline: Option<Instant>,
     /// Time of the next attempt after a failure.
     paused: Option<Instant>,
     /// Number of consecutive failures.
@@ -59,14 +62,14 @@ struct FileLoop<'a> {
 }
 
 pub(super) async fn run(job: &Job, plan: &FileOutput, cursor: Cursor) {
-    let writer = Writer::new(job, plan);
-    let mut file = FileLoop {
+    let file = FileLoop {
         job,
         plan,
         cursor,
-        writer,
-        unsettled: Vec::new(),
-        sync_due: None,
+        device: job.context.devices.of(plan.path.base()),
+        rounds: Box::new(Rounds::new(job, plan)),
+        is_window_full: false,
+        deadline: None,
         paused: None,
         failures: 0,
     };
@@ -74,35 +77,32 @@ pub(super) async fn run(job: &Job, plan: &FileOutput, cursor: Cursor) {
 }
 
 impl FileLoop<'_> {
-    async fn run(&mut self) {
+    async fn run(mut self) {
         let (stop, reopen) = (self.job.stop.clone(), self.job.reopen.clone());
-        let mut deadline: Option<Instant> = None;
         loop {
-            if self.paused.is_none() {
-                self.cycle();
-            }
-            stats::publish_cpu(&self.job.stats.cpu_ns);
-            let ended = self.cursor.is_closing() || deadline.is_some();
-            if ended && self.paused.is_none() {
+            let is_idle = self.paused.is_none();
+            let is_ending = self.deadline.is_some() || self.cursor.is_closing();
+            if is_ending && is_idle {
                 self.take();
-                if self.writer.has_backlog() {
-                    continue;
-                }
-                if self.finish() {
-                    return;
-                }
             }
-            let idle = self.paused.is_none();
+            if is_idle && self.rounds.is_due(is_ending || self.is_window_full) {
+                let Some(next) = self.round(is_ending).await else { return };
+                self = next;
+                continue;
+            }
+            if is_ending && is_idle {
+                return;
+            }
             tokio::select! {
-                at = stop.requested(), if deadline.is_none() => deadline = Some(at),
-                () = until(deadline), if deadline.is_some() => return self.writer.leave(),
+                at = stop.requested(), if self.deadline.is_none() => self.deadline = Some(at),
+                () = until(self.deadline), if self.deadline.is_some() => return self.leave().await,
                 _ = reopen.requested() => {
                     reopen.take();
-                    self.writer.ask_reopen();
+                    self.rounds.writer.ask_reopen();
                 }
-                () = self.cursor.ready(BYTES, AGE), if idle => self.take(),
-                () = until(self.paused), if !idle => self.paused = None,
-                () = until(self.sync_due), if idle && self.sync_due.is_some() => {}
+                () = self.cursor.ready(BYTES, AGE), if is_idle => self.take(),
+                () = until(self.paused), if !is_idle => self.paused = None,
+                () = until(self.rounds.sync_due), if is_idle && self.rounds.sync_due.is_some() => {}
             }
         }
     }
@@ -110,102 +110,61 @@ impl FileLoop<'_> {
     /// Takes available batches, up to a limit, and passes them to the writer.
     fn take(&mut self) {
         let mut bytes = 0;
-        while bytes < CYCLE_BYTES_MAX {
-            let Some(delivery) = self.cursor.take(|_| false) else { break };
+        while bytes < ROUND_BYTES_MAX {
+            let Some(delivery) = self.cursor.take(|_| false) else {
+                self.is_window_full = bytes == 0 && self.cursor.waiting_bytes() > 0;
+                break;
+            };
             bytes += delivery.batch.arena().len();
-            self.writer.push(PendingBatch::of_delivery(delivery, self.cursor.index()));
+            let source = delivery.batch.header().source;
+            let name = || self.cursor.source_name(source).unwrap_or_default();
+            let pending = PendingBatch::of_delivery(delivery, self.cursor.index());
+            self.rounds.writer.push(pending, name);
         }
     }
 
-    /// Writes the backlog and flushes according to the policy; a failure starts a pause.
-    fn cycle(&mut self) {
-        let started = self.job.context.clock.monotonic();
-        let result = self.write().and_then(|()| self.sync_if_due(false));
-        match result {
-            Ok(true) => {
-                let took = self.job.context.clock.monotonic().saturating_sub(started);
-                add(&self.job.stats.service_ns, took.as_nanos() as u64);
+    /// Writes and flushes what is due, where that may wait for the disk; a failure starts a pause.
+    /// Returns `None` if a stop must be complete before that is done.
+    async fn round(mut self, is_ending: bool) -> Option<Self> {
+        let stop = self.job.stop.clone();
+        let must_flush = is_ending || std::mem::take(&mut self.is_window_full);
+        let (mut rounds, device) = (self.rounds, self.device.clone());
+        let work = async move {
+            device
+                .run(&self.job.stats, move || {
+                    let round = rounds.run(must_flush);
+                    (rounds, round)
+                })
+                .await
+        };
+        tokio::pin!(work);
+        let (rounds, round) = loop {
+            tokio::select! {
+                done = &mut work => break done,
+                at = stop.requested(), if self.deadline.is_none() => self.deadline = Some(at),
+                () = until(self.deadline), if self.deadline.is_some() => return None,
             }
-            Ok(false) => {}
+        };
+        self.rounds = rounds;
+        match round.result {
+            Ok(()) if !round.settled.is_empty() => self.recovered(),
+            Ok(()) => {}
             Err(error) => self.failed(&error),
         }
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        if !self.writer.has_backlog() {
-            return Ok(());
-        }
-        let cursor = &self.cursor;
-        let source = |pending: &PendingBatch| {
-            cursor.source_name(pending.records.batch().header().source).unwrap_or_default()
-        };
-        let written = match self.writer.write_backlog(&source) {
-            Ok(written) => written,
-            Err(error) => {
-                if self.writer.take_flush_failed() {
-                    self.in_doubt();
-                }
-                return Err(error);
-            }
-        };
-        add(&self.job.stats.requests, 1);
-        add(&self.job.stats.bytes_sent, written.bytes);
-        add(&self.job.stats.bytes_encoded, written.bytes);
-        let batches = written.batches.iter().map(|(pending, _)| &**pending.records.batch());
-        self.job.stats.count_queueing(batches, self.job.context.clock.unix_ns());
-        self.unsettled.extend(written.batches);
-        if let FsyncPolicy::Interval(interval) = self.plan.fsync {
-            self.sync_due.get_or_insert_with(|| Instant::now() + interval);
-        }
-        Ok(())
-    }
-
-    /// Flushes and settles when the policy requires it. Returns true if something was settled.
-    fn sync_if_due(&mut self, at_end: bool) -> io::Result<bool> {
-        if self.unsettled.is_empty() {
-            return Ok(false);
-        }
-        let flush = match self.plan.fsync {
-            FsyncPolicy::Never => false,
-            FsyncPolicy::Always => true,
-            FsyncPolicy::Interval(_) => {
-                if !at_end && self.sync_due.is_some_and(|due| Instant::now() < due) {
-                    return Ok(false);
-                }
-                true
-            }
-        };
-        if flush && let Err(error) = self.writer.sync() {
-            self.in_doubt();
-            return Err(error);
-        }
-        self.writer.settled();
-        self.sync_due = None;
-        self.recovered();
-        for (pending, outcome) in self.unsettled.drain(..) {
+        for (pending, outcome) in round.settled {
             if let Some(delivery) = &pending.delivery {
                 self.cursor.ack(delivery, outcome);
             }
         }
-        Ok(true)
+        Some(self)
     }
 
-    /// Everything written since the last flush is in doubt: writes all of it again.
-    fn in_doubt(&mut self) {
-        let unsettled = std::mem::take(&mut self.unsettled);
-        self.writer.write_again(unsettled.into_iter().map(|(pending, _)| pending));
-        self.sync_due = None;
-    }
-
-    /// Flushes the rest before the end. Returns false if that failed and must be retried.
-    fn finish(&mut self) -> bool {
-        match self.sync_if_due(true) {
-            Ok(_) => true,
-            Err(error) => {
-                self.failed(&error);
-                false
-            }
-        }
+    /// At the end of a stop during a pause: tries once to leave complete lines behind.
+    async fn leave(self) {
+        let mut rounds = self.rounds;
+        let leaving = self.device.run(&self.job.stats, move || rounds.writer.leave());
+        // A disk that hangs is not waited for.
+        let _in_time = tokio::time::timeout(PAUSE_MIN, leaving).await;
     }
 
     fn failed(&mut self, error: &io::Error) {

@@ -1,6 +1,7 @@
-//! Outputs: the components that send records out. Each output is one thread with its own event
-//! loop, so that a slow one does not hold up others; it owns one journal cursor and settles every
-//! delivery exactly once, or not at all if it is stopped (the journal then keeps it).
+//! Outputs: the components that send records out. Each output is a task on one of a few threads
+//! (`threads`), and what waits for a disk is done elsewhere (`devices`), so that a slow one does not
+//! hold up others; it owns one journal cursor and settles every delivery exactly once, or not at
+//! all if it is stopped (the journal then keeps it).
 //!
 //! Reading order: this file, `file`, then `post`, `hec`, `http`, `socket`, `syslog`.
 //!
@@ -10,6 +11,7 @@
 
 mod blackhole;
 pub mod dead_letter;
+mod devices;
 mod file;
 mod hec;
 mod http;
@@ -19,19 +21,20 @@ mod signal;
 mod socket;
 mod stdout;
 mod syslog;
+mod threads;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_host::{Clock, ConnectError, Disk};
 use weir_journal::Cursor;
 
 use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan};
-use crate::stats::{self, OutputStats};
+use crate::stats::OutputStats;
+use devices::Devices;
+use threads::{End, Ended, OutputThreads};
 
 pub use file::{FilePath, FilePathError};
 pub use post::{Endpoint, EndpointError};
@@ -46,6 +49,16 @@ pub struct OutputContext {
     pub clock: Arc<dyn Clock>,
     /// The disk that files are written to.
     pub disk: Arc<dyn Disk>,
+    threads: OutputThreads,
+    devices: Devices,
+}
+
+impl OutputContext {
+    /// Creates a context whose outputs share threads.
+    pub fn new(data_dir: PathBuf, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>) -> Self {
+        let (threads, devices) = (OutputThreads::default(), Devices::default());
+        Self { data_dir, clock, disk, threads, devices }
+    }
 }
 
 /// Why an output could not start. Nothing was taken from its cursor.
@@ -99,9 +112,7 @@ pub struct OutputHandle {
     name: String,
     stop: Stop,
     reopen: Stop,
-    thread: JoinHandle<()>,
-    /// Disconnects when the thread ends.
-    ended: mpsc::Receiver<()>,
+    ended: Ended,
 }
 
 /// How long after its grace period a stopped output is abandoned: one that is stuck in the kernel
@@ -124,30 +135,24 @@ impl OutputHandle {
         self.reopen.request(Duration::ZERO);
     }
 
-    /// Returns true once the output's thread has ended.
-    pub fn is_finished(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    /// Waits for the thread to end. After [`Self::stop`], waits slightly longer than its grace
-    /// period, then abandons a thread that is stuck in the kernel. Returns false if it panicked.
+    /// Waits for the output to end. After [`Self::stop`], waits slightly longer than its grace
+    /// period, then abandons an output that is stuck in the kernel. Returns false if it panicked.
     pub fn join(self) -> bool {
-        if let Some(grace) = self.stop.grace() {
-            let waited = self.ended.recv_timeout(grace + LEAVE_BEHIND_AFTER);
-            if waited == Err(RecvTimeoutError::Timeout) {
-                tracing::warn!(
-                    output = %self.name,
-                    "output is stuck in a system call and was abandoned; the next start delivers \
-                     the rest"
-                );
-                return true;
-            }
+        let limit = self.stop.grace().map(|grace| grace + LEAVE_BEHIND_AFTER);
+        let end = self.ended.wait(limit);
+        if end == End::Not {
+            tracing::warn!(
+                output = %self.name,
+                "output is stuck in a system call and was abandoned; what it has not delivered \
+                 stays in the journal"
+            );
         }
-        self.thread.join().is_ok()
+        end != End::Panicked
     }
 }
 
-/// What the thread of an output works with.
+/// What the task of an output works with.
+#[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) plan: OutputPlan,
     pub(crate) context: OutputContext,
@@ -157,6 +162,7 @@ pub(crate) struct Job {
 }
 
 /// An output whose settings were checked, with the files read for it.
+#[derive(Debug)]
 enum Ready {
     Post(Arc<post::Sender>),
     Socket(Box<socket::Peer>, Box<socket::Writer>),
@@ -166,31 +172,52 @@ enum Ready {
     Blackhole,
 }
 
-/// Starts an output: checks its settings and files here, so that the caller can report errors, then
-/// runs on its own thread until [`OutputHandle::stop`], or until the journal is closed and
-/// everything is delivered.
+/// An output that can be started: its settings were checked, and its files were read.
+#[derive(Debug)]
+pub struct Prepared {
+    job: Job,
+    ready: Ready,
+}
+
+impl Prepared {
+    /// Checks an output.
+    pub fn new(
+        plan: OutputPlan,
+        context: OutputContext,
+        stats: Arc<OutputStats>,
+    ) -> Result<Self, OutputError> {
+        let ready = prepare(&plan, &context, &stats)?;
+        let job = Job { plan, context, stats, stop: Stop::new(), reopen: Stop::new() };
+        Ok(Self { job, ready })
+    }
+
+    /// Starts it. It runs until [`OutputHandle::stop`], or until nothing more is appended for it
+    /// and everything is delivered.
+    pub fn start(self, cursor: Cursor) -> Result<OutputHandle, OutputError> {
+        let Self { job, ready } = self;
+        let (stop, reopen) = (job.stop.clone(), job.reopen.clone());
+        let (name, stats, threads) =
+            (job.plan.name.clone(), job.stats.clone(), job.context.threads.clone());
+        let is_blocking = matches!(ready, Ready::Stdout(_));
+        let output = move || run(job, cursor, ready);
+        let spawned = if is_blocking {
+            OutputThreads::spawn_alone(&name, stats, output)
+        } else {
+            threads.spawn(stats, output)
+        };
+        let ended = spawned.map_err(|error| OutputError::Thread { output: name.clone(), error })?;
+        Ok(OutputHandle { name, stop, reopen, ended })
+    }
+}
+
+/// Checks and starts an output.
 pub fn spawn(
     plan: OutputPlan,
     cursor: Cursor,
     context: OutputContext,
     stats: Arc<OutputStats>,
 ) -> Result<OutputHandle, OutputError> {
-    let name = plan.name.clone();
-    let thread_error = |error| OutputError::Thread { output: name.clone(), error };
-    let ready = prepare(&plan, &context, &stats)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(thread_error)?;
-    let job = Job { plan, context, stats, stop: Stop::new(), reopen: Stop::new() };
-    let (stop, reopen) = (job.stop.clone(), job.reopen.clone());
-    let (ends, ended) = mpsc::sync_channel(0);
-    let thread = std::thread::Builder::new()
-        .name(format!("output:{name}"))
-        .spawn(move || {
-            let _ends: mpsc::SyncSender<()> = ends;
-            runtime.block_on(run(job, cursor, ready));
-        })
-        .map_err(thread_error)?;
-    Ok(OutputHandle { name: name.clone(), stop, reopen, thread, ended })
+    Prepared::new(plan, context, stats)?.start(cursor)
 }
 
 /// Checks whether an output can run: its address, headers and certificates.
@@ -229,5 +256,4 @@ async fn run(job: Job, cursor: Cursor, ready: Ready) {
         Ready::Stdout(encoding) => stdout::run(&job, encoding, cursor).await,
         Ready::Blackhole => blackhole::run(&job, cursor).await,
     }
-    stats::publish_cpu(&job.stats.cpu_ns);
 }

@@ -28,7 +28,7 @@ use super::pending::PendingBatch;
 use super::signal::until;
 use super::{Job, OutputContext, OutputError};
 use crate::config::{SocketOutput, SocketProtocol};
-use crate::stats::{self, OutputStats, add};
+use crate::stats::{OutputStats, add};
 use link::Link;
 pub(super) use link::{Dialer, Peer};
 use payload::Payload;
@@ -143,7 +143,6 @@ impl SocketLoop<'_> {
         let stop = job.stop.clone();
         let mut deadline: Option<Instant> = None;
         loop {
-            stats::publish_cpu(&self.stats.cpu_ns);
             if self.payload.is_sent() {
                 self.take();
             }

@@ -13,7 +13,7 @@ use weir_journal::{Cursor, Outcome};
 use super::Job;
 use super::pending::PendingBatch;
 use crate::config::Encoding;
-use crate::stats::{self, add};
+use crate::stats::add;
 
 /// Someone may be watching: lines appear at once, but without one system call per line.
 const AGE: Duration = Duration::from_millis(50);
@@ -80,7 +80,6 @@ pub(super) async fn write_lines(
                 cursor.ack(delivery, Outcome::delivered(pending.len() as u64));
             }
         }
-        stats::publish_cpu(&job.stats.cpu_ns);
         if cursor.is_closing() {
             return;
         }
@@ -124,6 +123,7 @@ mod tests {
             limit_bytes: 1 << 20,
             free_bytes_min: 0,
             segment_bytes: 1 << 20,
+            taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(20),
             spill_after: Duration::from_secs(1),
         };
@@ -143,7 +143,7 @@ mod tests {
         append(&journal, bodies);
         journal.close();
         let disk = Arc::new(RealDisk);
-        let context = OutputContext { data_dir: dir.to_owned(), clock, disk };
+        let context = OutputContext::new(dir.to_owned(), clock, disk);
         let (stop, reopen) = (Stop::new(), Stop::new());
         (journal, cursor, Job { plan, context, stats: Arc::default(), stop, reopen })
     }

@@ -169,6 +169,7 @@ mod tests {
             ring_bytes: 0,
             journal_limit_bytes: 0,
             disk_free_bytes_min: 0,
+            taken_bytes_max: 0,
             sources: Vec::new(),
             outputs: Vec::new(),
             rules: Vec::new(),

@@ -6,10 +6,11 @@
 
 mod datadog_intake;
 mod listen;
+mod own_paths;
 mod syslog;
 mod tail;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,12 +20,12 @@ use weir_host::{Clock, Disk, WakeFd};
 use weir_journal::Journal;
 
 use crate::config::{Format, ListenSettings, SourceKind, SourcePlan};
-use crate::output::FilePath;
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
 pub use listen::ListenError;
 pub use listen::limits::{LISTENER_BYTES, SYSLOG_LISTENER_BYTES};
+pub use own_paths::{OwnPath, OwnPaths};
 pub use tail::{LayoutError, is_compressed_or_temporary};
 
 /// What a source needs from the process.
@@ -43,34 +44,7 @@ pub struct SourceContext {
     /// Live statistics of this source.
     pub stats: Arc<SourceStats>,
     /// Files and directories that weir itself writes: they are never tailed.
-    pub own_paths: Vec<OwnPath>,
-}
-
-/// Paths that weir itself writes.
-#[derive(Debug, Clone)]
-pub enum OwnPath {
-    /// A directory and everything in it.
-    Below(PathBuf),
-    /// The files of an output, including the rotated ones.
-    Files(FilePath),
-}
-
-impl OwnPath {
-    /// Returns true if the path is covered.
-    pub(crate) fn covers(&self, path: &Path) -> bool {
-        match self {
-            Self::Below(dir) => path.starts_with(dir),
-            Self::Files(files) => files.covers(path),
-        }
-    }
-
-    /// Returns the same with links resolved as far as possible now.
-    pub(crate) fn resolved(&self) -> Self {
-        match self {
-            Self::Below(dir) => Self::Below(dir.canonicalize().unwrap_or_else(|_| dir.clone())),
-            Self::Files(files) => Self::Files(files.resolved()),
-        }
-    }
+    pub own_paths: OwnPaths,
 }
 
 /// Why a source could not start.
@@ -255,7 +229,7 @@ fn prepare(
         stop: stop.clone(),
         host: host_name(),
     };
-    Ok(Work::Tail(Box::new(tail::Tail::new(layout, parts, &context.own_paths))))
+    Ok(Work::Tail(Box::new(tail::Tail::new(layout, parts, context.own_paths))))
 }
 
 fn listen(

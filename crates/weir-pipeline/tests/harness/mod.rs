@@ -139,11 +139,8 @@ impl Rig {
     }
 
     pub(crate) fn context(&self) -> OutputContext {
-        OutputContext {
-            data_dir: self.dir.path().to_owned(),
-            clock: Arc::new(RealClock::new()),
-            disk: self.disk.clone(),
-        }
+        let clock = Arc::new(RealClock::new());
+        OutputContext::new(self.dir.path().to_owned(), clock, self.disk.clone())
     }
 
     pub(crate) fn handle(&self) -> &OutputHandle {
@@ -309,6 +306,7 @@ fn open(dir: &Path) -> Journal {
         limit_bytes: 1 << 30,
         free_bytes_min: 0,
         segment_bytes: 16 << 20,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
     };

@@ -18,7 +18,7 @@ use weir_pipeline::config::{
     ContainersSource, FileSource, Format, ReadFrom, SourceKind, SourcePlan, TailSettings,
 };
 use weir_pipeline::rule::{RulePlan, RuleSwitch, Rules};
-use weir_pipeline::source::{OwnPath, SourceContext, SourceHandle, spawn};
+use weir_pipeline::source::{OwnPath, OwnPaths, SourceContext, SourceHandle, spawn};
 use weir_pipeline::stats::{SourceStats, get};
 
 /// Maximum wait for anything.
@@ -192,6 +192,7 @@ impl World {
             limit_bytes: 1 << 30,
             free_bytes_min: 0,
             segment_bytes: 16 << 20,
+            taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(5),
             spill_after: Duration::from_secs(2),
         };
@@ -212,7 +213,7 @@ impl World {
             stats: stats.clone(),
             disk: Arc::new(RealDisk),
             data_dir: self.data_dir(),
-            own_paths: vec![OwnPath::Below(self.data_dir())],
+            own_paths: OwnPaths::new(&[OwnPath::Below(self.data_dir())]),
         };
         let inbox = Arc::new(Inbox::default());
         let serving = inbox.clone();

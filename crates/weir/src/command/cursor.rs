@@ -139,6 +139,7 @@ fn open(data_dir: &Path) -> Result<Journal> {
         limit_bytes: u64::MAX,
         free_bytes_min: 0,
         segment_bytes: 16 << 20,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
     };

@@ -90,11 +90,8 @@ fn resend(
             format!("there is no output {name:?}; existing outputs: {}", names.join(", "));
         return Err(ExitError::with(Exit::NotFound, message));
     };
-    let context = OutputContext {
-        data_dir: plan.data_dir.clone(),
-        clock: Arc::new(RealClock::new()),
-        disk: Arc::new(RealDisk),
-    };
+    let clock = Arc::new(RealClock::new());
+    let context = OutputContext::new(plan.data_dir.clone(), clock, Arc::new(RealDisk));
     let report = dead_letter::resend(target, &context, patience)?;
     let text = match output {
         Output::Json => format!(

@@ -19,7 +19,7 @@ use weir_journal::JournalError;
 use weir_pipeline::config::{OutputType, SourceKind};
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::view::{OutputView, PipelineView};
-use weir_pipeline::{Pipeline, StartError};
+use weir_pipeline::{Applied, Pipeline, StartError};
 use weir_store::embedded::{EmbeddedStore, QueryEngine};
 
 use crate::cli::ConfigArgs;
@@ -109,7 +109,7 @@ impl Running {
         tracing::info!("{why}: reloading the configuration");
         let is_applied = match reload::read(path, &self.plan) {
             ConfigChange::Refused => false,
-            ConfigChange::Rules(plan) => self.replace_rules(*plan),
+            ConfigChange::OutputsAndRules(plan) => self.apply(*plan)?,
             ConfigChange::Everything(plan) => self.restart(*plan)?,
         };
         if let Some(api) = &self.api {
@@ -118,18 +118,29 @@ impl Running {
         Ok(())
     }
 
-    fn replace_rules(&mut self, plan: Plan) -> bool {
-        match self.pipeline.replace_rules(&plan.pipeline) {
-            Ok(generation) => {
+    /// Changes outputs and rules while everything else goes on.
+    fn apply(&mut self, plan: Plan) -> Result<bool> {
+        match self.pipeline.apply(&plan.pipeline) {
+            Ok(Applied::Done { generation, outputs }) => {
+                for (what, names) in [
+                    ("added", &outputs.added),
+                    ("changed", &outputs.changed),
+                    ("removed", &outputs.removed),
+                ] {
+                    if !names.is_empty() {
+                        tracing::info!("outputs {what}: {}", names.join(", "));
+                    }
+                }
                 let rules = plan.pipeline.rules.len();
                 tracing::info!(generation, rules, "rules of generation {generation} are active");
                 self.plan = plan;
                 self.publish();
-                true
+                Ok(true)
             }
+            Ok(Applied::NeedsRestart) => self.restart(plan),
             Err(error) => {
-                tracing::error!("keeping the previous rules: {error}");
-                false
+                tracing::error!("keeping the previous configuration: {error}");
+                Ok(false)
             }
         }
     }
@@ -303,12 +314,13 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
 
 /// `weir run | head` ends when `head` has read enough. With another output weir continues.
 fn has_stdout_reader_left(view: &PipelineView) -> bool {
-    let is_closed = |output: &OutputView| {
+    let is_closed = |output: &Arc<OutputView>| {
         output.type_name == OutputType::Stdout.name()
             && output.stats.failing.load(Ordering::Relaxed)
     };
     // The store alone does not keep weir running, since that is not what `weir run | head` expects.
-    let mut outputs = view.outputs.iter().filter(|output| output.running.is_none()).peekable();
+    let outputs = view.outputs();
+    let mut outputs = outputs.iter().filter(|output| output.running.is_none()).peekable();
     outputs.peek().is_some() && outputs.all(is_closed)
 }
 

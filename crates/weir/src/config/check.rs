@@ -125,7 +125,7 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     let limits = sections.table("limits");
     let journal = sections.table("journal");
     let (memory, ring) = (limits.size("memory"), journal.size("ring"));
-    let windows: u64 = sections.outputs.iter().map(|o| o.section.size("window")).sum();
+    let windows = sections.windows_bytes();
     let listeners = super::check_listen::memory_bytes(sections);
     let store =
         if sections.has_store() { sections.head_bytes().saturating_mul(STORE_PER_HEAD) } else { 0 };
@@ -148,7 +148,7 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
         bytes => format!("listening sources {} + ", format_size(bytes)),
     };
     let message = format!(
-        "limits.memory is {}, which is less than ring {} + windows of {} outputs {}{of_store} + \
+        "limits.memory is {}, which is less than ring {} + what {} outputs have in flight {}{of_store} + \
          {listening}{} for weir itself = {}",
         format_size(memory),
         format_size(ring),

@@ -34,7 +34,8 @@ use super::glob;
 use super::rules::{self, RuleTest};
 use super::section::{self, Section};
 use super::tables::{
-    BASE_BYTES, ComponentType, HEAD_BYTES, HEAD_BYTES_MIN, LISTS, STORE_PER_HEAD, TABLES, TOP,
+    BASE_BYTES, BATCH_BYTES_MAX, ComponentType, HEAD_BYTES, HEAD_BYTES_MIN, LISTS, STORE_PER_HEAD,
+    TABLES, TOP,
 };
 use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeTable, NodeValue};
@@ -122,10 +123,21 @@ impl Sections {
 
     /// Memory planned for everything except the store.
     pub(crate) fn memory_beside_store(&self) -> u64 {
-        let windows: u64 = self.outputs.iter().map(|o| o.section.size("window")).sum();
         let listeners = check_listen::memory_bytes(self);
         let ring = self.table("journal").size("ring");
+        let windows = self.windows_bytes();
         ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES)
+    }
+
+    /// Memory for what all outputs together have in flight: an eighth of all, but at least the
+    /// largest window, and one batch for each output. It changes with the number of outputs only in
+    /// large steps, so that most outputs can be added to a running weir without changing anything
+    /// else.
+    pub(crate) fn windows_bytes(&self) -> u64 {
+        let largest = self.outputs.iter().map(|o| o.section.size("window")).max();
+        let outputs = (self.outputs.len() as u64).next_power_of_two();
+        let share = self.table("limits").size("memory") / 8;
+        share.max(largest.unwrap_or_default()).max(outputs.saturating_mul(BATCH_BYTES_MAX))
     }
 
     /// Memory of the store's head: as configured, or what fits.
@@ -179,6 +191,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             ring_bytes: journal.size("ring"),
             journal_limit_bytes: parts.journal_max,
             disk_free_bytes_min: parts.journal_free_min,
+            taken_bytes_max: sections.windows_bytes(),
             sources: sources?,
             outputs: outputs?,
             default_to: default_to(&sections),

@@ -68,6 +68,8 @@ pub(crate) trait ComponentType: Copy + Eq + 'static {
 pub(crate) const RING_BYTES_MIN: u64 = 4 << 20;
 /// Minimum window: one request of the default size, in batches of at most 512 KiB.
 pub(crate) const WINDOW_BYTES_MIN: u64 = 1 << 20;
+/// Maximum size of a batch.
+pub(crate) const BATCH_BYTES_MAX: u64 = 512 << 10;
 /// Minimum buffer: the default window, and the same amount for records that wait.
 pub(crate) const BUFFER_BYTES_MIN: u64 = 4 << 20;
 /// Minimum memory for the store's head.
@@ -302,9 +304,10 @@ pub(crate) const TABLES: &[Table] = &[
             "memory",
             ValueType::Size { min: 48 << 20, max: 1 << 40 },
             Value("\"512MiB\""),
-            "Memory that weir plans with. The ring, the windows of all outputs, the memory of \
-             listening sources, twice the head of the store, and 32 MiB for weir itself must fit \
-             in it; otherwise the configuration is rejected.",
+            "Memory that weir plans with. The ring, what outputs have in flight (an eighth of it, \
+             or more for a large window or for more than a hundred outputs), listening sources, \
+             twice the head of the store, and 32 MiB for weir itself must fit in it; otherwise \
+             the configuration is rejected.",
         )],
     },
     Table {
@@ -515,7 +518,8 @@ const DELIVERY: &[Field] = &[
         ValueType::Size { min: WINDOW_BYTES_MIN, max: 4 << 30 },
         Value("\"16MiB\""),
         "Bytes that may be in flight, that is, sent but not acknowledged. After a crash at most \
-         this much is sent again.",
+         this much is sent again. The outputs share the memory for that: when it is used up, each \
+         has one batch in flight.",
     ),
     field(
         "dead_letter",

@@ -266,6 +266,7 @@ fn view(dir: &std::path::Path) -> PipelineView {
         limit_bytes: 1 << 30,
         free_bytes_min: 0,
         segment_bytes: 1 << 20,
+        taken_bytes_max: u64::MAX,
         commit_interval: std::time::Duration::from_millis(20),
         spill_after: std::time::Duration::from_secs(1),
     };

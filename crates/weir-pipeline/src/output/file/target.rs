@@ -19,6 +19,9 @@ use crate::config::Rotation;
 /// longest line that weir itself writes.
 const TORN_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
+/// Capacity for lines that a file keeps: many files may be open.
+const PENDING_BYTES_KEPT: usize = 64 * 1024;
+
 /// Device and inode of a path.
 type Identity = Option<(u64, u64)>;
 
@@ -125,6 +128,9 @@ impl Target {
         open.written_unix_s = now_unix_s;
         self.dirty = false;
         self.pending.clear();
+        if self.pending.capacity() > PENDING_BYTES_KEPT {
+            self.pending = Vec::new();
+        }
         Ok(bytes)
     }
 

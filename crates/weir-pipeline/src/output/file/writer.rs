@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weir_host::{Clock, Disk};
 use weir_journal::Outcome;
-use weir_model::{DiscardReason, RecordView, Selection};
+use weir_model::{DiscardReason, RecordView, Selection, SourceId};
 
 use super::archive::{ArchiveSettings, Archiver};
 use super::dir::Dir;
@@ -38,6 +38,8 @@ pub(super) struct Writer {
     /// Files by path below the base.
     files: HashMap<String, Target>,
     backlog: VecDeque<PendingBatch>,
+    /// Names of the sources in the backlog, if paths need them.
+    sources: HashMap<SourceId, String>,
     /// Number of the current round.
     round: u64,
     /// When it started, nanoseconds since 1970.
@@ -83,6 +85,7 @@ impl Writer {
             clock: context.clock.clone(),
             files: HashMap::new(),
             backlog: VecDeque::new(),
+            sources: HashMap::new(),
             round: 0,
             round_unix_ns: 0,
             reopen: false,
@@ -93,7 +96,12 @@ impl Writer {
         }
     }
 
-    pub(super) fn push(&mut self, pending: PendingBatch) {
+    /// Adds a batch to the backlog; `name` returns the name of its source.
+    pub(super) fn push(&mut self, pending: PendingBatch, name: impl FnOnce() -> String) {
+        if self.plan.path.is_template() {
+            let source = pending.records.batch().header().source;
+            self.sources.entry(source).or_insert_with(name);
+        }
         self.backlog.push_back(pending);
     }
 
@@ -107,10 +115,7 @@ impl Writer {
     }
 
     /// Appends the whole backlog. After an error, nothing of it counts as written.
-    pub(super) fn write_backlog(
-        &mut self,
-        source: &dyn Fn(&PendingBatch) -> String,
-    ) -> io::Result<Written> {
+    pub(super) fn write_backlog(&mut self) -> io::Result<Written> {
         self.round += 1;
         self.round_unix_ns = self.clock.unix_ns();
         if self.reopen {
@@ -123,7 +128,7 @@ impl Writer {
             file.begin();
         }
         let backlog: Vec<PendingBatch> = self.backlog.drain(..).collect();
-        let written = self.write_batches(&backlog, source);
+        let written = self.write_batches(&backlog);
         match written {
             Ok((bytes, outcomes)) => {
                 Ok(Written { batches: backlog.into_iter().zip(outcomes).collect(), bytes })
@@ -136,15 +141,11 @@ impl Writer {
         }
     }
 
-    fn write_batches(
-        &mut self,
-        batches: &[PendingBatch],
-        source: &dyn Fn(&PendingBatch) -> String,
-    ) -> io::Result<(u64, Vec<Outcome>)> {
+    fn write_batches(&mut self, batches: &[PendingBatch]) -> io::Result<(u64, Vec<Outcome>)> {
         let mut bytes = 0;
         let mut refused = Refused::default();
         for (number, pending) in batches.iter().enumerate() {
-            bytes += self.distribute(number, pending, source, &mut refused)?;
+            bytes += self.distribute(number, pending, &mut refused)?;
         }
         let now_s = self.round_unix_s();
         for file in self.files.values_mut() {
@@ -161,7 +162,6 @@ impl Writer {
         &mut self,
         number: usize,
         pending: &PendingBatch,
-        source: &dyn Fn(&PendingBatch) -> String,
         refused: &mut Refused,
     ) -> io::Result<u64> {
         let encoding = self.plan.encoding;
@@ -171,7 +171,9 @@ impl Writer {
         }
         let views: Vec<(usize, RecordView<'_>)> = records.records().collect();
         let mut routing = std::mem::take(&mut self.routing);
-        routing.route(&self.plan.path, &source(pending), records, &views);
+        let source = self.sources.get(&records.batch().header().source);
+        let source = source.map_or("", String::as_str);
+        routing.route(&self.plan.path, source, records, &views);
         let added = self.add_routed(&routing, records, &views, refused);
         if let Ok((_, put_aside)) = &added {
             for (item, path) in put_aside {

@@ -33,6 +33,7 @@ use weir_model::StreamId;
 use crate::output::Job;
 use crate::output::pending::PendingBatch;
 use crate::output::signal::until;
+use crate::output::threads::Metered;
 use ack::Acks;
 pub(crate) use concurrency::ConcurrencyLimiter;
 pub use endpoint::{Endpoint, EndpointError};
@@ -149,7 +150,8 @@ impl Driver {
             }
             let Some(request) = self.prepared.remove(at) else { break };
             self.busy.extend(request.streams());
-            self.in_flight.spawn(self.sender.clone().send(request));
+            let sending = self.sender.clone().send(request);
+            self.in_flight.spawn(Metered::new(sending, self.sender.stats.clone()));
         }
     }
 

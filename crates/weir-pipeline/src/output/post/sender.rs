@@ -26,7 +26,7 @@ use crate::config::{OutputPlan, RequestSettings, TlsSettings};
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::pending::PendingBatch;
 use crate::output::{OutputContext, OutputError};
-use crate::stats::{self, OutputStats, add};
+use crate::stats::{OutputStats, add, set};
 
 /// Maximum time to open a connection, including the TLS handshake: a peer that does not respond
 /// sooner is treated as unavailable.
@@ -487,8 +487,7 @@ impl Sender {
 
     /// Publishes the gauges.
     pub(crate) fn publish(&self) {
-        stats::set(&self.stats.concurrency_limit, self.limiter.limit() as u64);
-        stats::publish_cpu(&self.stats.cpu_ns);
+        set(&self.stats.concurrency_limit, self.limiter.limit() as u64);
     }
 }
 

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::identity::FileStat;
 use super::layout::{Class, Layout, Rule, single};
 use super::watch::{Interest, NameChange, WatchEvent, Watcher};
-use crate::source::OwnPath;
+use crate::source::OwnPaths;
 use crate::stats::{SourceStats, set};
 
 use closed::ClosedFiles;
@@ -115,10 +115,10 @@ impl Dir {
     }
 
     /// Returns how the layout classifies a name, excluding weir's own files.
-    fn named(&self, layout: &Layout, hidden: &[OwnPath], name: &OsStr) -> Option<Named> {
+    fn named(&self, layout: &Layout, hidden: &OwnPaths, name: &OsStr) -> Option<Named> {
         let class = self.class_of(layout, name)?;
         let path = self.path.join(name);
-        let is_own = hidden.iter().any(|own| own.covers(&path));
+        let is_own = hidden.covers(&path);
         (!is_own).then(|| (class, self.shown.join(name)))
     }
 }
@@ -139,13 +139,13 @@ pub(super) struct Discovery {
     missing_roots: bool,
     /// Roots for which it was already logged that they cannot be reached.
     logged_roots: HashSet<PathBuf>,
-    hidden: Vec<OwnPath>,
+    hidden: OwnPaths,
     stats: Arc<SourceStats>,
 }
 
 impl Discovery {
     /// Creates a discovery that excludes everything below `hidden` (weir's own files).
-    pub(super) fn new(layout: Layout, hidden: &[OwnPath], stats: Arc<SourceStats>) -> Self {
+    pub(super) fn new(layout: Layout, hidden: OwnPaths, stats: Arc<SourceStats>) -> Self {
         let (watcher, refused) = Watcher::new();
         if let Some(error) = refused {
             let text =
@@ -154,7 +154,6 @@ impl Discovery {
             stats.errors.count("inotify", &text);
         }
         let roots = layout.roots();
-        let hidden = hidden.iter().map(OwnPath::resolved);
         Self {
             layout,
             watcher,
@@ -168,7 +167,7 @@ impl Discovery {
             roots,
             missing_roots: true,
             logged_roots: HashSet::new(),
-            hidden: hidden.collect(),
+            hidden,
             stats,
         }
     }
@@ -439,7 +438,7 @@ impl Discovery {
     }
 
     fn is_hidden(&self, path: &Path) -> bool {
-        self.hidden.iter().any(|own| own.covers(path))
+        self.hidden.covers(path)
     }
 
     /// Watches a directory and records its rules; it is listed if it is new or was replaced.
@@ -787,7 +786,7 @@ fn note(
     dir: &mut Dir,
     reported: &mut ReportedFiles,
     layout: &Layout,
-    hidden: &[OwnPath],
+    hidden: &OwnPaths,
     (name, change): (&OsStr, NameChange),
 ) {
     let mut name_states = std::mem::take(&mut dir.name_states);

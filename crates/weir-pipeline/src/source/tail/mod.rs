@@ -50,7 +50,7 @@ pub(super) fn containers(source: &ContainersSource) -> Result<Layout, LayoutErro
 
 impl Tail {
     /// Creates a source; `hidden` are weir's own files and directories, which are never tailed.
-    pub(super) fn new(layout: Layout, parts: Parts, hidden: &[super::OwnPath]) -> Self {
+    pub(super) fn new(layout: Layout, parts: Parts, hidden: super::OwnPaths) -> Self {
         let discovery = Discovery::new(layout, hidden, parts.stats.clone());
         Self(Engine::new(parts, discovery))
     }

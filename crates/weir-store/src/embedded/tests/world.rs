@@ -77,6 +77,7 @@ fn journal_config() -> JournalConfig {
         limit_bytes: 256 * MIB,
         free_bytes_min: 0,
         segment_bytes: MIB,
+        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(2),
         spill_after: Duration::from_millis(20),
     }

@@ -22,7 +22,7 @@ use crate::output::pending::PendingBatch;
 use crate::output::signal::until;
 use crate::output::socket::{AGE, BYTES, Peer, Retry, SocketError, count_cut};
 use crate::output::{Job, OutputContext};
-use crate::stats::{self, OutputStats, add, set};
+use crate::stats::{OutputStats, add, set};
 use queue::Queue;
 use session::{Answer, Overdue, Session};
 
@@ -80,7 +80,6 @@ impl RelpLoop<'_> {
         let stop = job.stop.clone();
         let mut deadline: Option<Instant> = None;
         loop {
-            stats::publish_cpu(&self.stats.cpu_ns);
             if self.queue.is_empty() {
                 self.take();
             }

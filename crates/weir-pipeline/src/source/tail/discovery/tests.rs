@@ -24,7 +24,7 @@ fn discovery(include: &str) -> Discovery {
         },
     };
     let layout = Layout::files(&source, Path::new("/")).unwrap();
-    let mut discovery = Discovery::new(layout, &[], Arc::default());
+    let mut discovery = Discovery::new(layout, crate::source::OwnPaths::default(), Arc::default());
     discovery.rescan();
     discovery
 }

@@ -60,6 +60,7 @@ impl World {
             limit_bytes: 1 << 30,
             free_bytes_min: 0,
             segment_bytes: 16 << 20,
+            taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(5),
             spill_after: Duration::from_secs(2),
         };
@@ -84,7 +85,7 @@ impl World {
         };
         let stats = Arc::new(SourceStats::default());
         let layout = Layout::files(&source, "/".as_ref()).unwrap();
-        let discovery = Discovery::new(layout, &[], stats.clone());
+        let discovery = Discovery::new(layout, crate::source::OwnPaths::default(), stats.clone());
         let parts = Parts {
             name: "app".into(),
             settings: source.tail,

@@ -1,0 +1,86 @@
+//! What the books say at one moment.
+//!
+//! Invariant: reading them changes nothing.
+
+use std::time::Duration;
+
+use super::{CursorState, Entry, State, Status};
+use crate::spec::{CursorLedger, JournalStatus, SourceLedger};
+
+impl State {
+    pub(crate) fn source_ledgers(&self) -> Vec<SourceLedger> {
+        let mut all: Vec<SourceLedger> = self
+            .sources
+            .iter()
+            .map(|(id, source)| {
+                let live = self.streams.values().filter(|s| s.source == Some(*id));
+                let mut book = source.folded;
+                let mut streams = 0;
+                for stream in live {
+                    book.add(&stream.checkpoint.book);
+                    streams += 1;
+                }
+                SourceLedger { id: *id, name: source.name.clone(), streams, book }
+            })
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Returns for each destination when the first batch was appended that it has not received yet.
+    fn oldest_waiting(&self) -> Vec<Option<Duration>> {
+        let mut oldest: Vec<Option<Duration>> = vec![None; self.cursors.len()];
+        let is_there = |e: &&Entry| matches!(e.status, Status::Settled(_) | Status::Held);
+        for (index, cs) in self.streams.values().flat_map(|known| known.cursor_streams.iter()) {
+            let entry = cs.entries.iter().find(|e| !is_there(e));
+            let slot = entry.and_then(|entry| self.slots.get(&entry.seq));
+            let Some(at) = slot.map(|slot| slot.appended_at) else { continue };
+            oldest[index] = Some(oldest[index].map_or(at, |earlier| earlier.min(at)));
+        }
+        oldest
+    }
+
+    pub(crate) fn cursor_ledgers(&self, now: Duration) -> Vec<CursorLedger> {
+        let oldest = self.oldest_waiting();
+        let ledger = |(index, c): (usize, &CursorState)| CursorLedger {
+            name: c.name.clone(),
+            index,
+            active: c.is_attached(),
+            when_full: c.when_full(),
+            book: c.total,
+            in_flight: c.in_flight,
+            taken: c.taken,
+            pending_bytes: c.pending_bytes,
+            buffer_limit_bytes: c.limit(),
+            lag_seconds: oldest[index].map_or(0.0, |at| now.saturating_sub(at).as_secs_f64()),
+            blocking: c.blocking,
+        };
+        self.cursors.iter().enumerate().filter(|(_, c)| !c.dropped).map(ledger).collect()
+    }
+
+    pub(crate) fn status(&self) -> JournalStatus {
+        JournalStatus {
+            ring_bytes: self.ring_bytes,
+            ring_limit_bytes: self.config.ring_bytes,
+            disk_bytes: self.disk_bytes(),
+            disk_limit_bytes: self.config.limit_bytes,
+            segments: self.segments.len() as u64,
+            frames_written: self.frames_written,
+            frames_compacted: self.frames_compacted,
+            flushes: self.flushes,
+            disk_error: self.disk_error().cloned(),
+            recovery: self.recovery.clone(),
+        }
+    }
+
+    /// Allows no further appends; readers drain what is left.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+        for cursor in &mut self.cursors {
+            cursor.notify.notify_one();
+        }
+        for subscriber in self.subscribers.drain(..).filter_map(|s| s.upgrade()) {
+            subscriber.close();
+        }
+    }
+}
