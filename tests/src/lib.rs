@@ -37,6 +37,8 @@ mod partial;
 #[cfg(test)]
 mod points;
 #[cfg(test)]
+mod quotas;
+#[cfg(test)]
 mod rotation;
 #[cfg(test)]
 mod rules;

@@ -147,14 +147,14 @@ fn messages_do_not_depend_on_packets_and_long_ones_are_truncated_and_counted() {
 }
 
 /// A client of RELP that sends numbered messages and notes how many were acknowledged.
-struct RelpSender {
-    stream: TcpStream,
+pub(crate) struct RelpSender {
+    pub(crate) stream: TcpStream,
     answers: BufReader<TcpStream>,
     transaction: u64,
 }
 
 impl RelpSender {
-    fn connect(address: SocketAddr) -> std::io::Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let answers = BufReader::new(stream.try_clone()?);
@@ -167,11 +167,16 @@ impl RelpSender {
     }
 
     fn frame(&mut self, command: &str, data: &[u8]) -> std::io::Result<()> {
+        let frame = self.next_frame(command, data);
+        self.stream.write_all(&frame)
+    }
+
+    fn next_frame(&mut self, command: &str, data: &[u8]) -> Vec<u8> {
         self.transaction += 1;
         let mut frame = format!("{} {command} {} ", self.transaction, data.len()).into_bytes();
         frame.extend_from_slice(data);
         frame.push(b'\n');
-        self.stream.write_all(&frame)
+        frame
     }
 
     fn answer(&mut self) -> std::io::Result<String> {
@@ -189,14 +194,15 @@ impl RelpSender {
 
     /// Sends messages from `first` on in windows of 100; returns the first that is not acknowledged
     /// for certain.
-    fn send(&mut self, stream: &str, first: u64, end: u64) -> u64 {
+    pub(crate) fn send(&mut self, stream: &str, first: u64, end: u64) -> u64 {
         let mut acknowledged = first;
         while acknowledged < end {
             let window = (end - acknowledged).min(100);
-            for seq in acknowledged..acknowledged + window {
-                if self.frame("syslog", &message(stream, seq)).is_err() {
-                    return acknowledged;
-                }
+            let seqs = acknowledged..acknowledged + window;
+            let frames: Vec<u8> =
+                seqs.flat_map(|seq| self.next_frame("syslog", &message(stream, seq))).collect();
+            if self.stream.write_all(&frames).is_err() {
+                return acknowledged;
             }
             for _ in 0..window {
                 match self.answer() {

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
-use weir_pipeline::stats;
+use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
 use weir_pipeline::view::PipelineView;
 
 /// Counts by reason; reasons with a count of 0 are omitted.
@@ -57,6 +57,58 @@ pub struct SourceEntry {
     /// could leave unread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileBytes>,
+    /// What the rate limit of a listening source has held back; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimitEntry>,
+}
+
+/// What the rate limit of a listening source has held back since weir was started. It is no book:
+/// what was discarded is in the source's book, as `rate_limit`, over all starts.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct RateLimitEntry {
+    /// The limit of each key, such as `limit 1000 records/s`.
+    pub limit: String,
+    /// Of all keys.
+    pub total: LimitedEntry,
+    /// The ten keys of which most was held back.
+    pub keys: Vec<LimitedKeyEntry>,
+    /// Of all other keys: with `keys`, they add up to `total`.
+    pub others: LimitedEntry,
+    /// Number of keys that currently send more than their limit.
+    pub keys_over: u64,
+    /// Records that weir has written itself to name such keys.
+    pub notices: u64,
+}
+
+/// A key of which something was held back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct LimitedKeyEntry {
+    /// Such as `host=web7 app_name=nginx`; control characters are escaped.
+    pub key: String,
+    /// Whether it currently sends more than its limit.
+    pub over: bool,
+    /// What was held back of it.
+    #[serde(flatten)]
+    pub counts: LimitedEntry,
+}
+
+/// Records above a limit, by what became of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitedEntry {
+    /// Records that were discarded.
+    pub discarded_records: u64,
+    /// Bytes of these records.
+    pub discarded_bytes: u64,
+    /// Records that were accepted; their connections were not read for a while.
+    pub delayed_records: u64,
+    /// Bytes of these records.
+    pub delayed_bytes: u64,
+    /// Time for which connections were not read.
+    pub delayed_seconds: f64,
+    /// Records of requests that were answered with 429.
+    pub refused_records: u64,
+    /// Bytes of these records.
+    pub refused_bytes: u64,
 }
 
 /// `lines = records + joined + discarded`.
@@ -209,6 +261,41 @@ impl SourceEntry {
                 at_least: book.is_at_least(),
                 unaccounted_bytes: bytes_seen as i64 - settled as i64,
             }),
+            rate_limit: known
+                .and_then(|known| known.stats.listener.rate_limit.report())
+                .map(|report| RateLimitEntry::of(&report)),
+        }
+    }
+}
+
+impl RateLimitEntry {
+    fn of(report: &RateLimitReport) -> Self {
+        let key = |key: &LimitedKey| LimitedKeyEntry {
+            key: key.name.clone(),
+            over: key.is_over,
+            counts: LimitedEntry::of(&key.counts),
+        };
+        Self {
+            limit: report.limit.clone(),
+            total: LimitedEntry::of(&report.total),
+            keys: report.keys.iter().map(key).collect(),
+            others: LimitedEntry::of(&report.others),
+            keys_over: report.over_count,
+            notices: report.notices,
+        }
+    }
+}
+
+impl LimitedEntry {
+    fn of(counts: &LimitedCounts) -> Self {
+        Self {
+            discarded_records: counts.discarded_records,
+            discarded_bytes: counts.discarded_bytes,
+            delayed_records: counts.delayed_records,
+            delayed_bytes: counts.delayed_bytes,
+            delayed_seconds: crate::status::seconds(counts.delayed_ns),
+            refused_records: counts.refused_records,
+            refused_bytes: counts.refused_bytes,
         }
     }
 }

@@ -33,7 +33,8 @@ pub use explore::{
     ValueEntry, ValuesAnswer, Warning, nested_attributes, resource_tags,
 };
 pub use ledger::{
-    ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,
+    ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
+    RateLimitEntry, SourceCounts, SourceEntry,
 };
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;

@@ -21,6 +21,7 @@ use crate::status::seconds;
 use crate::tail::Sessions;
 
 mod families;
+mod rate_limit;
 mod store;
 
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
@@ -203,6 +204,9 @@ impl Page {
         self.add(component, "weir_source_request_seconds_sum", service);
         self.add(component, "weir_source_request_seconds_count", requests);
         self.add(component, "weir_source_in_flight_bytes", stats::get(&stats.in_flight_bytes));
+        if let Some(report) = stats.rate_limit.report() {
+            self.rate_limit(component, &report);
+        }
     }
 
     fn output(&mut self, output: Option<&OutputView>, cursor: &CursorLedger) {

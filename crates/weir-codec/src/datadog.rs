@@ -14,7 +14,9 @@
 
 use std::ops::Range;
 
-use weir_model::{AbandonReason, BatchBuilder, Full, NewRecord, RecordFlags, Severity, SourceBook};
+use weir_model::{
+    AbandonReason, BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, Severity, SourceBook,
+};
 
 use crate::escape::escape_json_into;
 use crate::json::{Scanner, cut_content, cut_utf8, mend_surrogates};
@@ -189,6 +191,10 @@ struct Item {
     severity: Severity,
     flags: RecordFlags,
     stated: StatedFields,
+    /// The content of the strings that name host and service; empty if there are none. A body is
+    /// far smaller than 4 GiB.
+    host: Range<u32>,
+    service: Range<u32>,
 }
 
 impl Item {
@@ -200,6 +206,8 @@ impl Item {
             severity: Severity::UNSPECIFIED,
             flags: RecordFlags::default(),
             stated: StatedFields::default(),
+            host: 0..0,
+            service: 0..0,
         }
     }
 
@@ -215,8 +223,14 @@ impl Item {
         match key {
             b"message" => self.message = text.cloned().unwrap_or(0..0),
             b"ddsource" if is_something => self.stated.add(StatedFields::SOURCE),
-            b"service" if is_something => self.stated.add(StatedFields::SERVICE),
-            b"hostname" | b"host" if is_something => self.stated.add(StatedFields::HOST),
+            b"service" if is_something => {
+                self.stated.add(StatedFields::SERVICE);
+                self.service = short_span(text);
+            }
+            b"hostname" | b"host" if is_something => {
+                self.stated.add(StatedFields::HOST);
+                self.host = short_span(text);
+            }
             b"ddtags" if is_something => self.stated.add(StatedFields::TAGS),
             _ => {}
         }
@@ -235,6 +249,11 @@ impl Item {
         }
         seen.field(key, inside, text.is_some());
     }
+}
+
+fn short_span(span: Option<&Range<usize>>) -> Range<u32> {
+    let short = |at: usize| u32::try_from(at).unwrap_or(0);
+    span.map_or(0..0, |span| short(span.start)..short(span.end))
 }
 
 /// What all records of a request have in common.
@@ -374,6 +393,37 @@ impl DatadogItems {
         let span = span.start..span.start + text.len();
         self.items.push(line(body, &span).unwrap_or(Item::text(span)));
         Ok(())
+    }
+
+    /// Returns the host and the service of item `index` of `body`, as they are in JSON: what it states
+    /// itself, or else what the request states for all items. Empty if neither does.
+    pub fn origin<'a>(
+        &self,
+        index: usize,
+        body: &'a [u8],
+        defaults: &'a DatadogDefaults,
+    ) -> (&'a [u8], &'a [u8]) {
+        let Some(item) = self.items.get(index) else { return (&[], &[]) };
+        let own = |span: &Range<u32>| body.get(span.start as usize..span.end as usize);
+        let of = |stated: StatedFields, span: &Range<u32>, default: &'a [u8]| {
+            if item.stated.has(stated) { own(span).unwrap_or_default() } else { default }
+        };
+        (
+            of(StatedFields::HOST, &item.host, &defaults.host),
+            of(StatedFields::SERVICE, &item.service, &defaults.service),
+        )
+    }
+
+    /// Returns the length of item `index`, in bytes.
+    pub fn item_len(&self, index: usize) -> usize {
+        self.items.get(index).map_or(0, |item| item.span.len())
+    }
+
+    /// Counts item `index` as discarded, in place of [`Self::push`].
+    pub fn discard(&self, index: usize, reason: DiscardReason, book: &mut SourceBook) {
+        book.lines += 1;
+        book.discard(reason, 1);
+        book.bytes_read += self.item_len(index) as u64;
     }
 
     /// Adds item `index` to a batch as the record that ends at `end_offset`, and counts it.

@@ -116,6 +116,52 @@ pub struct ListenSettings {
     pub allowed_networks: Vec<Network>,
     /// Certificates; `None` = no TLS.
     pub tls: Option<ServerTlsFiles>,
+    /// What each key may send; `None` = unlimited.
+    pub rate_limit: Option<QuotaSettings>,
+}
+
+/// What each key (host, program, sender) may send to a listening source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuotaSettings {
+    /// The fields that make up a key.
+    pub by: Vec<QuotaField>,
+    /// Records per second; `None` = unlimited.
+    pub records_per_second: Option<f64>,
+    /// Bytes per second; `None` = unlimited.
+    pub bytes_per_second: Option<f64>,
+    /// What may come at once, as the time in which it is earned.
+    pub burst: Duration,
+    /// True: records above the limit are discarded and counted; false: their connection is not
+    /// read for a while, and requests are answered with 429.
+    pub discards: bool,
+}
+
+/// A field of which a key consists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuotaField {
+    /// The address of the sender.
+    Peer,
+    /// The host that the record states, or else the sender.
+    Host,
+    /// The service that the record states.
+    Service,
+    /// The same, in the terms of syslog.
+    AppName,
+}
+
+impl QuotaField {
+    /// All fields, in the order of the documentation.
+    pub const ALL: &'static [Self] = &[Self::Peer, Self::Host, Self::Service, Self::AppName];
+
+    /// Its name in the configuration and in names of keys.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Peer => "peer",
+            Self::Host => "host",
+            Self::Service => "service",
+            Self::AppName => "app_name",
+        }
+    }
 }
 
 /// A socket to listen on.

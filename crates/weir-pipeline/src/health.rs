@@ -12,7 +12,7 @@ use serde::Serialize;
 use weir_host::units::{approx_size, format_rfc3339, group_digits};
 use weir_journal::{CursorLedger, JournalStatus, Ledger, LostRecords};
 
-use crate::stats::{self, ErrorCounts};
+use crate::stats::{self, ErrorCounts, RateLimitReport};
 use crate::view::{OutputView, Phase, PipelineView, SourceView};
 
 /// Severity of a reason.
@@ -161,6 +161,9 @@ impl HealthCheck {
             let text = format!("still using the previous certificates: {error}");
             self.add(at, "certificates", Severity::Degraded, text);
         }
+        if let Some(report) = source.stats.listener.rate_limit.report() {
+            self.rate_limit(at, &report);
+        }
         if source.stats.is_blocked.load(Ordering::Relaxed) {
             let by: Vec<&str> =
                 ledger.cursors.iter().filter(|c| c.blocking).map(|c| c.name.as_str()).collect();
@@ -172,6 +175,25 @@ impl HealthCheck {
             };
             self.add(at, "blocked", Severity::Failing, text);
         }
+    }
+
+    /// Keys whose records are being discarded. Those that are delayed lose nothing.
+    fn rate_limit(&mut self, at: (&'static str, &str), report: &RateLimitReport) {
+        if !report.discards || report.over_count == 0 {
+            return;
+        }
+        let names: Vec<&str> = report.over.iter().take(3).map(String::as_str).collect();
+        let more = match report.over_count - names.len() as u64 {
+            0 => String::new(),
+            1 => " and 1 other key".to_owned(),
+            more => format!(" and {} other keys", group_digits(more)),
+        };
+        let text = format!(
+            "records of {}{more} exceed rate_limit and are discarded ({})",
+            names.join(", "),
+            report.limit
+        );
+        self.add(at, "rate_limit", Severity::Degraded, text);
     }
 
     fn output(&mut self, output: &OutputView, ledger: &Ledger) {

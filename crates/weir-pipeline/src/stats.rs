@@ -4,9 +4,14 @@
 //! Invariant: nothing here makes a decision; the books (in the journal) are authoritative for
 //! records. All fields are atomics with one writing component and any number of readers.
 
+mod rate_limit;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+pub use rate_limit::{
+    KEYS_REPORTED_MAX, LimitedCounts, LimitedKey, RateLimitReport, RateLimitStats,
+};
 pub use weir_host::process::publish_cpu;
 use weir_model::Batch;
 
@@ -65,6 +70,8 @@ pub struct ListenerStats {
     pub service_ns: AtomicU64,
     /// Size of the bodies being received, in bytes.
     pub in_flight_bytes: AtomicU64,
+    /// What its rate limit did, by key.
+    pub rate_limit: RateLimitStats,
 }
 
 impl ListenerStats {

@@ -178,6 +178,35 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "Time from the head of a request to its response, including the write to stable storage.",
     ),
     family("weir_source_in_flight_bytes", Gauge, "Bytes of requests that are being read."),
+    family(
+        "weir_source_rate_limited_records_total",
+        Counter,
+        "Records above the limit of their key (`rate_limit` of a listening source), by action: \
+         `discarded`, `delayed` (accepted, and the connection was not read for a while), `refused` \
+         (answered with 429).",
+    ),
+    family("weir_source_rate_limited_bytes_total", Counter, "Bytes of these records, by action."),
+    family(
+        "weir_source_rate_limit_delay_seconds_total",
+        Counter,
+        "Time for which connections were not read because of the limit of a key.",
+    ),
+    family(
+        "weir_source_rate_limited_key_records_total",
+        Counter,
+        "Records above the limit of their key, for at most the ten keys with most of them.",
+    ),
+    family(
+        "weir_source_rate_limited_keys",
+        Gauge,
+        "Keys that currently send more than their limit.",
+    ),
+    family(
+        "weir_source_rate_limit_notices_total",
+        Counter,
+        "Records that weir has written itself to name a key above its limit; they count as received \
+         lines.",
+    ),
     family("weir_output_lag_time_seconds", Gauge, "Age of the oldest unacknowledged batch."),
     family("weir_output_in_flight_events", Gauge, "Records that wait or are in flight."),
     family("weir_output_taken_events", Gauge, "Of these, records that the output has taken."),

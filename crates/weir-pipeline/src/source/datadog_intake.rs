@@ -6,6 +6,8 @@
 //! to retry only if the reason is temporary, everything else is refused permanently.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
@@ -13,11 +15,15 @@ use hyper::http::request::Parts as Head;
 use hyper::{Method, StatusCode};
 use weir_codec::{DatadogDefaults, DatadogError, DatadogFormat, DatadogItems, DatadogRequest};
 use weir_host::{ContentCoding, DecompressError, Secret};
+use weir_model::DiscardReason;
 use weir_model::limits::LINE_BYTES_MAX;
 
-use super::listen::limits::{BODY_BYTES_MAX, RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
+use super::listen::limits::{
+    BODY_BYTES_MAX, RETRY_AFTER_BUSY, RETRY_AFTER_DISK, RETRY_AFTER_LIMIT_MAX,
+};
 use super::listen::{
-    Answer, Body, BodyError, Refusal, Request, RequestContext, retry_after_seconds,
+    Answer, Body, BodyError, Claim, Limiter, Origin, Refusal, Request, RequestContext,
+    retry_after_seconds,
 };
 
 /// The state of the intake apart from the request.
@@ -32,6 +38,9 @@ pub(super) struct Intake {
 struct Scratch {
     plain: Vec<u8>,
     items: DatadogItems,
+    /// For each item whether it is discarded for its quota; empty if there is none.
+    discarded: Vec<bool>,
+    key: Vec<u8>,
 }
 
 /// The meaning of a path.
@@ -136,17 +145,27 @@ impl Intake {
                 Ok(_) => {}
                 Err(answer) => return answer,
             }
-            let Scratch { plain, items } = scratch;
+            let defaults = defaults(head);
+            let claim = match scratch.claim(context.limiter.as_ref(), &defaults, request.peer) {
+                Ok(claim) => claim,
+                Err(pause) => return limited(pause),
+            };
+            let Scratch { plain, items, discarded, .. } = scratch;
             let described = DatadogRequest {
                 body: plain,
-                defaults: &defaults(head),
+                defaults: &defaults,
                 observed_ns: context.clock.unix_ns(),
                 item_bytes_max: LINE_BYTES_MAX,
             };
             let count = items.len();
-            context.lanes.prepare(&turn, count, &mut |index, batch, end, book| {
+            let prepared = context.lanes.prepare(&turn, count, &mut |index, batch, end, book| {
+                if discarded.get(index).is_some_and(|is_discarded| *is_discarded) {
+                    items.discard(index, DiscardReason::RateLimit, book);
+                    return Ok(());
+                }
                 items.push(index, &described, batch, end, book)
-            })
+            });
+            prepared.map(|prepared| prepared.with_claim(claim))
         };
         let appended = match prepared {
             Ok(prepared) => context.lanes.append(turn, prepared).await,
@@ -184,6 +203,46 @@ impl Scratch {
             error(status, &problem.to_string())
         })?;
         Ok(self.items.len())
+    }
+}
+
+impl Scratch {
+    /// Takes the items out of the quotas of their keys. Returns when to retry if one of the keys has
+    /// no room and the request is refused for it.
+    fn claim(
+        &mut self,
+        limiter: Option<&Rc<Limiter>>,
+        defaults: &DatadogDefaults,
+        peer: Option<IpAddr>,
+    ) -> Result<Option<Claim>, Duration> {
+        let Self { plain, items, discarded, key } = self;
+        discarded.clear();
+        let Some(limiter) = limiter else { return Ok(None) };
+        let mut claim = limiter.claim();
+        let origin = |index| {
+            let (host, service) = items.origin(index, plain, defaults);
+            Origin { host, service, peer }
+        };
+        let fields = limiter.fields();
+        if claim.refuses() {
+            let mut pause = None;
+            for index in 0..items.len() {
+                let origin = origin(index);
+                let name = || fields.name(&origin);
+                let wait = claim.look(fields.key(&origin, key), items.item_len(index), name);
+                pause = pause.max(wait);
+            }
+            if let Some(pause) = pause {
+                return Err(pause);
+            }
+        }
+        for index in 0..items.len() {
+            let origin = origin(index);
+            let name = || fields.name(&origin);
+            let is_discarded = claim.take(fields.key(&origin, key), items.item_len(index), name);
+            discarded.push(is_discarded);
+        }
+        Ok(Some(claim))
     }
 }
 
@@ -250,6 +309,13 @@ fn error(status: StatusCode, detail: &str) -> Answer {
 fn retry_later(status: StatusCode, detail: &str, pause: Duration) -> Answer {
     let seconds = HeaderValue::from(retry_after_seconds(pause));
     error(status, detail).retry_after(pause).header("x-ratelimit-reset", seconds)
+}
+
+/// A key of the request has used up its quota.
+fn limited(pause: Duration) -> Answer {
+    // Not before there is room.
+    let pause = Duration::from_secs(pause.as_secs().saturating_add(1)).min(RETRY_AFTER_LIMIT_MAX);
+    retry_later(StatusCode::TOO_MANY_REQUESTS, "the rate limit of the logs is exceeded", pause)
 }
 
 fn not_read(problem: BodyError) -> Answer {

@@ -24,7 +24,7 @@ use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
 pub use listen::ListenError;
-pub use listen::limits::{LISTENER_BYTES, SYSLOG_LISTENER_BYTES};
+pub use listen::limits::{LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES};
 pub use own_paths::{OwnPath, OwnPaths};
 pub use tail::{LayoutError, is_compressed_or_temporary};
 

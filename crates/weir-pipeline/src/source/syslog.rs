@@ -10,8 +10,9 @@ use std::net::IpAddr;
 
 use weir_codec::{SyslogDecoder, SyslogMessage, SyslogOrigin};
 use weir_host::Zone;
-use weir_model::{AbandonReason, BatchBuilder, Full, SourceBook};
+use weir_model::{AbandonReason, BatchBuilder, DiscardReason, Full, SourceBook};
 
+use super::listen::{KeyFields, KeyName};
 use producers::Producers;
 
 /// How often the offset of a time zone is looked up: zones change at whole minutes.
@@ -22,6 +23,7 @@ const ZONE_INTERVAL_NS: i64 = 60 * 1_000_000_000;
 pub(super) struct SyslogIntake {
     decoder: SyslogDecoder,
     producers: Producers,
+    quota_fields: KeyFields,
     zone: Zone,
     zone_checked_ns: i64,
 }
@@ -44,17 +46,20 @@ pub(super) struct Received<'l> {
 /// A message that was parsed, and what is known about its producer.
 pub(super) struct Parsed<'p, 'l> {
     decoder: &'p mut SyslogDecoder,
+    quota_fields: &'p KeyFields,
     producer: &'p producers::Producer,
     message: SyslogMessage<'l>,
     received: Received<'l>,
 }
 
 impl SyslogIntake {
-    /// Creates an intake that reads times without a zone in this one.
-    pub(super) fn new(zone: Zone) -> Self {
+    /// Creates an intake that reads times without a zone in this one. `quota_fields` make up the
+    /// key of a quota, if there is one.
+    pub(super) fn new(zone: Zone, quota_fields: KeyFields) -> Self {
         Self {
             decoder: SyslogDecoder::new(),
-            producers: Producers::new(super::host_name()),
+            producers: Producers::new(super::host_name(), quota_fields.clone()),
+            quota_fields,
             zone,
             zone_checked_ns: i64::MIN,
         }
@@ -69,7 +74,8 @@ impl SyslogIntake {
         }
         let message = self.decoder.parse(received.line, now_ns);
         let producer = self.producers.find(message.hostname, message.app_name, received.peer);
-        Parsed { decoder: &mut self.decoder, producer, message, received }
+        let Self { decoder, quota_fields, .. } = self;
+        Parsed { decoder, quota_fields, producer, message, received }
     }
 }
 
@@ -77,6 +83,29 @@ impl Parsed<'_, '_> {
     /// A hash of the host that the message is from: its messages stay in order.
     pub(super) fn host_hash(&self) -> u64 {
         self.producer.host_hash
+    }
+
+    /// Whose quota it uses up.
+    pub(super) fn quota_key(&self) -> u64 {
+        self.producer.quota_key
+    }
+
+    /// The name of that key.
+    pub(super) fn quota_name(&self) -> KeyName {
+        self.quota_fields.name(&self.producer.origin())
+    }
+
+    /// Length of the message, in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.message.line.len()
+    }
+
+    /// Counts it as discarded for its quota.
+    pub(super) fn discard(&self, book: &mut SourceBook) {
+        book.lines += 1;
+        book.discard(DiscardReason::RateLimit, 1);
+        book.bytes_read += self.len() as u64;
+        book.abandon(AbandonReason::LineTooLong, self.received.skipped_bytes);
     }
 
     /// Adds the record to a batch as the one that ends at `end_offset`, and counts it.

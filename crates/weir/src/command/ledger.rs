@@ -1,10 +1,11 @@
 //! `weir ledger`: the ledger of a running weir, as text or as JSON.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use weir_api::{ByReason, LedgerDocument};
-use weir_host::units::{approx_size, group_digits};
+use weir_api::{ByReason, LedgerDocument, LimitedEntry};
+use weir_host::units::{approx_duration, approx_size, group_digits};
 
 use crate::cli::{ApiArgs, Output};
 use crate::client::Client;
@@ -38,6 +39,8 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     let title = "Outputs: routed = delivered + discarded + dead-lettered + in flight";
     part(title, &cursors(ledger), None);
     part("Discarded and abandoned, by reason", &reasons(ledger), None);
+    let title = "Above the rate limit, by key, since the start";
+    part(title, &rate_limits(ledger), None);
     let (style, verdict) = if ledger.balanced {
         (Style::Good, "The books balance.")
     } else {
@@ -164,6 +167,34 @@ fn reasons(ledger: &LedgerDocument) -> Table {
     }
     for cursor in &ledger.cursors {
         add(format!("output {}", cursor.name), "records", &cursor.book.discarded);
+    }
+    table
+}
+
+/// The keys of which most was held back, and all others of their source.
+fn rate_limits(ledger: &LedgerDocument) -> Table {
+    let head = ["SOURCE", "KEY", "DISCARDED", "DELAYED", "REFUSED", "TIME", "NOW"];
+    let mut table = Table::new(&head, 2);
+    for source in &ledger.sources {
+        let Some(limit) = &source.rate_limit else { continue };
+        let mut add = |key: &str, counts: &LimitedEntry, is_over: bool| {
+            let waited = Duration::try_from_secs_f64(counts.delayed_seconds).unwrap_or_default();
+            table.row(vec![
+                source.name.clone(),
+                key.to_owned(),
+                group_digits(counts.discarded_records),
+                group_digits(counts.delayed_records),
+                group_digits(counts.refused_records),
+                approx_duration(waited),
+                if is_over { "above" } else { "-" }.to_owned(),
+            ]);
+        };
+        for key in &limit.keys {
+            add(&key.key, &key.counts, key.over);
+        }
+        if limit.others != LimitedEntry::default() {
+            add("others", &limit.others, false);
+        }
     }
     table
 }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use weir_expr::Network;
 use weir_host::{Acceptor, Zone};
 use weir_pipeline::config::SourceType;
-use weir_pipeline::source::{LISTENER_BYTES, SYSLOG_LISTENER_BYTES};
+use weir_pipeline::source::{LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES};
 
 use super::check::readable_file;
 use super::check_hec::secret_file;
 use super::choices::SyslogProtocol;
 use super::diagnostic::Diagnostics;
 use super::plan::{ComponentSection, Sections, server_tls};
+use super::rate_limit;
 use super::section::Section;
 use super::text::SourceLocation;
 
@@ -34,6 +35,7 @@ pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
     networks(section, diagnostics);
     let has_keys = section.secret("api_keys").is_some();
     open_to_all(section, has_keys, "add api_keys", diagnostics);
+    rate_limit::check(section, diagnostics);
 }
 
 /// All checks of a source of type `syslog`.
@@ -72,6 +74,7 @@ pub(crate) fn syslog(section: &Section, diagnostics: &mut Diagnostics) {
     tls(section, diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add allow", diagnostics);
+    rate_limit::check(section, diagnostics);
 }
 
 /// Permissions of a Unix socket.
@@ -150,11 +153,17 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
 /// Memory of all sources that listen, bytes.
 pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
     let memory = |source: &ComponentSection<SourceType>| match source.component_type {
-        SourceType::DatadogIntake => source.section.size("in_flight_max") + LISTENER_BYTES,
-        SourceType::Syslog => SYSLOG_LISTENER_BYTES,
+        SourceType::DatadogIntake => {
+            source.section.size("in_flight_max") + LISTENER_BYTES + quota_bytes(&source.section)
+        }
+        SourceType::Syslog => SYSLOG_LISTENER_BYTES + quota_bytes(&source.section),
         SourceType::Containers | SourceType::File => 0,
     };
     sections.sources.iter().map(memory).sum()
+}
+
+fn quota_bytes(section: &Section) -> u64 {
+    section.table("rate_limit").map_or(0, |_| QUOTA_BYTES)
 }
 
 /// A socket that a component binds.

@@ -134,6 +134,16 @@ choice! {
 }
 
 choice! {
+    /// `rate_limit.when_limited` of a listening source.
+    enum WhenOverQuota {
+        Delay = "delay":
+            "the connection that they came over is not read for a while, and requests over HTTP \
+             are answered with 429; nothing is lost",
+        Discard = "discard": "they are discarded and counted",
+    }
+}
+
+choice! {
     WhenFull {
         Block = "block": "the sources that feed it stop until there is room; nothing is lost",
         DropOldest = "drop_oldest":

@@ -23,6 +23,7 @@ mod field;
 mod glob;
 mod multiline;
 mod plan;
+mod rate_limit;
 mod redaction;
 mod reference;
 mod renames;

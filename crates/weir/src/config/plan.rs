@@ -31,6 +31,7 @@ use super::diagnostic::Diagnostics;
 use super::disk::{self, DiskParts};
 use super::field::list_or;
 use super::glob;
+use super::rate_limit;
 use super::rules::{self, RuleTest};
 use super::section::{self, Section};
 use super::tables::{
@@ -521,6 +522,7 @@ fn listen(section: &Section, endpoint: ListenEndpoint) -> ListenSettings {
         connections_per_address_max: count("connections_per_address_max"),
         allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
         tls: section.table("tls").and_then(server_tls),
+        rate_limit: rate_limit::settings(section),
     }
 }
 

@@ -61,6 +61,11 @@ impl Section {
         self.values.get(name).is_some_and(|(_, location)| location.is_some())
     }
 
+    /// Whether the table has such a key, set or not.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// `output.splunk.endpoint`.
     pub(crate) fn key_path(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }

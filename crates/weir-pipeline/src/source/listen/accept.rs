@@ -78,8 +78,9 @@ impl Service {
     /// Does what is due whether or not anything is received; never returns.
     async fn run(&self) {
         match self {
-            Self::Http(_) | Self::Relp(_) => std::future::pending().await,
+            Self::Http(service) => service.run().await,
             Self::Lines(service) => service.run().await,
+            Self::Relp(service) => service.run().await,
         }
     }
 

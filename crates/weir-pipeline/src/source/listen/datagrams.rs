@@ -22,6 +22,7 @@ use weir_model::DiscardReason;
 use super::Parts;
 use super::accept::is_allowed;
 use super::lanes::{GatheredLanes, LaneContext};
+use super::limiter::{Limiter, Round};
 use super::limits::{DRAIN_TIME, DROPS_INTERVAL};
 use super::socket::Socket;
 use super::wakes::Wakes;
@@ -36,6 +37,7 @@ struct Receiver<'p> {
     /// The first of the received datagrams that was not taken yet.
     next: usize,
     intake: RefCell<SyslogIntake>,
+    limiter: Option<Rc<Limiter>>,
     message_bytes_max: usize,
     allowed: &'p [Network],
     lanes: Rc<GatheredLanes>,
@@ -51,6 +53,7 @@ pub(super) async fn serve(
     source: &SyslogSource,
     lanes: Rc<GatheredLanes>,
     context: &LaneContext,
+    limiter: Option<Rc<Limiter>>,
     parts: &Parts,
 ) -> io::Result<()> {
     let (socket, _name) = socket.datagrams()?;
@@ -59,7 +62,11 @@ pub(super) async fn serve(
         socket,
         buffers: DatagramBuffers::default(),
         next: 0,
-        intake: RefCell::new(SyslogIntake::new(source.zone.clone())),
+        intake: RefCell::new(SyslogIntake::new(
+            source.zone.clone(),
+            Limiter::fields_of(limiter.as_ref()),
+        )),
+        limiter: limiter.clone(),
         message_bytes_max: source.message_bytes_max,
         allowed: &parts.settings.allowed_networks,
         lanes: Rc::clone(&lanes),
@@ -78,9 +85,13 @@ pub(super) async fn serve(
         stopped = stopped => stopped?,
         failed = receiver.run() => failed?,
         () = lanes.flush_in_time() => {}
+        () = report(limiter.as_deref(), &lanes) => {}
     }
     let ending = async {
         receiver.drain().await;
+        if let Some(limiter) = &limiter {
+            limiter.finish_gathered(&lanes);
+        }
         lanes.drain().await;
     };
     if !wakes.finish(|| lanes.wake(), ending).await {
@@ -88,6 +99,14 @@ pub(super) async fn serve(
     }
     publish_cpu(&context.stats.cpu_ns);
     Ok(())
+}
+
+/// Reports what was held back, if there is a limit; never returns.
+async fn report(limiter: Option<&Limiter>, lanes: &GatheredLanes) {
+    match limiter {
+        Some(limiter) => limiter.run_gathered(lanes).await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Receiver<'_> {
@@ -121,12 +140,14 @@ impl Receiver<'_> {
             self.socket.receive(&mut self.buffers)?;
         }
         let observed_ns = self.context.clock.unix_ns();
+        let mut round = self.limiter.as_ref().map(|limiter| limiter.round()).unwrap_or_default();
         loop {
             while let Some(datagram) = self.buffers.get(self.next)
-                && self.take(&datagram, observed_ns)
+                && self.take(&datagram, observed_ns, &mut round)
             {
                 self.next += 1;
             }
+            round.count(&self.lanes);
             self.lanes.mark_received();
             if self.next == self.buffers.len() {
                 break;
@@ -143,7 +164,7 @@ impl Receiver<'_> {
     }
 
     /// Takes a datagram. Returns false if the journal has no room for it.
-    fn take(&self, datagram: &Datagram<'_>, observed_ns: i64) -> bool {
+    fn take(&self, datagram: &Datagram<'_>, observed_ns: i64, round: &mut Round) -> bool {
         if let Some(peer) = datagram.peer
             && !is_allowed(self.allowed, peer)
         {
@@ -163,6 +184,9 @@ impl Receiver<'_> {
             peer: datagram.peer,
             observed_ns,
         });
+        if let Some(limiter) = &self.limiter {
+            return limiter.push(&self.lanes, &mut parsed, round).is_ok();
+        }
         let lane = GatheredLanes::lane_of(parsed.host_hash());
         self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book)).is_ok()
     }

@@ -80,12 +80,27 @@ pub(in crate::source) const RETRY_AFTER_BUSY: Duration = Duration::from_secs(1);
 /// When a client should retry after the disk failed, which an operator must fix.
 pub(in crate::source) const RETRY_AFTER_DISK: Duration = Duration::from_secs(5);
 
+/// Maximum time after which a client is told to retry when its quota is used up: clients that wait
+/// for longer give up or run out of memory.
+pub(in crate::source) const RETRY_AFTER_LIMIT_MAX: Duration = Duration::from_mins(1);
+
 /// Size at which a batch is sealed. The rest of the frame is for the record that exceeds this size,
 /// and for what rules add.
 pub(super) const BATCH_BYTES: usize = 192 * 1024;
 
 /// Pause after the system refused a connection: others must close first.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Keys (hosts, programs or senders) that have a quota of their own: those of a large network.
+/// Further ones share one.
+pub(super) const QUOTA_KEYS_MAX: usize = 65_536;
+
+/// Bytes per key of a quota, at most: its bucket, its entry in the table, and the same once more
+/// while the table grows.
+const QUOTA_KEY_BYTES: usize = 32 + 2 * 17 + 32;
+
+/// Maximum time until the wait of a connection is counted, and until it ends when it should.
+pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
 
 /// Minimum interval between updates of the statistics.
 pub(super) const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
@@ -101,6 +116,10 @@ pub const LISTENER_BYTES: u64 = (BODY_BYTES_MAX * (2 + LANES) + (8 << 20)) as u6
 /// the buffers for datagrams or connections, and the producers it remembers.
 pub const SYSLOG_LISTENER_BYTES: u64 =
     ((LANES + 2) * FRAME_BYTES_MAX + 64 * DATAGRAM_BYTES_MAX + (4 << 20)) as u64;
+
+/// Memory of a rate limit by key: all keys, and 2 MiB for the names and counts of those that exceed
+/// it, and for reports.
+pub const QUOTA_BYTES: u64 = (QUOTA_KEYS_MAX * QUOTA_KEY_BYTES + (2 << 20)) as u64;
 
 const _: () = assert!(
     BATCH_BYTES + LINE_BYTES_MAX + 48 * 1024 < FRAME_BYTES_MAX,

@@ -4,7 +4,8 @@
 //! `accept` takes connections, and `http` or `stream` serve them; `datagrams` receives without
 //! connections. The *session* turns bytes into records and replies, without any I/O: framings and
 //! protocols of `weir-codec`, and one module per protocol next to this directory. The *lanes* carry
-//! records to the journal: for senders that are acknowledged, and for those that are not.
+//! records to the journal: for senders that are acknowledged, and for those that are not. In
+//! between, the *limiter* holds back records of keys above their *quota*, if there is one.
 //!
 //! Invariants: the socket is bound before the thread starts, so a port in use is an error at start;
 //! a source is one thread with one event loop, so nothing here is shared with other threads except
@@ -17,7 +18,9 @@ mod cpu;
 mod datagrams;
 mod http;
 mod lanes;
+mod limiter;
 pub(in crate::source) mod limits;
+mod quota;
 mod socket;
 mod stream;
 mod wakes;
@@ -39,6 +42,8 @@ use crate::stats::SourceStats;
 
 pub(super) use http::{Answer, Body, BodyError, Request, RequestContext, retry_after_seconds};
 pub(super) use lanes::Refusal;
+pub(super) use limiter::{Claim, Limiter};
+pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
 
 use accept::Service;
 use http::HttpService;
@@ -159,22 +164,25 @@ impl Listener {
         };
         let gathered = || GatheredLanes::open(context.clone(), &*parts.disk, &parts.received_file);
         let acknowledged = || AcknowledgedLanes::open(context.clone());
+        let settings = parts.settings.rate_limit.as_ref();
+        let limiter = settings.map(|settings| Limiter::new(settings, &context));
         let service = match protocol {
             Protocol::DatadogIntake(intake, in_flight_bytes_max) => {
                 let protocol = http::Protocol::DatadogIntake(intake);
                 let lanes = acknowledged();
-                Service::Http(HttpService::new(protocol, lanes, context, in_flight_bytes_max))
+                let budget_bytes = in_flight_bytes_max;
+                Service::Http(HttpService::new(protocol, lanes, context, limiter, budget_bytes))
             }
             Protocol::SyslogStream(source) => {
-                Service::Lines(LineService::new(&source, gathered(), context))
+                Service::Lines(LineService::new(&source, gathered(), context, limiter))
             }
             Protocol::Relp(source) => {
-                Service::Relp(RelpService::new(&source, acknowledged(), context))
+                Service::Relp(RelpService::new(&source, acknowledged(), context, limiter))
             }
             Protocol::SyslogDatagrams(source) => {
                 let lanes = gathered();
                 opened();
-                return datagrams::serve(socket, &source, lanes, &context, &parts).await;
+                return datagrams::serve(socket, &source, lanes, &context, limiter, &parts).await;
             }
         };
         opened();

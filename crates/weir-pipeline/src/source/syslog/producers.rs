@@ -5,12 +5,12 @@
 //! the lengths that RFC 5424 allows, so that a resource always fits in a frame.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 
 use weir_model::{PEER, Resource, hash64};
 
 use crate::source::listen::limits::PRODUCERS_MAX;
+use crate::source::listen::{BuildIdentity, KeyFields, Origin};
 
 /// Maximum lengths of RFC 5424, in bytes.
 const HOST_BYTES_MAX: usize = 255;
@@ -22,25 +22,31 @@ pub(super) struct Producer {
     host: Box<[u8]>,
     app: Box<[u8]>,
     peer: Option<IpAddr>,
+    /// The host, or the sender if the message names none.
+    host_text: String,
     /// Hash of the host, or of the sender if the message names none.
     pub(super) host_hash: u64,
     /// Key of the resource: the same for a host and program, whoever relays their messages.
     pub(super) key: u64,
     pub(super) encoded: Vec<u8>,
+    /// Whose quota its messages use up.
+    pub(super) quota_key: u64,
 }
 
 /// All producers seen lately, by the hash of what they are.
 #[derive(Debug)]
 pub(super) struct Producers {
-    by_hash: HashMap<u64, Producer, BuildHasherDefault<Identity>>,
+    by_hash: HashMap<u64, Producer, BuildIdentity>,
     scratch: Vec<u8>,
+    quota_fields: KeyFields,
     /// Name of this machine: the host of what comes from a Unix socket and names none.
     local_host: String,
 }
 
 impl Producers {
-    pub(super) fn new(local_host: String) -> Self {
-        Self { by_hash: HashMap::default(), scratch: Vec::new(), local_host }
+    /// `quota_fields` make up the key of a quota, if there is one.
+    pub(super) fn new(local_host: String, quota_fields: KeyFields) -> Self {
+        Self { by_hash: HashMap::default(), scratch: Vec::new(), quota_fields, local_host }
     }
 
     /// Returns the producer of a message. Empty names are not stated.
@@ -53,7 +59,9 @@ impl Producers {
             if self.by_hash.len() >= PRODUCERS_MAX {
                 self.by_hash.clear();
             }
-            self.by_hash.insert(hash, Producer::new(host, app, peer, &self.local_host));
+            let mut producer = Producer::new(host, app, peer, &self.local_host);
+            producer.quota_key = self.quota_fields.key(&producer.origin(), &mut self.scratch);
+            self.by_hash.insert(hash, producer);
         }
         &self.by_hash[&hash]
     }
@@ -89,38 +97,26 @@ impl Producer {
         if let Some(peer) = peer_text {
             resource.set(PEER, peer);
         }
-        let host_bytes = host_text.into_bytes();
-        let key = hash64(&[b"syslog\0".as_slice(), &host_bytes, b"\0", app].concat());
+        let key = hash64(&[b"syslog\0", host_text.as_bytes(), b"\0", app].concat());
         Self {
             host: host.into(),
             app: app.into(),
             peer,
-            host_hash: hash64(&host_bytes),
+            host_hash: hash64(host_text.as_bytes()),
+            host_text,
             key,
             encoded: resource.encode(),
+            quota_key: 0,
         }
+    }
+
+    /// What its messages state about their origin.
+    pub(super) fn origin(&self) -> Origin<'_> {
+        Origin { host: self.host_text.as_bytes(), service: &self.app, peer: self.peer }
     }
 
     fn is(&self, host: &[u8], app: &[u8], peer: Option<IpAddr>) -> bool {
         *self.host == *host && *self.app == *app && self.peer == peer
-    }
-}
-
-/// Passes on a number that is a hash already.
-#[derive(Debug, Default)]
-pub(super) struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = hash64(bytes);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 }
 
@@ -130,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_message_without_host_is_from_its_sender_and_the_sender_stands_apart() {
-        let mut producers = Producers::new("here".to_owned());
+        let mut producers = Producers::new("here".to_owned(), KeyFields::default());
         let peer = Some(IpAddr::from([192, 0, 2, 7]));
         let relayed = producers.find(b"web0001", b"nginx", peer).encoded.clone();
         let relayed = Resource::decode(&relayed);
@@ -146,7 +142,7 @@ mod tests {
 
     #[test]
     fn endless_names_are_cut_and_memory_is_limited() {
-        let mut producers = Producers::new("here".to_owned());
+        let mut producers = Producers::new("here".to_owned(), KeyFields::default());
         let long = vec![b'\x01'; 100_000];
         let encoded = &producers.find(&long, &long, None).encoded;
         assert!(encoded.len() < weir_model::limits::RESOURCE_BYTES_MAX);

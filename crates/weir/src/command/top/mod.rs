@@ -3,6 +3,7 @@
 //! `model` turns two readings into rows of text, `screen` shows them live on a terminal; this file
 //! prints plain lines if there is no terminal.
 
+mod limited_rows;
 mod model;
 mod rule_rows;
 mod screen;

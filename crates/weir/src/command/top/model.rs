@@ -9,7 +9,7 @@ use serde_json::Value;
 use weir_api::{ByReason, OutputStatus, RulesDocument, SourceStatus, StatusDocument};
 use weir_host::units::{approx_duration, approx_size, group_digits};
 
-use super::rule_rows;
+use super::{limited_rows, rule_rows};
 
 /// Columns of sources.
 pub(super) const SOURCE_HEAD: [&str; 10] =
@@ -83,7 +83,10 @@ impl View {
         let rates = Rates::over((now.time_unix_ns - earlier.time_unix_ns).max(1) as f64 / 1e9);
         let source = |now: &SourceStatus| {
             let earlier = earlier.sources.iter().find(|s| s.book.name == now.book.name);
-            source_row(earlier.unwrap_or(now), now, &rates)
+            let earlier = earlier.unwrap_or(now);
+            let mut rows = vec![source_row(earlier, now, &rates)];
+            rows.extend(limited_rows::rows(earlier, now, &rates));
+            rows
         };
         let output = |now: &OutputStatus| {
             let earlier = earlier.outputs.iter().find(|o| o.book.name == now.book.name);
@@ -92,7 +95,7 @@ impl View {
         Self {
             title: title(earlier, now, &rates),
             journal: journal(&now.journal),
-            sources: now.sources.iter().map(source).collect(),
+            sources: now.sources.iter().flat_map(source).collect(),
             outputs: now.outputs.iter().map(output).collect(),
             rules: rule_rows::rows(earlier_rules, now_rules, &rates),
             rules_title: rule_rows::title(now_rules),
@@ -293,6 +296,7 @@ fn by_reason(what: &str, counts: &ByReason) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weir_api::{LimitedKeyEntry, RateLimitEntry};
 
     use super::*;
 
@@ -355,6 +359,25 @@ mod tests {
         assert_eq!(view.reasons[0].text, "output o: cannot deliver (for 61.0 s)");
         assert!(view.title.contains("CPU 10.0%"), "{}", view.title);
         assert!(view.journal.contains("1.00 KiB of 2.00 KiB"), "{}", view.journal);
+    }
+
+    #[test]
+    fn a_key_above_its_limit_is_shown_beneath_its_source() {
+        let (mut earlier, mut now) = (reading(0, 100, 50), reading(2_000_000_000, 2_100, 70));
+        let limit = |discarded: u64, over: bool| {
+            let mut key = LimitedKeyEntry { key: "host=web7".into(), over, ..Default::default() };
+            key.counts.discarded_records = discarded;
+            Some(RateLimitEntry { keys: vec![key], ..Default::default() })
+        };
+        earlier.status.sources[0].book.rate_limit = limit(1_000, true);
+        now.status.sources[0].book.rate_limit = limit(5_000, true);
+        let view = View::between(&earlier, &now);
+        assert_eq!(view.sources.len(), 2);
+        let shown = &view.sources[1].cells;
+        assert_eq!([&*shown[0], &*shown[3], &*shown[7]], ["  host=web7", "2,000", "5,000"]);
+        assert_eq!(shown[9], "above limit, discarded");
+        now.status.sources[0].book.rate_limit = limit(5_000, false);
+        assert_eq!(View::between(&earlier, &now).sources.len(), 1);
     }
 
     #[test]

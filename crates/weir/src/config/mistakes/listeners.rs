@@ -107,6 +107,81 @@ fn wrong_syslog_sources() {
 }
 
 #[test]
+fn wrong_rate_limits() {
+    check(&[
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nburst = \"5s\"",
+            4,
+            "source.b.rate_limit limits nothing",
+            "records_per_second, bytes_per_second, or both",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\nrate_limit = 1000",
+            4,
+            "source.b.rate_limit must be",
+            "",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nprotocol = \"udp\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nrecords_per_second = 10\nwhen_limited = \"delay\"",
+            7,
+            "source.b.rate_limit.when_limited cannot be \"delay\": datagrams cannot be delayed",
+            "\"discard\"",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nrecords_per_second = 10\nby = [\"host\", \"app_nam\"]",
+            6,
+            "\"app_nam\" is not a field of source.b.rate_limit.by",
+            "\"app_name\"",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nrecords_per_second = 10\nby = [\"service\", \"app_name\"]",
+            6,
+            "names the same field twice",
+            "remove one",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nrecords_per_second = 10\nby = []",
+            6,
+            "source.b.rate_limit.by is empty",
+            "[\"host\"]",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nprotocol = \"unix_stream\"\npath = \"/run/x\"\n[source.b.rate_limit]\nrecords_per_second = 10\nby = [\"peer\"]",
+            7,
+            "senders to a Unix socket have no address",
+            "\"app_name\"",
+        ),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nrecords_per_second = 10\nby = [\"app_name\"]",
+            6,
+            "have no app_name",
+            "\"service\"",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nbytes_per_second = \"1B\"",
+            5,
+            "source.b.rate_limit.bytes_per_second",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn the_memory_of_a_rate_limit_is_planned() {
+    let source = "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n";
+    let limit = "[source.b.rate_limit]\nrecords_per_second = 10\n";
+    let rest = "[output.a]\ntype = \"blackhole\"\n[limits]\nmemory = \"48MiB\"\n";
+    let needed = |text: &str| {
+        let found = super::loaded(text).diagnostics.0;
+        found[0].message.clone()
+    };
+    let (without, with) =
+        (needed(&[source, rest].concat()), needed(&[source, limit, rest].concat()));
+    assert_ne!(without, with);
+    assert!(with.contains("listening sources"), "{with}");
+}
+
+#[test]
 fn tcp_and_udp_may_have_the_same_port() {
     let loaded = super::loaded(
         "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:5140\"\n\

@@ -1,10 +1,12 @@
 //! Keys of the sources that listen.
 
+use std::time::Duration;
+
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_pipeline::config::SyslogFramingKind;
 
-use super::super::choices::{Choice as _, SyslogProtocol};
-use super::{Field, FieldDefault, ValueType, field};
+use super::super::choices::{Choice as _, SyslogProtocol, WhenOverQuota};
+use super::{Field, FieldDefault, ValueType, field, time};
 use FieldDefault::{None, Required, Value};
 
 /// Keys of every source that accepts connections.
@@ -33,6 +35,51 @@ pub(super) const LISTEN: &[Field] = &[
         ValueType::Table(SERVER_TLS),
         None("no TLS"),
         "Certificates. The files are reloaded when they change.",
+    ),
+    field(
+        "rate_limit",
+        ValueType::Table(RATE_LIMIT),
+        None("no limit"),
+        "What each sender may send, so that one that sends too much does not fill the buffers of \
+         others. See [noisy senders](../guide/noisy-senders.md).",
+    ),
+];
+
+/// Quotas by key.
+const RATE_LIMIT: &[Field] = &[
+    field(
+        "by",
+        ValueType::Names,
+        Value("[\"host\"]"),
+        "Fields that make up a key; each key has the whole limit for itself. `host`: the host that \
+         a record states, or else its sender; `app_name` or `service`: the program that it states; \
+         `peer`: the address of the sender. Up to 65,536 keys are told apart; further ones share a \
+         limit.",
+    ),
+    field(
+        "records_per_second",
+        ValueType::Count { min: 1, max: 1_000_000_000 },
+        None("no limit of records; one of the two limits is required"),
+        "Records per second and key.",
+    ),
+    field(
+        "bytes_per_second",
+        ValueType::Size { min: 1 << 10, max: 1 << 40 },
+        None("no limit of bytes"),
+        "Bytes per second and key.",
+    ),
+    field(
+        "burst",
+        time(Duration::from_millis(100), Duration::from_hours(1)),
+        Value("\"5s\""),
+        "What a key may send at once after a pause, as the time in which it is earned: with 1000 \
+         records per second and `\"5s\"`, 5000 records.",
+    ),
+    field(
+        "when_limited",
+        ValueType::Choice(WhenOverQuota::WORDS),
+        None("`\"delay\"`; `\"discard\"` for datagrams, which cannot be delayed"),
+        "What to do with records above the limit.",
     ),
 ];
 

@@ -8,6 +8,7 @@ mod body;
 mod budget;
 mod connection;
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub(in crate::source) use body::{Body, BodyError};
 use super::accept::Connection;
 use super::cpu::CpuTime;
 use super::lanes::{AcknowledgedLanes, LaneContext};
+use super::limiter::Limiter;
 use super::limits::BODY_BYTES_MAX;
 use crate::source::datadog_intake::Intake;
 use crate::stats::{SourceStats, add, publish_cpu};
@@ -49,6 +51,8 @@ pub(in crate::source) struct Request {
     /// `None`: nobody wants it.
     body: Option<Incoming>,
     pub(in crate::source) lane: usize,
+    /// The address of the client.
+    pub(in crate::source) peer: Option<IpAddr>,
     slot: ConnectionSlot,
 }
 
@@ -72,6 +76,7 @@ impl Request {
 pub(in crate::source) struct RequestContext {
     pub(in crate::source) lanes: Rc<AcknowledgedLanes>,
     pub(in crate::source) clock: Arc<dyn Clock>,
+    pub(in crate::source) limiter: Option<Rc<Limiter>>,
     budget: Budget,
 }
 
@@ -108,11 +113,12 @@ impl HttpService {
         protocol: Protocol,
         lanes: Rc<AcknowledgedLanes>,
         context: LaneContext,
+        limiter: Option<Rc<Limiter>>,
         in_flight_bytes_max: usize,
     ) -> Self {
         let LaneContext { clock, stats, .. } = context;
         let budget = Budget::new(in_flight_bytes_max, stats.clone());
-        let context = RequestContext { lanes, clock, budget };
+        let context = RequestContext { lanes, clock, limiter, budget };
         Self { context, protocol, stats, cpu_time: CpuTime::default() }
     }
 
@@ -125,8 +131,19 @@ impl HttpService {
         self.context.lanes.wake();
     }
 
+    /// Reports what was held back, if there is a limit; never returns.
+    pub(super) async fn run(&self) {
+        match &self.context.limiter {
+            Some(limiter) => limiter.run_acknowledged(&self.context.lanes).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// All connections have ended.
     pub(super) fn finish(&self) {
+        if let Some(limiter) = &self.context.limiter {
+            limiter.publish();
+        }
         publish_cpu(&self.stats.cpu_ns);
     }
 
@@ -149,6 +166,7 @@ impl HttpService {
             head,
             body: Some(body),
             lane: connection.number,
+            peer: connection.peer,
             slot: connection.slot.clone(),
         };
         let answer = self.protocol.respond(&self.context, request).await;

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use weir_journal::{RefusedReason, WritePolicy};
 use weir_model::{Batch, BatchBuilder, Position, SourceBook};
 
+use super::super::limiter::Claim;
 use super::super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
 use super::{Lane, LaneContext, Push, Shared};
 use crate::rule::{Subject, Workspace};
@@ -50,6 +51,8 @@ pub(in crate::source) struct PreparedBatches {
     batches: Vec<Batch>,
     position: Position,
     book: SourceBook,
+    /// What their records took of their quotas.
+    claim: Option<Claim>,
 }
 
 /// Creates batches; reused for one request after another.
@@ -109,8 +112,8 @@ impl AcknowledgedLanes {
         push: &mut Push<'_>,
     ) -> Result<PreparedBatches, Refusal> {
         let lane = &*turn.lane;
-        let mut prepared =
-            PreparedBatches { batches: Vec::new(), position: lane.position, book: lane.book };
+        let Lane { position, book, .. } = *lane;
+        let mut prepared = PreparedBatches { batches: Vec::new(), position, book, claim: None };
         let mut assembler = self.assembler.borrow_mut();
         let (mut done, mut batch_len_max) = (0, count);
         while done < count {
@@ -205,6 +208,9 @@ impl AcknowledgedLanes {
             }
         };
         (lane.position, lane.book) = (prepared.position, prepared.book);
+        if let Some(claim) = prepared.claim {
+            claim.settle();
+        }
         drop(lane);
         self.shared.set_unblocked();
         let deadline = Instant::now() + DURABLE_WAIT;
@@ -227,6 +233,13 @@ impl AcknowledgedLanes {
     pub(in super::super) fn wake(&self) {
         self.shared.set_unblocked();
         self.shared.room.notify_waiters();
+    }
+}
+
+impl PreparedBatches {
+    /// Settles the claim when the batches are appended; if they are refused, it is given back.
+    pub(in crate::source) fn with_claim(self, claim: Option<Claim>) -> Self {
+        Self { claim, ..self }
     }
 }
 

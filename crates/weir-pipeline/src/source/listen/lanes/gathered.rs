@@ -148,6 +148,22 @@ impl GatheredLanes {
         }
     }
 
+    /// Counts messages, with their bytes, that were discarded for their quota. It is appended with
+    /// the next records, or after [`Self::append_counts`]: a message that is discarded must not
+    /// cost a batch.
+    pub(in crate::source) fn count_limited(&self, added: &SourceBook) {
+        if let Some(lane) = self.all.borrow_mut().first_mut() {
+            lane.unsealed.add(added);
+        }
+    }
+
+    /// Appends in time what was only counted.
+    pub(in crate::source) fn append_counts(&self) {
+        if self.all.borrow().iter().any(GatheredLane::is_due) {
+            self.set_oldest(Instant::now());
+        }
+    }
+
     /// Counts bytes of messages that were too long.
     pub(in crate::source) fn count_skipped(&self, bytes: u64) {
         if let Some(lane) = self.all.borrow_mut().first_mut() {

@@ -27,6 +27,7 @@ use super::super::accept::Connection;
 use super::super::connection::count_evicted;
 use super::super::cpu::CpuTime;
 use super::super::lanes::{Blocked, GatheredLanes, LaneContext};
+use super::super::limiter::{Limiter, Round, Wait};
 use super::super::limits::{DRAIN_TIME, MESSAGE_TIMEOUT, READ_BYTES};
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
@@ -39,6 +40,7 @@ pub(in super::super) struct LineService {
     intake: RefCell<SyslogIntake>,
     lanes: Rc<GatheredLanes>,
     context: LaneContext,
+    limiter: Option<Rc<Limiter>>,
     /// Into which all connections read, one after the other.
     buffer: RefCell<Vec<u8>>,
     cpu_time: CpuTime,
@@ -56,6 +58,8 @@ struct Session {
     deadline: Option<Instant>,
     /// It has sent a message.
     is_known: bool,
+    /// How long it is not to be read.
+    wait: Option<Wait>,
 }
 
 /// Result of a read.
@@ -74,14 +78,17 @@ impl LineService {
         source: &SyslogSource,
         lanes: Rc<GatheredLanes>,
         context: LaneContext,
+        limiter: Option<Rc<Limiter>>,
     ) -> Self {
+        let fields = Limiter::fields_of(limiter.as_ref());
         let room = SyslogFraming::new(source.framing, source.message_bytes_max).buffer_bytes();
         Self {
             framing: source.framing,
             message_bytes_max: source.message_bytes_max,
-            intake: RefCell::new(SyslogIntake::new(source.zone.clone())),
+            intake: RefCell::new(SyslogIntake::new(source.zone.clone(), fields)),
             lanes,
             context,
+            limiter,
             buffer: RefCell::new(vec![0; room + READ_BYTES]),
             cpu_time: CpuTime::default(),
         }
@@ -97,10 +104,18 @@ impl LineService {
 
     /// Appends what was gathered, in time; never returns.
     pub(in super::super) async fn run(&self) {
-        self.lanes.flush_in_time().await;
+        match &self.limiter {
+            None => self.lanes.flush_in_time().await,
+            Some(limiter) => {
+                tokio::join!(self.lanes.flush_in_time(), limiter.run_gathered(&self.lanes));
+            }
+        }
     }
 
     pub(in super::super) async fn finish(&self) {
+        if let Some(limiter) = &self.limiter {
+            limiter.finish_gathered(&self.lanes);
+        }
         self.lanes.drain().await;
         publish_cpu(&self.context.stats.cpu_ns);
     }
@@ -119,6 +134,7 @@ impl LineService {
             is_blocked: false,
             deadline: None,
             is_known: false,
+            wait: None,
         };
         let mut evicted = std::pin::pin!(connection.slot.evicted());
         let mut working = None;
@@ -136,9 +152,15 @@ impl LineService {
             }
         }
         if progress == Progress::Open {
-            // What has arrived is read, but a sender that does not stop is not waited for.
-            let rest =
-                async { while self.next(&mut stream, &mut session).await == Progress::Open {} };
+            // What has arrived is read, but a sender that does not stop is not waited for, and a
+            // debt is not waited off.
+            let rest = async {
+                let mut progress = Progress::Open;
+                while progress == Progress::Open {
+                    session.wait = None;
+                    progress = self.next(&mut stream, &mut session).await;
+                }
+            };
             let _ended = timeout(DRAIN_TIME, rest).await;
         }
         if progress != Progress::Failed {
@@ -148,6 +170,14 @@ impl LineService {
 
     /// Waits for room, then takes what was kept, or what has arrived.
     async fn next(&self, stream: &mut (impl AsyncRead + Unpin), session: &mut Session) -> Progress {
+        if let Some(limiter) = &self.limiter
+            && !session.is_blocked
+            && limiter.wait(&mut session.wait).await
+            && session.deadline.is_some()
+        {
+            // It was not the sender who did not complete a message.
+            session.deadline = Some(Instant::now() + MESSAGE_TIMEOUT);
+        }
         self.lanes.room().await;
         if session.is_blocked {
             let kept = std::mem::take(&mut session.kept);
@@ -190,6 +220,7 @@ impl LineService {
     fn take(&self, bytes: &[u8], session: &mut Session) -> Progress {
         let observed_ns = self.context.clock.unix_ns();
         let (mut at, mut messages) = (0, 0);
+        let mut round = self.round();
         session.is_blocked = false;
         loop {
             let rest = &bytes[at..];
@@ -200,7 +231,7 @@ impl LineService {
                     let peer = session.peer;
                     let received =
                         Received { line, is_truncated, skipped_bytes: 0, peer, observed_ns };
-                    if self.push(received).is_err() {
+                    if self.push(received, &mut round).is_err() {
                         session.framing = before;
                         session.is_blocked = true;
                         break;
@@ -217,21 +248,31 @@ impl LineService {
                     break;
                 }
                 SyslogStep::Failed(error) => {
+                    round.count(&self.lanes);
                     self.lanes.mark_received();
                     self.stats().errors.count("framing", &describe(session.peer, &error));
                     return Progress::Failed;
                 }
             }
         }
+        round.count(&self.lanes);
+        session.wait = session.wait.max(round.wait());
         self.lanes.mark_received();
         session.keep(&bytes[at..], messages > 0);
         self.cpu_time.publish(&*self.context.clock, &self.context.stats);
         Progress::Open
     }
 
-    fn push(&self, received: Received<'_>) -> Result<(), Blocked> {
+    fn round(&self) -> Round {
+        self.limiter.as_ref().map(|limiter| limiter.round()).unwrap_or_default()
+    }
+
+    fn push(&self, received: Received<'_>, round: &mut Round) -> Result<(), Blocked> {
         let mut intake = self.intake.borrow_mut();
         let mut parsed = intake.parse(received);
+        if let Some(limiter) = &self.limiter {
+            return limiter.push(&self.lanes, &mut parsed, round);
+        }
         let lane = GatheredLanes::lane_of(parsed.host_hash());
         self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book))
     }
@@ -256,9 +297,11 @@ impl LineService {
                     peer: session.peer,
                     observed_ns: self.context.clock.unix_ns(),
                 };
-                while self.push(received).is_err() {
+                let mut round = self.round();
+                while self.push(received, &mut round).is_err() {
                     self.lanes.room().await;
                 }
+                round.count(&self.lanes);
             }
             SyslogEnd::Unfinished { received } => {
                 let text = format!("connection ended {received} bytes into a message");

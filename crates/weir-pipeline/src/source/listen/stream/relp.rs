@@ -22,6 +22,7 @@ use super::super::accept::Connection;
 use super::super::connection::count_evicted;
 use super::super::cpu::CpuTime;
 use super::super::lanes::{AcknowledgedLanes, LaneContext, Refusal};
+use super::super::limiter::{Limiter, Wait};
 use super::super::limits::{GRACE, MESSAGE_TIMEOUT, READ_BYTES, RETRY_AFTER_DISK, WRITE_TIMEOUT};
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
@@ -33,6 +34,7 @@ pub(in super::super) struct RelpService {
     intake: RefCell<SyslogIntake>,
     lanes: Rc<AcknowledgedLanes>,
     context: LaneContext,
+    limiter: Option<Rc<Limiter>>,
     cpu_time: CpuTime,
 }
 
@@ -51,12 +53,16 @@ struct Session {
     /// When the frame that is not complete has to be.
     deadline: Option<Instant>,
     is_open: bool,
+    /// How long it is not to be read.
+    wait: Option<Wait>,
 }
 
 struct Message {
     transaction: RelpTransaction,
     span: Range<usize>,
     is_truncated: bool,
+    /// It is above the limit of its key.
+    is_discarded: bool,
 }
 
 /// Whether a connection goes on.
@@ -71,12 +77,15 @@ impl RelpService {
         source: &SyslogSource,
         lanes: Rc<AcknowledgedLanes>,
         context: LaneContext,
+        limiter: Option<Rc<Limiter>>,
     ) -> Self {
+        let fields = Limiter::fields_of(limiter.as_ref());
         Self {
             message_bytes_max: source.message_bytes_max,
-            intake: RefCell::new(SyslogIntake::new(source.zone.clone())),
+            intake: RefCell::new(SyslogIntake::new(source.zone.clone(), fields)),
             lanes,
             context,
+            limiter,
             cpu_time: CpuTime::default(),
         }
     }
@@ -89,7 +98,18 @@ impl RelpService {
         self.lanes.wake();
     }
 
+    /// Reports what was held back, if there is a limit; never returns.
+    pub(in super::super) async fn run(&self) {
+        match &self.limiter {
+            Some(limiter) => limiter.run_acknowledged(&self.lanes).await,
+            None => std::future::pending().await,
+        }
+    }
+
     pub(in super::super) fn finish(&self) {
+        if let Some(limiter) = &self.limiter {
+            limiter.publish();
+        }
         publish_cpu(&self.context.stats.cpu_ns);
     }
 
@@ -127,6 +147,13 @@ impl RelpService {
     }
 
     async fn read(&self, stream: &mut (impl AsyncRead + Unpin), session: &mut Session) -> Progress {
+        if let Some(limiter) = &self.limiter
+            && limiter.wait(&mut session.wait).await
+            && session.deadline.is_some()
+        {
+            // It was not the client who did not complete a frame.
+            session.deadline = Some(Instant::now() + MESSAGE_TIMEOUT);
+        }
         session.buffer.reserve(READ_BYTES);
         let deadline = session.deadline;
         let read = stream.read_buf(&mut session.buffer);
@@ -186,7 +213,9 @@ impl RelpService {
                 }
                 RelpStep::Message { transaction, span, consumed, is_truncated } => {
                     let span = at + span.start..at + span.end;
-                    session.messages.push(Message { transaction, span, is_truncated });
+                    let is_discarded = false;
+                    let message = Message { transaction, span, is_truncated, is_discarded };
+                    session.messages.push(message);
                     at += consumed;
                 }
                 RelpStep::Skipped { consumed } => {
@@ -221,25 +250,36 @@ impl RelpService {
         true
     }
 
-    async fn append(&self, session: &Session) -> Result<(), Refusal> {
+    async fn append(&self, session: &mut Session) -> Result<(), Refusal> {
         let turn = self.lanes.enter(session.lane).await?;
         let observed_ns = self.context.clock.unix_ns();
+        let mut wait = None;
         let prepared = {
             let mut intake = self.intake.borrow_mut();
-            let messages = &session.messages;
-            self.lanes.prepare(&turn, messages.len(), &mut |index, batch, end, book| {
-                let Message { span, is_truncated, .. } = &messages[index];
-                let received = Received {
-                    line: session.buffer.get(span.clone()).unwrap_or_default(),
-                    is_truncated: *is_truncated,
-                    skipped_bytes: if index == 0 { session.skipped_bytes } else { 0 },
-                    peer: session.peer,
-                    observed_ns,
-                };
-                intake.parse(received).push(batch, end, book)
-            })?
+            let claim = self.limiter.as_ref().map(|limiter| {
+                let mut claim = limiter.claim();
+                for index in 0..session.messages.len() {
+                    let parsed = intake.parse(session.received(index, observed_ns));
+                    let name = || parsed.quota_name();
+                    let is_discarded = claim.take(parsed.quota_key(), parsed.len(), name);
+                    session.messages[index].is_discarded = is_discarded;
+                }
+                wait = claim.wait();
+                claim
+            });
+            let push = &mut |index: usize, batch: &mut _, end, book: &mut _| {
+                let mut parsed = intake.parse(session.received(index, observed_ns));
+                if session.messages[index].is_discarded {
+                    parsed.discard(book);
+                    return Ok(());
+                }
+                parsed.push(batch, end, book)
+            };
+            self.lanes.prepare(&turn, session.messages.len(), push)?.with_claim(claim)
         };
-        self.lanes.append(turn, prepared).await
+        self.lanes.append(turn, prepared).await?;
+        session.wait = session.wait.max(wait);
+        Ok(())
     }
 }
 
@@ -255,6 +295,18 @@ impl Session {
             skipped_bytes: 0,
             deadline: Some(Instant::now() + MESSAGE_TIMEOUT),
             is_open: false,
+            wait: None,
+        }
+    }
+
+    fn received(&self, index: usize, observed_ns: i64) -> Received<'_> {
+        let Message { span, is_truncated, .. } = &self.messages[index];
+        Received {
+            line: self.buffer.get(span.clone()).unwrap_or_default(),
+            is_truncated: *is_truncated,
+            skipped_bytes: if index == 0 { self.skipped_bytes } else { 0 },
+            peer: self.peer,
+            observed_ns,
         }
     }
 

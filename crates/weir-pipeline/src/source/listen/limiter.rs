@@ -1,0 +1,470 @@
+//! Holds back what is above the quota of its key: the time, the waiting, and the reports of
+//! [`Quota`], for all transports of a listener.
+//!
+//! What cannot be delayed, or is not to be, is counted as discarded. Otherwise a connection whose
+//! records found no room is not read until its debt is paid off, while all others go on; a request
+//! over HTTP is refused before any of it is accepted.
+//!
+//! Invariants: a record that is discarded is in the source's book, and in the counts of its key; what
+//! a quota was charged for records that were not appended in the end is given back; notices and
+//! statistics are written by [`Limiter::run_gathered`] and [`Limiter::run_acknowledged`] alone, never
+//! while a record is taken.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use weir_host::Clock;
+use weir_model::SourceBook;
+
+use super::lanes::{AcknowledgedLanes, Blocked, GatheredLanes, LaneContext, Refusal};
+use super::limits::{PUBLISH_PAUSE, WAIT_SLICE};
+use super::quota::{KeyFields, KeyName, NoticeRecord, Over, Quota};
+use crate::config::QuotaSettings;
+use crate::source::syslog::Parsed;
+use crate::stats::{LimitedCounts, SourceStats};
+
+/// Keys of one request, or one read of RELP, that are told apart. A request with more of them gives
+/// back less if it is refused, and its other records above the limit are counted without their key.
+const CLAIM_KEYS_MAX: usize = 64;
+
+/// The quotas of a listener, with their surroundings.
+#[derive(Debug)]
+pub(in crate::source) struct Limiter {
+    quota: RefCell<Quota>,
+    fields: KeyFields,
+    clock: Arc<dyn Clock>,
+    stats: Arc<SourceStats>,
+    /// Something was held back.
+    changed: Notify,
+}
+
+/// What happens to the records of one read of a connection without acknowledgement.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    now_ns: u64,
+    /// What was discarded.
+    limited: SourceBook,
+    /// How long its connection is not to be read.
+    wait: Option<Wait>,
+}
+
+/// How long a connection is not read, and because of whom. The longer one is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wait {
+    until_ns: u64,
+    key: u64,
+}
+
+/// What the records of one key have taken, or would have.
+#[derive(Debug, Clone, Copy)]
+struct KeyClaim {
+    key: u64,
+    records: u64,
+    bytes: u64,
+}
+
+/// What the records of a request take of their quotas. Unless it is settled, everything is given
+/// back.
+#[derive(Debug)]
+pub(in crate::source) struct Claim {
+    limiter: Rc<Limiter>,
+    now_ns: u64,
+    taken: Vec<KeyClaim>,
+    /// Records above the limit.
+    over: Vec<KeyClaim>,
+    /// Of keys beyond [`CLAIM_KEYS_MAX`].
+    unnamed: KeyClaim,
+    wait: Option<Wait>,
+}
+
+impl Limiter {
+    pub(super) fn new(settings: &QuotaSettings, context: &LaneContext) -> Rc<Self> {
+        let limiter = Self {
+            quota: RefCell::new(Quota::new(settings)),
+            fields: KeyFields::new(&settings.by),
+            clock: Arc::clone(&context.clock),
+            stats: Arc::clone(&context.stats),
+            changed: Notify::new(),
+        };
+        limiter.publish();
+        Rc::new(limiter)
+    }
+
+    /// The fields that make up a key; none without a limiter.
+    pub(super) fn fields_of(limiter: Option<&Rc<Self>>) -> KeyFields {
+        limiter.map(|limiter| limiter.fields.clone()).unwrap_or_default()
+    }
+
+    /// The fields that make up a key.
+    pub(in crate::source) fn fields(&self) -> &KeyFields {
+        &self.fields
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Begins a read.
+    pub(super) fn round(&self) -> Round {
+        Round { now_ns: self.now_ns(), ..Round::default() }
+    }
+
+    /// Takes a record that is not acknowledged, or counts it as discarded.
+    pub(super) fn push(
+        &self,
+        lanes: &GatheredLanes,
+        parsed: &mut Parsed<'_, '_>,
+        round: &mut Round,
+    ) -> Result<(), Blocked> {
+        let (key, bytes, now_ns) = (parsed.quota_key(), parsed.len(), round.now_ns);
+        let over = self.quota.borrow_mut().take(key, bytes, now_ns);
+        let discards = self.quota.borrow().discards();
+        if discards && let Some(over) = over {
+            parsed.discard(&mut round.limited);
+            self.count(&over, || parsed.quota_name(), bytes as u64, now_ns);
+            return Ok(());
+        }
+        let lane = GatheredLanes::lane_of(parsed.host_hash());
+        let pushed = lanes.push(lane, |batch, end, book| parsed.push(batch, end, book));
+        match (pushed, over) {
+            (Err(Blocked), _) => self.quota.borrow_mut().give_back(key, 1, bytes as u64),
+            (Ok(()), None) => {}
+            (Ok(()), Some(over)) => {
+                self.count(&over, || parsed.quota_name(), bytes as u64, now_ns);
+                Wait::extend(&mut round.wait, &over, now_ns);
+            }
+        }
+        pushed
+    }
+
+    /// Counts a record above the limit that was discarded, or accepted.
+    fn count(&self, over: &Over, name: impl FnOnce() -> KeyName, bytes: u64, now_ns: u64) {
+        let mut quota = self.quota.borrow_mut();
+        quota.remember(over.key, name);
+        let claim = KeyClaim { key: over.key, records: 1, bytes };
+        let counts = claim.counts(quota.discards());
+        quota.count(over.key, &counts, now_ns);
+        self.changed.notify_one();
+    }
+
+    /// Waits until a connection may be read again; if it is cancelled, the rest of the wait remains.
+    /// Returns whether there was anything to wait for.
+    pub(super) async fn wait(&self, wait: &mut Option<Wait>) -> bool {
+        let has_wait = wait.is_some();
+        while let Some(Wait { key, until_ns }) = *wait {
+            let before_ns = self.now_ns();
+            let left = Duration::from_nanos(until_ns.saturating_sub(before_ns));
+            if left.is_zero() {
+                *wait = None;
+                break;
+            }
+            sleep(left.min(WAIT_SLICE)).await;
+            let now_ns = self.now_ns();
+            let delayed_ns = now_ns.saturating_sub(before_ns);
+            let counts = LimitedCounts { delayed_ns, ..LimitedCounts::default() };
+            self.quota.borrow_mut().count(key, &counts, now_ns);
+            self.changed.notify_one();
+        }
+        has_wait
+    }
+
+    /// Begins a request, or a read of RELP.
+    pub(in crate::source) fn claim(self: &Rc<Self>) -> Claim {
+        Claim {
+            limiter: Rc::clone(self),
+            now_ns: self.now_ns(),
+            taken: Vec::new(),
+            over: Vec::new(),
+            unnamed: KeyClaim { key: 0, records: 0, bytes: 0 },
+            wait: None,
+        }
+    }
+
+    /// Writes notices among records without acknowledgement, and statistics; never returns.
+    pub(super) async fn run_gathered(&self, lanes: &GatheredLanes) {
+        loop {
+            for notice in self.notices(false) {
+                while self.write(lanes, &notice).is_err() {
+                    lanes.room().await;
+                }
+            }
+            lanes.append_counts();
+            self.publish();
+            self.pause().await;
+        }
+    }
+
+    /// Writes the last notices, if the journal has room for them.
+    pub(super) fn finish_gathered(&self, lanes: &GatheredLanes) {
+        for notice in self.notices(true) {
+            if self.write(lanes, &notice).is_err() {
+                break;
+            }
+        }
+        self.publish();
+    }
+
+    fn write(&self, lanes: &GatheredLanes, notice: &NoticeRecord) -> Result<(), Blocked> {
+        let lane = GatheredLanes::lane_of(notice.host_hash);
+        lanes.push(lane, |batch, end, book| notice.push(batch, end, book))?;
+        lanes.mark_received();
+        self.quota.borrow_mut().count_notices(1);
+        Ok(())
+    }
+
+    /// The same among records that are acknowledged. A notice for which there is no room for long is
+    /// not written: what it reports is also in the next one, and in the books.
+    pub(super) async fn run_acknowledged(&self, lanes: &AcknowledgedLanes) {
+        loop {
+            let notices = self.notices(false);
+            if !notices.is_empty() && append(lanes, &notices).await.is_ok() {
+                self.quota.borrow_mut().count_notices(notices.len());
+            }
+            self.publish();
+            self.pause().await;
+        }
+    }
+
+    fn notices(&self, is_last: bool) -> Vec<NoticeRecord> {
+        self.quota.borrow_mut().notices(self.now_ns(), self.clock.unix_ns(), is_last)
+    }
+
+    /// Waits until there may be something to report.
+    async fn pause(&self) {
+        let has_episode = self.quota.borrow().has_episode();
+        if has_episode {
+            sleep(PUBLISH_PAUSE).await;
+        } else {
+            self.changed.notified().await;
+        }
+    }
+
+    /// Publishes the statistics.
+    pub(super) fn publish(&self) {
+        self.stats.listener.rate_limit.publish(self.quota.borrow().report());
+    }
+}
+
+/// Appends notices and waits for the disk.
+async fn append(lanes: &AcknowledgedLanes, notices: &[NoticeRecord]) -> Result<(), Refusal> {
+    let turn = lanes.enter(0).await?;
+    let prepared = lanes.prepare(&turn, notices.len(), &mut |index, batch, end, book| {
+        notices[index].push(batch, end, book)
+    })?;
+    lanes.append(turn, prepared).await
+}
+
+impl Round {
+    /// Counts what was discarded since the last call. Call it before anything is awaited.
+    pub(super) fn count(&mut self, lanes: &GatheredLanes) {
+        if self.limited.lines > 0 {
+            lanes.count_limited(&self.limited);
+            self.limited = SourceBook::default();
+        }
+    }
+
+    /// How long the connection is not to be read.
+    pub(super) fn wait(&self) -> Option<Wait> {
+        self.wait
+    }
+}
+
+impl Wait {
+    fn extend(wait: &mut Option<Self>, over: &Over, now_ns: u64) {
+        let wait_ns = u64::try_from(over.wait.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = now_ns.saturating_add(wait_ns);
+        *wait = (*wait).max(Some(Self { until_ns, key: over.key }));
+    }
+}
+
+impl KeyClaim {
+    fn counts(&self, is_discarded: bool) -> LimitedCounts {
+        let Self { records, bytes, .. } = *self;
+        let none = LimitedCounts::default();
+        if is_discarded {
+            LimitedCounts { discarded_records: records, discarded_bytes: bytes, ..none }
+        } else {
+            LimitedCounts { delayed_records: records, delayed_bytes: bytes, ..none }
+        }
+    }
+
+    /// Adds a record to the claim of its key. Returns false if there are too many keys.
+    fn add(claims: &mut Vec<Self>, key: u64, bytes: u64) -> bool {
+        // Most records of a request are of the key of the one before.
+        match claims.iter().rposition(|claim| claim.key == key) {
+            Some(index) => {
+                claims[index].records += 1;
+                claims[index].bytes += bytes;
+            }
+            None if claims.len() < CLAIM_KEYS_MAX => claims.push(Self { key, records: 1, bytes }),
+            None => return false,
+        }
+        true
+    }
+}
+
+impl Claim {
+    /// Takes a record. Returns whether it is to be discarded.
+    pub(in crate::source) fn take(
+        &mut self,
+        key: u64,
+        bytes: usize,
+        name: impl FnOnce() -> KeyName,
+    ) -> bool {
+        let mut quota = self.limiter.quota.borrow_mut();
+        let over = quota.take(key, bytes, self.now_ns);
+        let is_discarded = over.is_some() && quota.discards();
+        if !is_discarded {
+            KeyClaim::add(&mut self.taken, key, bytes as u64);
+        }
+        if let Some(over) = over {
+            quota.remember(over.key, name);
+            if !KeyClaim::add(&mut self.over, over.key, bytes as u64) {
+                self.unnamed.records += 1;
+                self.unnamed.bytes += bytes as u64;
+            }
+            if !is_discarded {
+                Wait::extend(&mut self.wait, &over, self.now_ns);
+            }
+        }
+        is_discarded
+    }
+
+    /// Whether requests are refused as a whole if one of their keys has no room.
+    pub(in crate::source) fn refuses(&self) -> bool {
+        !self.limiter.quota.borrow().discards()
+    }
+
+    /// Looks at a record without taking it. If it finds no room, counts it as refused and returns
+    /// when there is room again.
+    pub(in crate::source) fn look(
+        &self,
+        key: u64,
+        bytes: usize,
+        name: impl FnOnce() -> KeyName,
+    ) -> Option<Duration> {
+        let mut quota = self.limiter.quota.borrow_mut();
+        let over = quota.look(key, self.now_ns)?;
+        quota.remember(over.key, name);
+        let counts = LimitedCounts {
+            refused_records: 1,
+            refused_bytes: bytes as u64,
+            ..LimitedCounts::default()
+        };
+        quota.count(over.key, &counts, self.now_ns);
+        self.limiter.changed.notify_one();
+        Some(over.wait)
+    }
+
+    /// How long the connection of these records is not to be read.
+    pub(super) fn wait(&self) -> Option<Wait> {
+        self.wait
+    }
+
+    /// The records were appended, or counted as discarded.
+    pub(super) fn settle(mut self) {
+        self.taken.clear();
+        let mut quota = self.limiter.quota.borrow_mut();
+        let discards = quota.discards();
+        for claim in &self.over {
+            quota.count(claim.key, &claim.counts(discards), self.now_ns);
+        }
+        if self.unnamed.records > 0 {
+            quota.count_unnamed(&self.unnamed.counts(discards));
+        }
+        if !self.over.is_empty() {
+            self.limiter.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut quota = self.limiter.quota.borrow_mut();
+        for claim in &self.taken {
+            quota.give_back(claim.key, claim.records, claim.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_testkit::FakeClock;
+
+    use super::*;
+    use crate::config::QuotaField;
+    use crate::source::listen::quota::Origin;
+
+    fn limiter(discards: bool) -> Rc<Limiter> {
+        let settings = QuotaSettings {
+            by: vec![QuotaField::Host],
+            records_per_second: Some(10.0),
+            bytes_per_second: None,
+            burst: Duration::from_secs(1),
+            discards,
+        };
+        Rc::new(Limiter {
+            quota: RefCell::new(Quota::new(&settings)),
+            fields: KeyFields::new(&settings.by),
+            clock: Arc::new(FakeClock::at(0)),
+            stats: Arc::default(),
+            changed: Notify::new(),
+        })
+    }
+
+    fn name() -> KeyName {
+        let origin = Origin { host: b"web7", ..Origin::default() };
+        KeyFields::new(&[QuotaField::Host]).name(&origin)
+    }
+
+    /// Takes this many records; returns how many are to be discarded.
+    fn take(claim: &mut Claim, records: usize) -> usize {
+        (0..records).filter(|_| claim.take(7, 100, name)).count()
+    }
+
+    #[test]
+    fn what_is_not_appended_is_given_back_and_not_counted() {
+        let limiter = limiter(true);
+        for _ in 0..3 {
+            assert_eq!(take(&mut limiter.claim(), 15), 5);
+        }
+        assert_eq!(limiter.quota.borrow().report().total, LimitedCounts::default());
+        let mut claim = limiter.claim();
+        assert_eq!(take(&mut claim, 15), 5);
+        claim.settle();
+        let total = limiter.quota.borrow().report().total;
+        assert_eq!((total.discarded_records, total.discarded_bytes), (5, 500));
+        assert_eq!(take(&mut limiter.claim(), 3), 3, "nothing is left");
+    }
+
+    #[test]
+    fn a_request_overdraws_and_the_next_one_is_refused() {
+        let limiter = limiter(false);
+        let mut claim = limiter.claim();
+        assert!(claim.refuses() && claim.look(7, 100, name).is_none());
+        assert_eq!(take(&mut claim, 25), 0, "it is accepted as a whole");
+        claim.settle();
+        let pause = limiter.claim().look(7, 100, name).map(|pause| pause.as_millis());
+        assert_eq!(pause, Some(1_600), "15 in debt, and one for the next");
+        let report = limiter.quota.borrow().report();
+        assert_eq!((report.total.delayed_records, report.total.refused_records), (15, 1));
+        assert_eq!(report.over, ["host=web7"]);
+    }
+
+    #[test]
+    fn records_of_many_keys_in_a_request_are_counted_although_not_by_key() {
+        let limiter = limiter(true);
+        let mut claim = limiter.claim();
+        let keys = 3 * CLAIM_KEYS_MAX as u64;
+        let over = (0..keys * 12).filter(|number| claim.take(1 + number % keys, 1, name));
+        let over = over.count() as u64;
+        assert_eq!(over, keys * 2);
+        claim.settle();
+        let report = limiter.quota.borrow().report();
+        assert_eq!(report.total.discarded_records, over);
+    }
+}

@@ -1,0 +1,107 @@
+//! What the rate limit of a listening source did, and to which keys.
+//!
+//! Invariants: a report is one moment of one thread, so the keys that are named and the others add
+//! up to the total; it names at most [`KEYS_REPORTED_MAX`] keys, however many there are; names
+//! contain no control characters.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Keys that a report names: what fits on a screen, and in labels of metrics.
+pub const KEYS_REPORTED_MAX: usize = 10;
+
+/// What was held back by a rate limit, by what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitedCounts {
+    /// Records that were discarded.
+    pub discarded_records: u64,
+    /// Bytes of these records.
+    pub discarded_bytes: u64,
+    /// Records above the limit that were accepted; their connections were not read for a while.
+    pub delayed_records: u64,
+    /// Bytes of these records.
+    pub delayed_bytes: u64,
+    /// Records of requests that were answered with 429.
+    pub refused_records: u64,
+    /// Bytes of these records.
+    pub refused_bytes: u64,
+    /// Time for which connections were not read, nanoseconds.
+    pub delayed_ns: u64,
+}
+
+/// A key and what it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitedKey {
+    /// Such as `host=web7 app_name=nginx`.
+    pub name: String,
+    /// What was held back of it.
+    pub counts: LimitedCounts,
+    /// It currently sends more than it may.
+    pub is_over: bool,
+}
+
+/// What a rate limit has done since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RateLimitReport {
+    /// Such as `1000 records/s`.
+    pub limit: String,
+    /// Records above the limit are discarded.
+    pub discards: bool,
+    /// Of all keys.
+    pub total: LimitedCounts,
+    /// The keys of which most was held back, in this order.
+    pub keys: Vec<LimitedKey>,
+    /// Of all other keys.
+    pub others: LimitedCounts,
+    /// Names of keys that currently send more than they may; not all if they are many.
+    pub over: Vec<String>,
+    /// Number of these keys.
+    pub over_count: u64,
+    /// Records that name such keys, written by weir itself.
+    pub notices: u64,
+}
+
+/// The latest report of a source.
+#[derive(Debug, Default)]
+pub struct RateLimitStats(Mutex<Option<RateLimitReport>>);
+
+impl LimitedCounts {
+    /// Adds another key's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.discarded_records += other.discarded_records;
+        self.discarded_bytes += other.discarded_bytes;
+        self.delayed_records += other.delayed_records;
+        self.delayed_bytes += other.delayed_bytes;
+        self.refused_records += other.refused_records;
+        self.refused_bytes += other.refused_bytes;
+        self.delayed_ns += other.delayed_ns;
+    }
+
+    /// Returns what was counted since these counts were lower.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            discarded_records: self.discarded_records - earlier.discarded_records,
+            discarded_bytes: self.discarded_bytes - earlier.discarded_bytes,
+            delayed_records: self.delayed_records - earlier.delayed_records,
+            delayed_bytes: self.delayed_bytes - earlier.delayed_bytes,
+            refused_records: self.refused_records - earlier.refused_records,
+            refused_bytes: self.refused_bytes - earlier.refused_bytes,
+            delayed_ns: self.delayed_ns - earlier.delayed_ns,
+        }
+    }
+
+    /// Returns the number of records above the limit.
+    pub fn records(&self) -> u64 {
+        self.discarded_records + self.delayed_records + self.refused_records
+    }
+}
+
+impl RateLimitStats {
+    /// Returns the latest report; `None` for sources without a rate limit by key.
+    pub fn report(&self) -> Option<RateLimitReport> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn publish(&self, report: RateLimitReport) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+}
