@@ -71,7 +71,11 @@ test('a link opened elsewhere shows the same', () =>
 test('brushing the histogram zooms, and there is a way back', () =>
   withPage('/?from=now-15m', async (page) => {
     const plot = page.locator('.histogram .u-over')
-    const box = await plot.boundingBox()
+    let box = null
+    await until('the histogram is drawn', async () => {
+      box = await plot.boundingBox()
+      return box !== null
+    })
     await page.mouse.move(box.x + box.width * 0.4, box.y + 20)
     await page.mouse.down()
     await page.mouse.move(box.x + box.width * 0.6, box.y + 30, { steps: 5 })
