@@ -9,7 +9,7 @@ fn wrong_listeners() {
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_max = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
             6,
             "listening sources 438MiB",
-            "set limits.memory to 566MiB",
+            "set limits.memory to 614MiB",
         ),
         (
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:7080\"",
