@@ -72,6 +72,11 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
+    /// Tells it to read its configuration again.
+    pub(crate) fn hang_up(self) -> Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     fn signal(self, signal: Signal) -> Result<()> {
         let id = Pid::from_raw(self.0.cast_signed()).context("no process")?;
         Ok(kill_process(id, signal)?)

@@ -17,6 +17,7 @@ use crate::process::Process;
 pub(crate) struct Weir {
     child: Child,
     port: u16,
+    dir: PathBuf,
     log: PathBuf,
 }
 
@@ -26,19 +27,7 @@ impl Weir {
     pub(crate) fn start(dir: &Path, config: &str) -> Result<Self> {
         let binary = std::env::var_os("WEIR_BIN").context("WEIR_BIN is not set")?;
         let port = http::free_port()?;
-        let data_dir = dir.join("data");
-        let file = dir.join("weir.toml");
-        // A scenario does not measure the store, unless it configures it.
-        let has_store = config.lines().any(|line| line == "[store]");
-        let store = if has_store { "" } else { "[store]\nenabled = false\n" };
-        let head = format!(
-            "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n{store}",
-            data_dir.display()
-        );
-        // Keys before the first table have to stay there.
-        let first = config.find("\n[").map_or(config.len(), |at| at + 1);
-        let (top, tables) = config.split_at(if config.starts_with('[') { 0 } else { first });
-        fs::write(&file, format!("{top}{head}\n{tables}"))?;
+        let file = write_config(dir, port, config)?;
         let log = dir.join("weir.log");
         let output = fs::File::create(&log)?;
         let child = Command::new(binary)
@@ -51,11 +40,30 @@ impl Weir {
             .stderr(output)
             .spawn()
             .context("failed to start weir")?;
-        let weir = Self { child, port, log };
+        let weir = Self { child, port, dir: dir.to_owned(), log };
         weir.wait_for("the ledger is served", Duration::from_secs(20), || {
             Ok(weir.ledger().is_ok())
         })?;
         Ok(weir)
+    }
+
+    /// Replaces the configuration of the running weir, and waits until it is in force.
+    pub(crate) fn reload(&self, config: &str) -> Result<()> {
+        let applied = || -> Result<u64> {
+            let metrics = self.get("/metrics")?;
+            let name = "weir_config_reloads_total{result=\"applied\"} ";
+            let value = metrics.lines().find_map(|line| line.strip_prefix(name));
+            Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
+        };
+        let before = applied()?;
+        write_config(&self.dir, self.port, config)?;
+        self.process().hang_up()?;
+        self.wait_asking_every(
+            Duration::from_millis(5),
+            "the configuration is in force",
+            Duration::from_mins(1),
+            || Ok(applied()? > before),
+        )
     }
 
     /// Returns its process.
@@ -111,6 +119,15 @@ impl Weir {
         Ok(())
     }
 
+    /// Returns the sum of a metric over all its labels.
+    pub(crate) fn metric(&self, name: &str) -> Result<f64> {
+        let metrics = self.get("/metrics")?;
+        let is_it =
+            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+        Ok(metrics.lines().filter(is_it).filter_map(value).sum())
+    }
+
     fn get(&self, path: &str) -> Result<String> {
         self.exchange("GET", path, "")
     }
@@ -129,6 +146,23 @@ impl Weir {
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<String> {
         http::exchange(self.port, method, path, body.as_bytes())
     }
+}
+
+/// Writes a configuration with the keys that are the same in all scenarios.
+fn write_config(dir: &Path, port: u16, config: &str) -> Result<PathBuf> {
+    let file = dir.join("weir.toml");
+    // A scenario does not measure the store, unless it configures it.
+    let has_store = config.lines().any(|line| line == "[store]");
+    let store = if has_store { "" } else { "[store]\nenabled = false\n" };
+    let head = format!(
+        "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n{store}",
+        dir.join("data").display()
+    );
+    // Keys before the first table have to stay there.
+    let first = config.find("\n[").map_or(config.len(), |at| at + 1);
+    let (top, tables) = config.split_at(if config.starts_with('[') { 0 } else { first });
+    fs::write(&file, format!("{top}{head}\n{tables}"))?;
+    Ok(file)
 }
 
 impl Drop for Weir {

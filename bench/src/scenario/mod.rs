@@ -108,6 +108,16 @@ const SCENARIOS: &[Scenario] = &[
         run: syslog::relp_scenario,
     },
     Scenario {
+        name: "syslog-connections",
+        what: "10,000 idle TLS connections, and all of them connecting again at once",
+        run: syslog::connections_scenario,
+    },
+    Scenario {
+        name: "outputs",
+        what: "500 file outputs, and 100 added and removed under load",
+        run: syslog::outputs_scenario,
+    },
+    Scenario {
         name: "store",
         what: "3,000,000 JSON lines from a file to the store, and queries on them",
         run: store::store,

@@ -142,7 +142,7 @@ fn pace(
 }
 
 /// Appends a message of [`MESSAGE_BYTES`].
-fn message(number: u64, out: &mut Vec<u8>) {
+pub(super) fn message(number: u64, out: &mut Vec<u8>) {
     let start = out.len();
     let (host, program) = (number % 20, number as usize % PROGRAMS);
     // Writing to a vector cannot fail.

@@ -5,7 +5,9 @@
 //! the run is a loop that receives the same bytes, splits them into lines, and writes them to one
 //! file.
 
+mod connections;
 mod load;
+mod outputs;
 mod servers;
 
 use std::io::{BufWriter, Read as _, Write as _};
@@ -20,7 +22,9 @@ use crate::clock;
 use crate::data;
 use crate::process::Cpu;
 use crate::report::{Measurement, Outcome, Target};
+pub(crate) use connections::connections_scenario;
 use load::Load;
+pub(crate) use outputs::outputs_scenario;
 use servers::Server;
 
 /// Programs, each with a rule and a file; the eleventh file is for what the regular expressions

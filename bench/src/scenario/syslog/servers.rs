@@ -164,11 +164,11 @@ impl Server {
     }
 }
 
-fn source(port: u16, keys: &str) -> String {
+pub(super) fn source(port: u16, keys: &str) -> String {
     format!("[source.syslog]\ntype = \"syslog\"\nlisten = \"127.0.0.1:{port}\"\n{keys}")
 }
 
-fn output(name: &str, path: &Path) -> String {
+pub(super) fn output(name: &str, path: &Path) -> String {
     format!("[output.{name}]\ntype = \"file\"\npath = \"{}\"\nfsync = \"1s\"\n", path.display())
 }
 

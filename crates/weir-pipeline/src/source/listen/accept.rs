@@ -18,13 +18,14 @@ use weir_host::{Acceptor, ConnectionSlot, ConnectionSlots};
 
 use super::Parts;
 use super::connection;
+use super::handshakes::Handshakes;
 use super::http::HttpService;
 use super::limits::ACCEPT_PAUSE;
 use super::socket::{Accepted, Socket};
 use super::stream::{LineService, RelpService};
 use super::wakes::Wakes;
 use crate::config::ListenSettings;
-use crate::stats::{SourceStats, add};
+use crate::stats::SourceStats;
 
 /// What serves the connections of a source.
 pub(super) enum Service {
@@ -105,7 +106,7 @@ pub(super) async fn serve(
     let wakes = Wakes::new(&parts.wake)?;
     let (stopping, stopped) = watch::channel(false);
     let mut doors = Doors::new(&parts.settings);
-    let tls = tls.map(Rc::new);
+    let tls = tls.map(|acceptor| Rc::new((acceptor, Handshakes::new())));
     let mut connections = JoinSet::new();
     let mut waiting = None;
     let mut running = std::pin::pin!(service.run());
@@ -200,7 +201,6 @@ impl Doors {
         let mut by_address = self.by_address.borrow_mut();
         let count = by_address.entry(address).or_default();
         if *count >= self.per_address_max {
-            add(&stats.listener.evicted_total, 1);
             let text = format!("{address} has too many connections");
             stats.errors.count("too_many_connections", &text);
             return None;

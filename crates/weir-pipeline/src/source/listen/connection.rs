@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use weir_host::Acceptor;
 
 use super::accept::{Connection, Service};
+use super::handshakes::Handshakes;
 use super::socket::Accepted;
 use crate::stats::{SourceStats, add};
 
@@ -30,7 +31,7 @@ impl Drop for OpenConnection {
 pub(super) async fn serve(
     accepted: Accepted,
     service: &Service,
-    tls: Option<Rc<Acceptor>>,
+    tls: Option<Rc<(Acceptor, Handshakes)>>,
     connection: &Connection,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -43,12 +44,13 @@ pub(super) async fn serve(
         }
         (Accepted::Unix(stream), _) => return service.serve(stream, connection, stopped).await,
     };
+    let (acceptor, handshakes) = &*tls;
     let accepted = tokio::select! {
-        accepted = tls.accept(stream) => accepted,
+        accepted = handshakes.run(acceptor.accept(stream)) => accepted,
         () = connection.slot.evicted() => return count_evicted(stats),
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
-    stats.listener.set_tls_error(tls.reload_error());
+    stats.listener.set_tls_error(acceptor.reload_error());
     match accepted {
         Ok(stream) => service.serve(stream, connection, stopped).await,
         Err(error) => stats.errors.count("tls", &error.to_string()),

@@ -16,6 +16,7 @@ mod accept;
 mod connection;
 mod cpu;
 mod datagrams;
+mod handshakes;
 mod http;
 mod lanes;
 mod limiter;
