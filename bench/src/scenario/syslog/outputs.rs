@@ -102,7 +102,9 @@ fn config(dir: &Path, port: u16, added: Option<u64>) -> String {
     }
     if let Some(number) = added {
         config += &output("added", &dir.join(format!("added-{number}.log")));
-        to.iter_mut().for_each(|to| *to += ", \"added\"");
+        for to in &mut to {
+            *to += ", \"added\"";
+        }
     }
     for (host, to) in to.iter().enumerate() {
         let _ = write!(
