@@ -49,12 +49,7 @@ impl Weir {
 
     /// Replaces the configuration of the running weir, and waits until it is in force.
     pub(crate) fn reload(&self, config: &str) -> Result<()> {
-        let applied = || -> Result<u64> {
-            let metrics = self.get("/metrics")?;
-            let name = "weir_config_reloads_total{result=\"applied\"} ";
-            let value = metrics.lines().find_map(|line| line.strip_prefix(name));
-            Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
-        };
+        let applied = || self.metric("weir_config_reloads_total{result=\"applied\"}");
         let before = applied()?;
         write_config(&self.dir, self.port, config)?;
         self.process().hang_up()?;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use weir_testkit::{Answer, Books, Collector, PATIENCE, Tally, Weir, Writing, wait_for};
+use weir_testkit::{Answer, Books, Collector, PATIENCE, Tally, Weir, Writing};
 
-use crate::scene::{Scene, hec};
+use crate::scene::{Scene, apply, hec, metric};
 
 fn file_output(name: &str, path: &Path) -> String {
     format!(
@@ -21,21 +21,6 @@ fn lines_of(path: &Path) -> HashSet<String> {
     let all: HashSet<String> = text.lines().map(ToOwned::to_owned).collect();
     assert_eq!(all.len(), text.lines().count(), "{} has a line twice", path.display());
     all
-}
-
-fn metric(weir: &Weir, name: &str) -> u64 {
-    let metrics = weir.metrics();
-    let line = metrics.lines().find(|line| line.starts_with(name));
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
-}
-
-/// Reloads the configuration, and waits until it is in force.
-fn apply(weir: &Weir, config: &str) {
-    let applied = || metric(weir, "weir_config_reloads_total{result=\"applied\"}");
-    let before = applied();
-    weir.reload(config);
-    let is_in_force = wait_for(PATIENCE, || (applied() > before).then_some(()));
-    assert!(is_in_force.is_some(), "{}", weir.log());
 }
 
 fn settled(weir: &Weir, lines: u64) -> Books {

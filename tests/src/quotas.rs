@@ -45,6 +45,13 @@ fn limit(books: &Books) -> &Value {
     &books.source("in")["rate_limit"]
 }
 
+/// Returns whether the source's book has this count, and the notices in addition, of which there
+/// must be one.
+fn has_with_notices(books: &Books, name: &str, total: u64) -> bool {
+    let notices = limit(books)["notices"].as_u64().unwrap_or(0);
+    notices > 0 && count(books, name) == total + notices
+}
+
 /// Returns how many records of each host arrived, without those that weir wrote itself, and the
 /// latter.
 fn arrived(scene: &Scene) -> (BTreeMap<String, u64>, Vec<Value>) {
@@ -128,10 +135,7 @@ fn over_udp_a_noisy_sender_takes_nothing_from_quiet_ones_and_is_named() {
         }
     }
     let total = noisy + QUIET_HOSTS * QUIET_MESSAGES;
-    let all = |books: &Books| {
-        let notices = limit(books)["notices"].as_u64().unwrap_or(0);
-        notices > 0 && count(books, "lines") == total + notices
-    };
+    let all = |books: &Books| has_with_notices(books, "lines", total);
     weir.wait_books("all is read or counted", PATIENCE, all);
     let is_degraded = || {
         let health = weir.health();
@@ -181,10 +185,7 @@ fn over_tcp_what_is_above_the_limit_is_discarded_exactly() {
     sending.join().unwrap();
     drop(quiet);
     let total = noisy + QUIET_HOSTS * QUIET_MESSAGES;
-    let all = |books: &Books| {
-        let notices = limit(books)["notices"].as_u64().unwrap_or(0);
-        notices > 0 && count(books, "lines") == total + notices
-    };
+    let all = |books: &Books| has_with_notices(books, "lines", total);
     weir.wait_books("all is read or counted", PATIENCE, all);
     let books = at_rest(&weir, OUTPUT);
     let (hosts, notices) = arrived(&scene);
@@ -296,10 +297,8 @@ fn relp_answers_what_it_discards_and_counts_it() {
     let mut weir = scene.start(&(limited("relp", keys) + &file(&scene)));
     let mut relp = RelpSender::connect(weir.source_address("in")).unwrap();
     assert_eq!(relp.send("noisy", 0, 1_000), 1_000);
-    let books = weir.wait_books("it is counted", PATIENCE, |books| {
-        let notices = limit(books)["notices"].as_u64().unwrap_or(0);
-        notices > 0 && count(books, "lines") == 1_000 + notices
-    });
+    let books =
+        weir.wait_books("it is counted", PATIENCE, |books| has_with_notices(books, "lines", 1_000));
     books.assert_balanced();
     let books = at_rest(&weir, OUTPUT);
     let (hosts, notices) = arrived(&scene);
@@ -340,10 +339,8 @@ fn over_http_a_request_above_the_limit_is_refused_as_a_whole() {
     assert_eq!(post(&mut sender, "quiet", 10).0, 202);
     let again = wait_for(PATIENCE, || (post(&mut sender, "noisy", 1).0 == 202).then_some(()));
     assert!(again.is_some(), "the debt is paid off");
-    let books = weir.wait_books("it is at rest", PATIENCE, |books| {
-        let notices = limit(books)["notices"].as_u64().unwrap_or(0);
-        notices > 0 && count(books, "records") == 51 + notices
-    });
+    let books =
+        weir.wait_books("it is at rest", PATIENCE, |books| has_with_notices(books, "records", 51));
     assert_eq!(books.lines_discarded(), 0, "{books}");
     assert!(limit(&books)["total"]["refused_records"].as_u64() >= Some(2), "{books}");
     assert_eq!(limit(&books)["keys"][0]["key"], "host=noisy", "{books}");
@@ -360,10 +357,8 @@ fn over_http_what_is_above_the_limit_can_be_discarded() {
         assert_eq!(post(&mut sender, "noisy", 100), (202, None));
         assert_eq!(post(&mut sender, "quiet", 1), (202, None));
     }
-    let books = weir.wait_books("it is counted", PATIENCE, |books| {
-        let notices = limit(books)["notices"].as_u64().unwrap_or(0);
-        notices > 0 && count(books, "lines") == 505 + notices
-    });
+    let books =
+        weir.wait_books("it is counted", PATIENCE, |books| has_with_notices(books, "lines", 505));
     books.assert_balanced();
     let books = at_rest(&weir, OUTPUT);
     let limited = discarded(&books, "rate_limit");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_testkit::{Books, Collector, PATIENCE, Tally, Weir, Writing, wait_for};
 
-use crate::scene::{Scene, hec};
+use crate::scene::{Scene, apply, hec, metric};
 
 /// Returns `default_to` and two outputs to one collector, with these rules.
 fn config(scene: &Scene, collector: &Collector, rules: &str) -> String {
@@ -22,12 +22,6 @@ fn split(digits: &str) -> String {
     format!(
         "[[rule]]\nname = \"split\"\nwhen = '/^weir\\/[^\\/]+\\/\\d+\\/\\d*[{digits}]\\//'\nto = [\"a\"]\nfinal = true\n"
     )
-}
-
-fn metric(weir: &Weir, name: &str) -> u64 {
-    let metrics = weir.metrics();
-    let line = metrics.lines().find(|line| line.starts_with(name));
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
 fn applied(weir: &Weir) -> u64 {
@@ -63,9 +57,7 @@ fn rules_are_exchanged_a_hundred_times_under_load_and_nothing_is_lost_or_repeate
     let writing = Writing::start(plan);
     for n in 1..=100 {
         let digits = if n % 2 == 0 { "02468" } else { "13579" };
-        weir.reload(&config(&scene, &collector, &split(digits)));
-        let is_in_force = wait_for(PATIENCE, || (applied(&weir) >= n).then_some(()));
-        assert!(is_in_force.is_some(), "reload {n}: {}", weir.log());
+        apply(&weir, &config(&scene, &collector, &split(digits)));
     }
     let lines = writing.stop().lines;
     assert_each_once(&weir, &collector, lines);
@@ -90,9 +82,7 @@ fn outputs_come_and_go_by_reload_and_each_gets_its_lines_once() {
     // An output starts with the lines that are read once it exists.
     assert!(a.wait(PATIENCE, |tally| tally.unique() > 0), "{}", weir.books());
     for n in 1..=10 {
-        weir.reload(if n % 2 == 0 { &with } else { &without });
-        let is_in_force = wait_for(PATIENCE, || (applied(&weir) >= n).then_some(()));
-        assert!(is_in_force.is_some(), "reload {n}: {}", weir.log());
+        apply(&weir, if n % 2 == 0 { &with } else { &without });
     }
     let lines = writing.stop().lines;
     // Each line was for one of them: a half for `a` while it was there, everything else for `b`.

@@ -69,6 +69,22 @@ pub(crate) fn hec(name: &str, collector: &Collector, keys: &str) -> String {
     )
 }
 
+/// Returns the value of a metric, given with its labels; 0 if it is missing.
+pub(crate) fn metric(weir: &Weir, name: &str) -> u64 {
+    let metrics = weir.metrics();
+    let line = metrics.lines().find(|line| line.starts_with(name));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Replaces the configuration of a running weir, and waits until it is in force.
+pub(crate) fn apply(weir: &Weir, config: &str) {
+    let applied = || metric(weir, "weir_config_reloads_total{result=\"applied\"}");
+    let before = applied();
+    weir.reload(config);
+    let is_in_force = wait_for(PATIENCE, || (applied() > before).then_some(()));
+    assert!(is_in_force.is_some(), "{}", weir.log());
+}
+
 /// Waits until every line was read and has a final outcome, and judges the run.
 pub(crate) fn judge(
     oracle: &Oracle,

@@ -13,7 +13,7 @@ use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
-use weir_pipeline::view::PipelineView;
+use weir_pipeline::view::{OutputView, PipelineView};
 
 /// Counts by reason; reasons with a count of 0 are omitted.
 pub type ByReason = BTreeMap<String, u64>;
@@ -209,7 +209,11 @@ impl LedgerDocument {
         let ledger = view.journal.ledger();
         let time = format_rfc3339(view.now_unix_ns());
         let sources = ledger.sources.iter().map(|source| SourceEntry::of(source, view)).collect();
-        let cursors = ledger.cursors.iter().map(|cursor| CursorEntry::of(cursor, view)).collect();
+        let cursors = ledger
+            .cursors
+            .iter()
+            .map(|cursor| CursorEntry::of(cursor, view.output(&cursor.name).as_deref()))
+            .collect();
         Self::new(time, sources, cursors, &ledger)
     }
 
@@ -239,7 +243,7 @@ impl SourceEntry {
         let is_listener = known.is_some_and(|known| known.stats.listener.endpoint().is_some());
         Self {
             name: source.name.clone(),
-            type_name: known.as_ref().map_or("", |known| known.type_name).to_owned(),
+            type_name: known.map_or("", |known| known.type_name).to_owned(),
             streams: source.streams,
             book: SourceCounts {
                 lines: book.lines,
@@ -301,8 +305,8 @@ impl LimitedEntry {
 }
 
 impl CursorEntry {
-    pub(crate) fn of(cursor: &CursorLedger, view: &PipelineView) -> Self {
-        let known = view.output(&cursor.name);
+    /// `known` is the output, if it is configured.
+    pub(crate) fn of(cursor: &CursorLedger, known: Option<&OutputView>) -> Self {
         let when_full = serde_json::to_value(cursor.when_full).unwrap_or_default();
         Self {
             name: cursor.name.clone(),

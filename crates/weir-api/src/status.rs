@@ -106,7 +106,8 @@ impl StatusDocument {
         });
         let outputs = ledger.cursors.iter().map(|cursor| {
             let known = view.output(&cursor.name);
-            OutputStatus::of(known.as_deref(), CursorEntry::of(cursor, view))
+            let known = known.as_deref();
+            OutputStatus::of(known, CursorEntry::of(cursor, known))
         });
         Self {
             schema: "weir.status.v1".to_owned(),

@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_host::process::thread_cpu_ns;
 use weir_host::{RealClock, RealDisk, Secret};
 use weir_journal::{CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy};
 use weir_model::{
@@ -157,12 +158,6 @@ fn bare_loop(bodies: &[Vec<u8>], lines: u64) {
         }
     }
     report("bare loop", lines, thread_cpu_ns() - before);
-}
-
-fn thread_cpu_ns() -> u64 {
-    let cpu = std::sync::atomic::AtomicU64::new(0);
-    stats::publish_cpu(&cpu);
-    stats::get(&cpu)
 }
 
 fn report(name: &str, lines: u64, cpu_ns: u64) {

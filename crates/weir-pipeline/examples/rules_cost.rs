@@ -5,11 +5,11 @@
 #![expect(clippy::print_stdout, reason = "a measuring program")]
 
 use weir_host::RealClock;
+use weir_host::process::thread_cpu_ns;
 use weir_model::{
     BatchBuilder, Facility, NewRecord, Position, Resource, Severity, SourceBook, StreamId,
 };
 use weir_pipeline::rule::{Keep, RulePlan, Rules, Subject, Workspace};
-use weir_pipeline::stats;
 
 const HOSTS: usize = 20;
 const APPLICATIONS: [&str; 5] = ["sshd", "cron", "kernel", "nginx", "postfix"];
@@ -84,12 +84,6 @@ fn measure(conditions: &[String], records: usize) -> (f64, f64) {
     let hits: u64 = rules.stats().metrics().iter().map(|rule| rule.hits).sum();
     let seen = ((rounds + 20) * batches.len() * records) as f64;
     (ns, hits as f64 / seen)
-}
-
-fn thread_cpu_ns() -> u64 {
-    let cpu = std::sync::atomic::AtomicU64::new(0);
-    stats::publish_cpu(&cpu);
-    stats::get(&cpu)
 }
 
 /// Creates a batch of records as the decoder of syslog leaves them.

@@ -162,11 +162,12 @@ impl Pipeline {
         let context = OutputContext::new(plan.data_dir.clone(), clock.clone(), disk.clone());
         let mut outputs = Outputs::new(journal.clone(), context);
         let change = outputs.prepare(&plan.outputs)?;
+        let names = change.names.clone();
         outputs.begin(change)?;
         let others = others.into_iter().map(|other| start_destination(other, &journal));
         let destinations: Vec<_> = others.collect::<Result<_, _>>()?;
         let mut generations = Generations::open(disk.clone(), &plan.data_dir)?;
-        let names = with_others(outputs.names(), &destinations);
+        let names = with_others(names, &destinations);
         let generation = generations.number(plan, &names_of(&names), clock.unix_ns());
         let rules = Arc::new(RuleSwitch::new(compile(plan, &names, generation)?, clock.unix_ns()));
         let own_paths = OwnPaths::new(&own_paths(plan.outputs.iter(), plan));

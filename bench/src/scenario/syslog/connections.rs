@@ -1,19 +1,19 @@
 //! Ten thousand TLS connections: what idle ones cost, and what others notice when all of them
 //! connect again at once.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::Options;
-use super::load::message;
+use super::load::{answer, message, open_relp};
 use crate::clock;
 use crate::data;
 use crate::http;
@@ -44,7 +44,7 @@ pub(crate) fn connections_scenario(options: &Options) -> Result<Outcome> {
          again at once, while another connection sends a message every {TICK:?} over RELP."
     ));
     outcome.measurements.push(
-        Measurement::new("resident memory with idle connections, MiB", mib(memory))
+        Measurement::new("resident memory with idle connections, MiB", memory as f64 / 1_048_576.0)
             .target(Target::AtMost(600.0)),
     );
     outcome.measurements.push(Measurement::new(
@@ -80,10 +80,6 @@ pub(crate) fn connections_scenario(options: &Options) -> Result<Outcome> {
             .target(Target::AtMost(100.0)),
     );
     Ok(outcome)
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 /// Makes a certificate; returns weir's configuration, and that of its clients.
@@ -153,9 +149,9 @@ fn send_until(
     clients: &Arc<ClientConfig>,
     is_over: &AtomicBool,
 ) -> Result<Vec<Duration>> {
-    let mut connection = open_some(port, 1, clients)?.pop().context("not accepted")?;
-    let offer = "relp_version=0\nrelp_software=bench\ncommands=syslog";
-    writeln!(connection, "1 open {} {offer}", offer.len())?;
+    let connection = open_some(port, 1, clients)?.pop().context("not accepted")?;
+    let mut connection = BufReader::new(connection);
+    open_relp(connection.get_mut())?;
     answer(&mut connection)?;
     let mut latencies = Vec::new();
     let (mut frame, mut tick) = (Vec::new(), Instant::now());
@@ -168,29 +164,12 @@ fn send_until(
         frame.clear();
         message(number, &mut frame);
         let begun = Instant::now();
-        write!(connection, "{number} syslog {} ", frame.len())?;
-        connection.write_all(&frame)?;
-        connection.write_all(b"\n")?;
-        let text = answer(&mut connection)?;
-        ensure!(text.contains(" rsp ") && text.contains(" 200"), "refused: {text}");
+        let stream = connection.get_mut();
+        write!(stream, "{number} syslog {} ", frame.len())?;
+        stream.write_all(&frame)?;
+        stream.write_all(b"\n")?;
+        answer(&mut connection)?;
         latencies.push(begun.elapsed());
     }
     Ok(latencies)
-}
-
-/// Reads an answer. Only that to `open` has more than one line; it is not looked at.
-fn answer(connection: &mut Connection) -> Result<String> {
-    let mut text = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let read = connection.read(&mut buffer)?;
-        ensure!(read > 0, "the connection was closed");
-        text.extend_from_slice(&buffer[..read]);
-        let head = String::from_utf8_lossy(&text).into_owned();
-        let mut parts = head.splitn(4, ' ');
-        let len = parts.nth(2).and_then(|len| len.parse::<usize>().ok());
-        if len.is_some_and(|len| parts.next().is_some_and(|data| data.len() > len)) {
-            return Ok(head);
-        }
-    }
 }

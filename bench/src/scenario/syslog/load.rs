@@ -167,8 +167,7 @@ fn relp(port: u16, numbers: std::ops::Range<u64>) -> Result<Vec<Duration>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
     let mut answers = BufReader::with_capacity(1 << 16, stream.try_clone()?);
-    let offer = "relp_version=0\nrelp_software=bench\ncommands=syslog";
-    writeln!(stream, "1 open {} {offer}", offer.len())?;
+    open_relp(&mut stream)?;
     answer(&mut answers)?;
     let mut sent_at = std::collections::VecDeque::with_capacity(WINDOW);
     let mut latencies = Vec::with_capacity((numbers.end - numbers.start) as usize);
@@ -201,7 +200,14 @@ fn relp(port: u16, numbers: std::ops::Range<u64>) -> Result<Vec<Duration>> {
     Ok(latencies)
 }
 
-fn answer(answers: &mut impl std::io::BufRead) -> Result<()> {
+/// Begins a session of RELP, as transaction 1.
+pub(super) fn open_relp(stream: &mut impl std::io::Write) -> Result<()> {
+    let offer = "relp_version=0\nrelp_software=bench\ncommands=syslog";
+    Ok(writeln!(stream, "1 open {} {offer}", offer.len())?)
+}
+
+/// Reads an answer, which must accept.
+pub(super) fn answer(answers: &mut impl std::io::BufRead) -> Result<()> {
     let mut head = Vec::new();
     for _ in 0..3 {
         answers.read_until(b' ', &mut head)?;

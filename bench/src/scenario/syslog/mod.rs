@@ -248,10 +248,15 @@ fn wait_written(server: &Server, dir: &Path, count: u64) -> Result<()> {
 fn lines_in(dir: &Path) -> Result<u64> {
     let mut lines = 0;
     for entry in std::fs::read_dir(dir)? {
-        let text = std::fs::read(entry?.path())?;
-        lines += memchr::memchr_iter(b'\n', &text).count() as u64;
+        lines += lines_of(&entry?.path())?;
     }
     Ok(lines)
+}
+
+/// Returns the number of lines of a file.
+fn lines_of(file: &Path) -> Result<u64> {
+    let text = std::fs::read(file).with_context(|| format!("no {}", file.display()))?;
+    Ok(memchr::memchr_iter(b'\n', &text).count() as u64)
 }
 
 /// Returns the messages per CPU-second of a loop that receives, splits and writes the same bytes.

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 
 use super::load::Load;
 use super::servers::{output, source};
-use super::{Options, lines_in};
+use super::{Options, lines_in, lines_of};
 use crate::clock;
 use crate::data;
 use crate::http;
@@ -69,7 +69,7 @@ pub(crate) fn outputs_scenario(options: &Options) -> Result<Outcome> {
     let seconds = count as f64 / RATE as f64;
     outcome.set_cpu(&cpu);
     let (_, memory) = weir.process().memory()?;
-    let mib = memory as f64 / f64::from(1 << 20);
+    let mib = memory as f64 / 1_048_576.0;
     outcome
         .measurements
         .push(Measurement::new("resident memory, maximum, MiB", mib).target(Target::AtMost(512.0)));
@@ -134,8 +134,7 @@ fn longest_pause(file: &Path, is_over: &AtomicBool) -> Duration {
 
 /// Returns the number of messages that are missing in a file, by the books of its output.
 fn lost(weir: &Weir, dir: &Path, count: u64, changes: u64) -> Result<u64> {
-    let all = std::fs::read(dir.join("out/all.log"))?;
-    let lines = memchr::memchr_iter(b'\n', &all).count() as u64;
+    let lines = lines_of(&dir.join("out/all.log"))?;
     ensure!(lines <= count, "{lines} lines of {count} messages");
     let mut added = 0;
     for number in 0..changes {

@@ -1,12 +1,10 @@
 //! Appending a batch: limits, policies, books, and the entries of every destination.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use weir_model::{Batch, DiscardReason, StreamId};
+use weir_model::{Batch, StreamId};
 
 use super::stream::between;
 use super::{Checkpoint, CursorState, CursorStream, Entry, Slot, State, Status};
@@ -15,7 +13,7 @@ use crate::limits::{
     READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
 };
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
-use crate::{AllRefused, Outcome, Refused};
+use crate::{AllRefused, Refused};
 
 /// Resolves when the batch is on stable storage; `None` when the caller did not request that.
 pub(crate) type Durable = Option<oneshot::Receiver<Result<(), RefusedReason>>>;
@@ -348,55 +346,6 @@ impl State {
             }
         }
         self.ring_bytes + bytes <= self.config.ring_bytes
-    }
-
-    /// Discards the oldest waiting batches of the heaviest stream until at most `target` bytes wait
-    /// for the destination (or nothing more can be discarded).
-    fn discard_oldest(&mut self, index: usize, target: u64, now: Duration) {
-        if self.cursors[index].pending_bytes <= target {
-            return;
-        }
-        // Among equally heavy streams, the one that has waited longest.
-        let weigh = |state: &Self, stream: StreamId| {
-            let cs = state.cursor_stream(index, stream)?;
-            let oldest = cs.entries.get(cs.next)?.seq;
-            (cs.waiting_bytes > 0).then_some((cs.waiting_bytes, Reverse(oldest), stream))
-        };
-        let waiting = self.cursors[index].turns.iter();
-        let mut heaviest: BinaryHeap<_> =
-            waiting.filter_map(|stream| weigh(self, *stream)).collect();
-        while self.cursors[index].pending_bytes > target
-            && let Some((waiting_bytes, _, stream)) = heaviest.pop()
-        {
-            // Down to half of what it has, then determine the heaviest stream again.
-            self.discard_from(index, stream, target, waiting_bytes / 2, now);
-            heaviest.extend(weigh(self, stream));
-        }
-    }
-
-    fn discard_from(
-        &mut self,
-        index: usize,
-        stream: StreamId,
-        target: u64,
-        floor: u64,
-        now: Duration,
-    ) {
-        loop {
-            let cursor = &self.cursors[index];
-            let Some(cs) = self.cursor_stream(index, stream) else { return };
-            if cursor.pending_bytes <= target || cs.waiting_bytes == 0 || cs.waiting_bytes < floor {
-                return;
-            }
-            let Some(entry) = cs.entries.get(cs.next) else { return };
-            let (seq, routed) = (entry.seq, entry.routed);
-            self.mark_taken(index, stream);
-            let outcome = Outcome {
-                discarded: Some((DiscardReason::BufferFull, routed)),
-                ..Outcome::default()
-            };
-            self.settle(index, stream, seq, outcome, now);
-        }
     }
 
     fn publish(&mut self, batch: &Arc<Batch>) {

@@ -14,7 +14,6 @@ use weir_model::limits::CURSORS_MAX;
 use weir_model::{Batch, CursorBook, DiscardReason, StreamId};
 
 use super::{State, Status};
-use crate::Outcome;
 use crate::spec::{CursorSpec, WhenFull};
 
 /// A required destination.
@@ -211,7 +210,7 @@ impl State {
     }
 
     /// Returns the streams of which something waits for the destination.
-    fn streams_of(&self, index: usize) -> Vec<StreamId> {
+    pub(super) fn streams_of(&self, index: usize) -> Vec<StreamId> {
         let waits = |known: &super::StreamState| {
             known.cursor_streams.get(index).is_some_and(|cs| !cs.entries.is_empty())
         };
@@ -242,21 +241,6 @@ impl State {
         let cursor = &mut self.cursors[index];
         cursor.starved = false;
         cursor.waiting_since = now;
-    }
-
-    /// Discards everything that waits for a destination without a reader.
-    fn discard_waiting(&mut self, index: usize, now: Duration) {
-        for stream in self.streams_of(index) {
-            while let Some(cs) = self.cursor_stream(index, stream)
-                && let Some(entry) = cs.entries.get(cs.next)
-            {
-                let (seq, routed) = (entry.seq, entry.routed);
-                let discarded = Some((DiscardReason::CursorDropped, routed));
-                self.mark_taken(index, stream);
-                self.settle(index, stream, seq, Outcome { discarded, ..Outcome::default() }, now);
-            }
-        }
-        (self.cursors[index].spec, self.cursors[index].is_detached) = (None, false);
     }
 
     /// Forgets a destination that is no longer configured; what it still needed is discarded.

@@ -147,9 +147,7 @@ impl State {
         {
             let Some(slot) = self.slots.get_mut(&seq) else { continue };
             slot.queued = false;
-            let to_write = slot.batch.clone().filter(|_| slot.location.is_none() && !slot.writing);
-            if let Some(batch) = to_write {
-                slot.writing = true;
+            if let Some(batch) = slot.begin_writing() {
                 bytes += slot.memory_bytes;
                 batches.push((seq, batch));
             }
@@ -169,10 +167,9 @@ impl State {
         while bytes < GROUP_BYTES_MAX
             && let Some(seq) = self.spill_queue.pop_first()
         {
-            let Some(slot) = self.slots.get_mut(&seq) else { continue };
-            let is_placed = slot.location.is_some() || slot.writing || slot.durable;
-            if let Some(batch) = slot.batch.clone().filter(|_| !is_placed) {
-                slot.writing = true;
+            let slot = self.slots.get_mut(&seq).filter(|slot| !slot.durable);
+            let Some(slot) = slot else { continue };
+            if let Some(batch) = slot.begin_writing() {
                 bytes += slot.memory_bytes;
                 batches.push((seq, batch));
             }

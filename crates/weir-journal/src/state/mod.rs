@@ -17,6 +17,7 @@ mod compact;
 mod cursor_streams;
 mod dead;
 mod destination;
+mod discard;
 mod due;
 mod frames;
 mod ledger;
@@ -109,6 +110,16 @@ pub(crate) struct Slot {
     pub(crate) is_discarded: bool,
     /// Tickets to resolve once it is durable.
     pub(crate) tickets: Vec<oneshot::Sender<Result<(), RefusedReason>>>,
+}
+
+impl Slot {
+    /// Returns the batch for the writer, unless it is on disk, on its way there, or not in memory.
+    fn begin_writing(&mut self) -> Option<Arc<Batch>> {
+        let is_placed = self.location.is_some() || self.writing;
+        let batch = self.batch.clone().filter(|_| !is_placed)?;
+        self.writing = true;
+        Some(batch)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

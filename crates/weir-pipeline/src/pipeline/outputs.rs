@@ -213,11 +213,6 @@ impl Outputs {
         self.leaving.retain(|leaving| !leaving.thread.is_finished());
     }
 
-    /// Names and cursor indexes, in order.
-    pub(super) fn names(&self) -> Vec<(String, usize)> {
-        self.running.iter().map(|output| (output.plan.name.clone(), output.cursor)).collect()
-    }
-
     /// Their settings.
     pub(super) fn plans(&self) -> impl Iterator<Item = &OutputPlan> {
         self.running.iter().map(|output| &output.plan)
