@@ -181,6 +181,32 @@ fn what_every_destination_has_settled_in_time_is_not_written() {
 }
 
 #[test]
+fn what_was_delivered_and_not_written_is_in_the_books_of_a_kill_that_finds_what_follows_it() {
+    for policy in [SOON, SAFE] {
+        let disk = FaultyDisk::new();
+        let mut process = Process::open(&disk);
+        let mut hec = cursor(&process.journal, "hec");
+        process.work(SOON_INTERVAL);
+        open_stream(&process.journal, STREAM);
+        process.journal.append(part(0, 5).build(), policy).unwrap();
+        deliver(&mut hec);
+        process.journal.append(part(5, 5).build(), policy).unwrap();
+        process.clock.advance(SOON_INTERVAL / 2);
+        while process.frames_written() == 0 {
+            assert_eq!(process.writer.step(), Step::Worked);
+        }
+        drop((process, hec));
+        let process = Process::open(&disk.kill());
+        let mut hec = cursor(&process.journal, "hec");
+        assert_eq!(open_stream(&process.journal, STREAM).furthest.book.lines, 10);
+        assert_eq!(drained(&mut hec), (5..10).collect::<Vec<_>>());
+        let book = process.journal.ledger().cursors[0].book;
+        assert_eq!((book.routed, book.delivered), (10, 10), "{policy:?}: {book:?}");
+        assert_books_balance(&process.journal);
+    }
+}
+
+#[test]
 fn what_is_received_while_the_disk_fails_is_written_in_order_when_it_works_again() {
     let disk = FaultyDisk::new();
     let mut process = Process::open(&disk);

@@ -502,6 +502,9 @@ impl State {
         if let Some(known) = self.streams.get_mut(&slot.stream) {
             known.slots -= 1;
         }
+        if slot.durable && slot.location.is_none() {
+            self.state_first();
+        }
         self.stranded.remove(&(slot.stream, seq));
         self.held_only.remove(&(slot.stream, seq));
         if !slot.tickets.is_empty() {

@@ -1,9 +1,10 @@
 //! Batches of sources that neither acknowledge nor repeat what they receive, and the positions at
 //! which such sources start.
 //!
-//! Invariants: a batch is flushed before those that follow it in its stream, or all destinations
-//! have settled it, or the cursor log states what they are owed of it. So the source's counts at
-//! the furthest position that survives a crash include nothing that is lost without being counted.
+//! Invariants: a batch is flushed before those that follow it in its stream, or the cursor log
+//! states what its destinations are owed of it, and what they have settled. So the source's counts
+//! at the furthest position that survives a crash include nothing that is not in the books of its
+//! destinations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,13 @@ impl State {
     ) {
         self.reach(stream, checkpoint);
         self.mark_dirty(stream, now);
+        self.state_first();
+    }
+
+    /// Makes the next commit precede the next frame. A batch that all destinations have settled
+    /// before it was written is only in their books: these must be stated before a later frame of
+    /// the stream, whose counts include it.
+    pub(super) fn state_first(&mut self) {
         self.unstated = Some(self.commits_begun + 1);
     }
 

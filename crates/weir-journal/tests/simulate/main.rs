@@ -43,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) lanes: u64,
     /// Connections whose rows are not acknowledged.
     pub(crate) soon_lanes: u64,
+    /// Destinations often settle at once what such a connection receives.
+    pub(crate) is_quick: bool,
     /// The disk fails and fills up.
     pub(crate) disk: bool,
     /// Destinations are added, missing and dropped.
@@ -63,6 +65,7 @@ impl Settings {
             files: 1 + seed % 3,
             lanes: u64::from(is_on(63)) + u64::from(is_on(62)),
             soon_lanes: u64::from(is_on(55)) + u64::from(is_on(54)),
+            is_quick: is_on(51),
             disk: is_on(61) && is_on(60),
             reconfigure: is_on(59) && is_on(58),
             drops_oldest: is_on(57) && is_on(56),
@@ -185,7 +188,7 @@ const ONCE_FAILED_SOON: [u64; 4] = [14_379, 33_310, 335_475, 610_254];
 #[test]
 fn histories_that_once_failed_pass() {
     keep_panics();
-    let of = |seed| Settings { readers: false, ..Settings::of(seed) };
+    let of = |seed| Settings { readers: false, is_quick: false, ..Settings::of(seed) };
     let acknowledged = |seed| (seed, Settings { soon_lanes: 0, ..of(seed) });
     let soon = ONCE_FAILED_SOON.map(|seed| (seed, of(seed)));
     for (seed, settings) in ONCE_FAILED.map(acknowledged).into_iter().chain(soon) {

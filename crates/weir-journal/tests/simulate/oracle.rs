@@ -141,10 +141,12 @@ impl Sink {
         }
     }
 
-    fn note_survived(&mut self, chain: &Chain) {
+    fn note_survived(&mut self, chain: &Chain, is_log_written: bool) {
+        let unknown = if is_log_written { 0 } else { GOT };
         for (content, rows) in chain {
             let Some(flags) = self.flags.get_mut(*content) else { continue };
-            let is_owed = |flags: &&mut u8| **flags & (BEFORE | OFFERED | GOT) == BEFORE | OFFERED;
+            let mask = BEFORE | OFFERED | unknown;
+            let is_owed = |flags: &&mut u8| **flags & mask == BEFORE | OFFERED;
             let flags = flags.iter_mut().take(*rows as usize).filter(is_owed);
             flags.for_each(|flags| *flags |= KNOWN);
         }
@@ -328,12 +330,13 @@ impl Oracle {
         sinks.for_each(|sink| sink.note_known(chain, OFFERED));
     }
 
-    /// Records that only the process was killed: of the rows that it had appended, are counted and
-    /// were not settled, each is owed, because batches without acknowledgement are written in order.
-    pub(crate) fn note_survived(&mut self, stream: u64) {
+    /// Records that only the process was killed: each row that it had appended and that is counted
+    /// is owed, because batches without acknowledgement are written in order. What was settled
+    /// instead of being written is stated before what follows it, if the log can be written.
+    pub(crate) fn note_survived(&mut self, stream: u64, is_log_written: bool) {
         let Some(book) = self.streams.get(&stream).filter(|_| !self.has_forgotten) else { return };
         let sinks = self.sinks.iter_mut();
-        sinks.for_each(|sink| sink.note_survived(&book.chain));
+        sinks.for_each(|sink| sink.note_survived(&book.chain, is_log_written));
     }
 
     /// Records that all this was read in earlier lives, and there are frames: which of the rows

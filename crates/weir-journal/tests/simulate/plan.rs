@@ -27,6 +27,8 @@ pub(crate) enum What {
     Flush,
     /// A destination stops taking anything, or resumes.
     Hang,
+    /// Rows arrive that are not acknowledged, and destinations settle everything at once.
+    SettleSoon,
     /// A destination gets another reader, or loses its reader, or gets one again.
     ChangeReader,
     /// A file is truncated; perhaps it grows again at once.
@@ -136,6 +138,10 @@ pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
             10 => Some(What::KillSoon),
             _ => None,
         });
+    }
+    if settings.soon_lanes > 0 && settings.is_quick {
+        let is_due = |chance| (chance < 12).then_some(What::SettleSoon);
+        events = interspersed(events, seed.rotate_left(16), is_due);
     }
     if settings.readers {
         let is_due = |chance| (chance < 5).then_some(What::ChangeReader);

@@ -199,6 +199,7 @@ impl<'a> World<'a> {
         self.oracle.promised.extend(safe);
         match what {
             What::ReceiveSoon => self.receive_soon(rng),
+            What::SettleSoon => self.settle_soon(rng),
             What::Look => self.look(rng),
             What::ChangeReader => self.change_reader(rng),
             What::Receive => self.receive(rng),

@@ -22,7 +22,7 @@ impl World<'_> {
                 self.met("LostUnacknowledged");
             }
             if self.is_killed {
-                self.oracle.note_survived(stream);
+                self.oracle.note_survived(stream, !may_fail);
             }
             soon_lanes.push((stream, reading));
         }
@@ -71,5 +71,19 @@ impl World<'_> {
             count.lines += reading.next - before;
         }
         self.trace.note(|| format!("  lane {stream} is at {reading:?}, {policy:?}"));
+    }
+    /// Rows arrive, and those destinations that do not hang settle them before they are written.
+    /// More rows follow, which may be.
+    pub(super) fn settle_soon(&mut self, rng: &mut Rng) {
+        self.receive_soon(rng);
+        let Some(process) = &mut self.process else { return };
+        for (reader, sink) in process.readers.iter_mut().zip(&mut self.oracle.sinks) {
+            if let Some(reader) = reader.as_mut().filter(|reader| !reader.hangs) {
+                reader.settle_all(sink);
+            }
+        }
+        if rng.bool() {
+            self.receive_soon(rng);
+        }
     }
 }
