@@ -29,6 +29,8 @@ mod isolation;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod loggregator;
+#[cfg(test)]
 mod multiline;
 #[cfg(test)]
 mod outputs;

@@ -10,7 +10,8 @@
 //! fields of one record) and [`severity_of_text`] (the severity of a record without fields), then
 //! what the outputs use: [`escape_json_into`] and the formats of time. Syslog is received by
 //! [`SyslogFraming`] or [`RelpServer`], becomes records by [`SyslogDecoder`], and is sent by
-//! [`SyslogEncoder`].
+//! [`SyslogEncoder`]. Envelopes of Loggregator arrive in messages of gRPC ([`GrpcFraming`]), and become
+//! records by [`LoggregatorDecoder`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
@@ -22,8 +23,10 @@ mod detect;
 mod docker;
 mod encode;
 mod escape;
+mod grpc;
 mod join;
 mod json;
+mod loggregator;
 mod multiline;
 mod percent;
 mod relp;
@@ -48,8 +51,15 @@ pub use encode::{
     datagram, open_json,
 };
 pub use escape::escape_json_into;
+pub use grpc::{GRPC_PREFIX_LEN, GrpcError, GrpcFraming, GrpcStep, write_grpc_message};
 pub use join::{Partials, cut_body};
 pub use json::is_json_object;
+pub use loggregator::{
+    LoggregatorBatch, LoggregatorDecoder, LoggregatorEnvelope, LoggregatorError, LoggregatorGauge,
+    LoggregatorMessage, LoggregatorMetric, LoggregatorOrigin, LoggregatorTagValue, LoggregatorTags,
+    add_to_loggregator_batch, encode_loggregator_envelope, encode_loggregator_metrics,
+    encode_loggregator_total,
+};
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use percent::{form_decoded, percent_encoded};
 pub use relp::{

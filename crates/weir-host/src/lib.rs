@@ -27,7 +27,8 @@ pub use gzip::{Gzip, GzipError};
 pub use net::{
     Acceptor, BoundDatagrams, ConnectError, ConnectionSlot, ConnectionSlots, Connector,
     ConnectorSettings, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, Receiving,
-    ServerTlsFiles, Stream, TlsFiles, Working, bind_udp, bind_unix_datagrams, listen, listen_unix,
+    ServerProtocol, ServerTlsFiles, Stream, TlsFiles, Working, bind_udp, bind_unix_datagrams,
+    listen, listen_unix,
 };
 pub use process::ProcessMetrics;
 pub use secret::{Secret, SecretError};

@@ -30,7 +30,7 @@ pub use datagram::{
     bind_unix_datagrams,
 };
 pub use error::ConnectError;
-pub use server::{Acceptor, ServerTlsFiles};
+pub use server::{Acceptor, ServerProtocol, ServerTlsFiles};
 pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working, listen};
 pub use stream::Stream;
 pub use unix::listen_unix;

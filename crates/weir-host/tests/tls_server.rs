@@ -6,7 +6,9 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use weir_host::{Acceptor, ConnectError, Connector, ConnectorSettings, ServerTlsFiles, TlsFiles};
+use weir_host::{
+    Acceptor, ConnectError, Connector, ConnectorSettings, ServerProtocol, ServerTlsFiles, TlsFiles,
+};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -78,7 +80,9 @@ async fn a_server_reloads_certificates_and_keeps_old_ones_while_new_are_invalid(
     let authority = Authority::new();
     let ca = authority.write_own(dir.path());
     let (cert_file, key_file) = authority.write(dir.path(), "server");
-    let files = ServerTlsFiles { cert_file, key_file: key_file.clone(), client_ca_file: None };
+    let protocol = ServerProtocol::Http1;
+    let files =
+        ServerTlsFiles { cert_file, key_file: key_file.clone(), client_ca_file: None, protocol };
     let acceptor = Acceptor::new(files, DEADLINE).unwrap();
     assert!(is_let_in(&acceptor, trusting(&ca)).await);
     std::fs::write(&key_file, "no key").unwrap();
@@ -98,7 +102,8 @@ async fn only_clients_of_the_authority_are_let_in_where_one_is_named() {
     let authority = Authority::new();
     let ca = authority.write_own(dir.path());
     let (cert_file, key_file) = authority.write(dir.path(), "server");
-    let files = ServerTlsFiles { cert_file, key_file, client_ca_file: Some(ca.clone()) };
+    let protocol = ServerProtocol::Http1;
+    let files = ServerTlsFiles { cert_file, key_file, client_ca_file: Some(ca.clone()), protocol };
     let acceptor = Acceptor::new(files, DEADLINE).unwrap();
     let with = |(cert, key): (PathBuf, PathBuf)| TlsFiles {
         cert_file: Some(cert),
@@ -116,7 +121,8 @@ fn files_that_are_missing_or_wrong_are_named() {
     let authority = Authority::new();
     let (cert_file, key_file) = authority.write(dir.path(), "server");
     let (_, other_key) = authority.write(dir.path(), "other");
-    let good = ServerTlsFiles { cert_file, key_file, client_ca_file: None };
+    let protocol = ServerProtocol::Http1;
+    let good = ServerTlsFiles { cert_file, key_file, client_ca_file: None, protocol };
     let missing = dir.path().join("missing.pem");
     for (files, named) in [
         (ServerTlsFiles { cert_file: missing.clone(), ..good.clone() }, "missing.pem"),

@@ -5,8 +5,8 @@
 //! compile. `cargo xtask check` reports wildcards.
 
 use crate::config::{
-    ContainersSource, DatadogIntake, Encoding, FileOutput, FileSource, HttpOutput, SocketOutput,
-    SplunkHec, SyslogOutput, SyslogSource,
+    ContainersSource, DatadogIntake, Encoding, FileOutput, FileSource, HttpOutput,
+    LoggregatorSource, SocketOutput, SplunkHec, SyslogOutput, SyslogSource,
 };
 
 macro_rules! component_types {
@@ -37,6 +37,7 @@ component_types! {
         Containers = "containers",
         File = "file",
         Syslog = "syslog",
+        Loggregator = "loggregator",
         DatadogIntake = "datadog_intake",
     }
 }
@@ -63,6 +64,8 @@ pub enum SourceKind {
     Containers(ContainersSource),
     /// Messages of syslog, over any transport.
     Syslog(Box<SyslogSource>),
+    /// Envelopes of Loggregator, over gRPC.
+    Loggregator(Box<LoggregatorSource>),
     /// Datadog's logs intake over HTTP.
     DatadogIntake(DatadogIntake),
 }
@@ -74,6 +77,7 @@ impl SourceKind {
             Self::File(_) => SourceType::File,
             Self::Containers(_) => SourceType::Containers,
             Self::Syslog(_) => SourceType::Syslog,
+            Self::Loggregator(_) => SourceType::Loggregator,
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
         }
     }

@@ -103,6 +103,17 @@ pub struct SyslogSource {
     pub zone: Zone,
 }
 
+/// `type = "loggregator"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggregatorSource {
+    /// Address, limits and TLS of the listener.
+    pub listen: ListenSettings,
+    /// Maximum size of the messages being received, over all connections.
+    pub in_flight_bytes_max: usize,
+    /// Tags of envelopes that have none of that name.
+    pub tags: Vec<(String, String)>,
+}
+
 /// Settings of every source that listens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenSettings {

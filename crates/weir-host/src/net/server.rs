@@ -19,6 +19,15 @@ use tokio_rustls::server::TlsStream;
 use super::ConnectError;
 use super::tls::{Files, Reloading, authorities, certificates, file_error, private_key};
 
+/// The protocol that is spoken over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerProtocol {
+    /// HTTP/1.1, or one that clients do not name.
+    Http1,
+    /// HTTP/2; a client that names protocols has to name it.
+    Http2,
+}
+
 /// Files of a TLS server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTlsFiles {
@@ -28,6 +37,8 @@ pub struct ServerTlsFiles {
     pub key_file: PathBuf,
     /// PEM file of authorities, one of which must have signed the client's certificate.
     pub client_ca_file: Option<PathBuf>,
+    /// The protocol that is spoken.
+    pub protocol: ServerProtocol,
 }
 
 impl Files for ServerTlsFiles {
@@ -59,7 +70,10 @@ impl Files for ServerTlsFiles {
         let mut config = builder
             .with_single_cert(chain, private_key(&self.key_file)?)
             .map_err(|error| file_error("tls.cert_file", &self.cert_file, &error))?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = match self.protocol {
+            ServerProtocol::Http1 => vec![b"http/1.1".to_vec()],
+            ServerProtocol::Http2 => vec![b"h2".to_vec()],
+        };
         Ok(config)
     }
 }

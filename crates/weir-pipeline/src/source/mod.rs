@@ -6,6 +6,7 @@
 
 mod datadog_intake;
 mod listen;
+mod loggregator;
 mod own_paths;
 mod syslog;
 mod tail;
@@ -24,7 +25,9 @@ use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
 pub use listen::ListenError;
-pub use listen::limits::{LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES};
+pub use listen::limits::{
+    LISTENER_BYTES, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES,
+};
 pub use own_paths::{OwnPath, OwnPaths};
 pub use tail::{LayoutError, is_compressed_or_temporary};
 
@@ -214,6 +217,10 @@ fn prepare(
         }
         SourceKind::Syslog(source) => {
             let protocol = listen::Protocol::syslog(source);
+            return listen(plan, &source.listen, protocol, context, wake, stop);
+        }
+        SourceKind::Loggregator(source) => {
+            let protocol = listen::Protocol::Loggregator(source.clone());
             return listen(plan, &source.listen, protocol, context, wake, stop);
         }
     };

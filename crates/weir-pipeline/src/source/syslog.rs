@@ -12,7 +12,7 @@ use weir_codec::{SyslogDecoder, SyslogMessage, SyslogOrigin};
 use weir_host::Zone;
 use weir_model::{AbandonReason, BatchBuilder, DiscardReason, Full, SourceBook};
 
-use super::listen::{KeyFields, KeyName};
+use super::listen::{Incoming, KeyFields, KeyName};
 use producers::Producers;
 
 /// How often the offset of a time zone is looked up: zones change at whole minutes.
@@ -79,37 +79,31 @@ impl SyslogIntake {
     }
 }
 
-impl Parsed<'_, '_> {
-    /// A hash of the host that the message is from: its messages stay in order.
-    pub(super) fn host_hash(&self) -> u64 {
+impl Incoming for Parsed<'_, '_> {
+    fn lane_hash(&self) -> u64 {
         self.producer.host_hash
     }
 
-    /// Whose quota it uses up.
-    pub(super) fn quota_key(&self) -> u64 {
+    fn quota_key(&self) -> u64 {
         self.producer.quota_key
     }
 
-    /// The name of that key.
-    pub(super) fn quota_name(&self) -> KeyName {
+    fn quota_name(&self) -> KeyName {
         self.quota_fields.name(&self.producer.origin())
     }
 
-    /// Length of the message, in bytes.
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.message.line.len()
     }
 
-    /// Counts it as discarded for its quota.
-    pub(super) fn discard(&self, book: &mut SourceBook) {
+    fn discard(&self, book: &mut SourceBook) {
         book.lines += 1;
         book.discard(DiscardReason::RateLimit, 1);
         book.bytes_read += self.len() as u64;
         book.abandon(AbandonReason::LineTooLong, self.received.skipped_bytes);
     }
 
-    /// Adds the record to a batch as the one that ends at `end_offset`, and counts it.
-    pub(super) fn push(
+    fn push(
         &mut self,
         batch: &mut BatchBuilder,
         end_offset: u64,

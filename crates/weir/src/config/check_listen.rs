@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_expr::Network;
-use weir_host::{Acceptor, Zone};
+use weir_host::{Acceptor, ServerProtocol, Zone};
 use weir_pipeline::config::SourceType;
-use weir_pipeline::source::{LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES};
+use weir_pipeline::source::{
+    LISTENER_BYTES, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES,
+};
 
 use super::check::readable_file;
 use super::check_hec::secret_file;
@@ -18,6 +20,12 @@ use super::plan::{ComponentSection, Sections, server_tls};
 use super::rate_limit;
 use super::section::Section;
 use super::text::SourceLocation;
+use super::tree::NodeValue;
+
+/// Maximum number of tags that a source adds, and length of each with its name: they are in every
+/// resource, together with what its sender states.
+const TAGS_MAX: usize = 32;
+const TAG_BYTES_MAX: usize = 128;
 
 /// All checks of a source of type `datadog_intake`.
 pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
@@ -36,6 +44,44 @@ pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
     let has_keys = section.secret("api_keys").is_some();
     open_to_all(section, has_keys, "add api_keys", diagnostics);
     rate_limit::check(section, diagnostics);
+}
+
+/// All checks of a source of type `loggregator`.
+pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
+    for entry in section.values("tags") {
+        let is_tag = match &entry.node.value {
+            NodeValue::Text(text) => entry.key.len() + text.len() <= TAG_BYTES_MAX,
+            _ => false,
+        };
+        if !is_tag || entry.key.is_empty() {
+            let key_path = format!("{}.{}", section.key_path("tags"), entry.key);
+            let message = format!("{key_path} must be a name and a short text");
+            diagnostics
+                .error(Some(entry.node.location.clone()), &key_path, message)
+                .help("tags = { deployment = \"cf\" }");
+        }
+    }
+    if section.values("tags").len() > TAGS_MAX {
+        let key_path = section.key_path("tags");
+        let message = format!("{key_path} has more than {TAGS_MAX} tags");
+        diagnostics
+            .error(section.location("tags"), &key_path, message)
+            .help("tag records with a rule instead");
+    }
+    tls(section, diagnostics);
+    networks(section, diagnostics);
+    open_to_all(section, false, "add tls.client_ca_file, or allow", diagnostics);
+    rate_limit::check(section, diagnostics);
+}
+
+/// The tags that a source of type `loggregator` adds.
+pub(crate) fn default_tags(section: &Section) -> Vec<(String, String)> {
+    let text = |value: &NodeValue| match value {
+        NodeValue::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    let entries = section.values("tags").iter();
+    entries.filter_map(|entry| Some((entry.key.clone(), text(&entry.node.value)?))).collect()
 }
 
 /// All checks of a source of type `syslog`.
@@ -143,7 +189,7 @@ fn open_to_all(section: &Section, has_keys: bool, remedy: &str, diagnostics: &mu
 /// Loads the files in the same way as the source does.
 fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
     let is_wrong = diagnostics.0.iter().any(|d| d.key_path.starts_with(&tls.path));
-    let Some(files) = server_tls(tls).filter(|_| !is_wrong) else { return };
+    let Some(files) = server_tls(tls, ServerProtocol::Http1).filter(|_| !is_wrong) else { return };
     if let Err(error) = Acceptor::new(files, Duration::ZERO) {
         let message = format!("{} cannot be used: {error}", tls.path);
         diagnostics.error(tls.location.clone(), &tls.path, message);
@@ -155,6 +201,10 @@ pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
     let memory = |source: &ComponentSection<SourceType>| match source.component_type {
         SourceType::DatadogIntake => {
             source.section.size("in_flight_max") + LISTENER_BYTES + quota_bytes(&source.section)
+        }
+        SourceType::Loggregator => {
+            let section = &source.section;
+            section.size("in_flight_max") + LOGGREGATOR_LISTENER_BYTES + quota_bytes(section)
         }
         SourceType::Syslog => SYSLOG_LISTENER_BYTES + quota_bytes(&source.section),
         SourceType::Containers | SourceType::File => 0,
@@ -180,7 +230,7 @@ impl Bound {
         let section = &source.section;
         let listen = || section.listen("listen").filter(|listen| listen.port() != 0);
         match source.component_type {
-            SourceType::DatadogIntake => Some(Self::Tcp(listen()?)),
+            SourceType::Loggregator | SourceType::DatadogIntake => Some(Self::Tcp(listen()?)),
             SourceType::Syslog => match section.choice("protocol") {
                 SyslogProtocol::Tcp | SyslogProtocol::Relp => Some(Self::Tcp(listen()?)),
                 SyslogProtocol::Udp => Some(Self::Udp(listen()?)),

@@ -9,13 +9,13 @@ use std::path::Path;
 use weir_api::QueryLimits;
 use weir_codec::Renames;
 use weir_expr::Network;
-use weir_host::Zone;
+use weir_host::{ServerProtocol, Zone};
 use weir_pipeline::config::{
     Compression, ContainersSource, DatadogIntake, FileOutput, FilePath, FileSource, FsyncPolicy,
-    HttpAuth, HttpOutput, ListenEndpoint, ListenSettings, OutputKind, OutputPlan, OutputType,
-    PipelinePlan, RateLimit, RequestSettings, Rotation, ServerTlsFiles, SocketOutput, SourceKind,
-    SourcePlan, SourceType, SplunkHec, SyslogOutput, SyslogOutputFraming, SyslogSource,
-    SyslogTransport, TailSettings, TlsSettings,
+    HttpAuth, HttpOutput, ListenEndpoint, ListenSettings, LoggregatorSource, OutputKind,
+    OutputPlan, OutputType, PipelinePlan, RateLimit, RequestSettings, Rotation, ServerTlsFiles,
+    SocketOutput, SourceKind, SourcePlan, SourceType, SplunkHec, SyslogOutput, SyslogOutputFraming,
+    SyslogSource, SyslogTransport, TailSettings, TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
 use weir_store::query::CalculatedField;
@@ -469,6 +469,7 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
             tail: tail(section),
         }),
         SourceType::Syslog => SourceKind::Syslog(Box::new(syslog(section)?)),
+        SourceType::Loggregator => SourceKind::Loggregator(Box::new(loggregator(section)?)),
         SourceType::DatadogIntake => SourceKind::DatadogIntake(DatadogIntake {
             listen: listen(section, ListenEndpoint::Tcp(section.listen("listen")?)),
             in_flight_bytes_max: section.size("in_flight_max") as usize,
@@ -513,6 +514,16 @@ fn syslog(section: &Section) -> Option<SyslogSource> {
     })
 }
 
+fn loggregator(section: &Section) -> Option<LoggregatorSource> {
+    let mut listen = listen(section, ListenEndpoint::Tcp(section.listen("listen")?));
+    listen.tls = section.table("tls").and_then(|tls| server_tls(tls, ServerProtocol::Http2));
+    Some(LoggregatorSource {
+        listen,
+        in_flight_bytes_max: section.size("in_flight_max") as usize,
+        tags: check_listen::default_tags(section),
+    })
+}
+
 fn listen(section: &Section, endpoint: ListenEndpoint) -> ListenSettings {
     let count = |key| section.count(key).map_or(usize::MAX, |count| count as usize);
     let networks = section.list("allow").iter();
@@ -521,17 +532,18 @@ fn listen(section: &Section, endpoint: ListenEndpoint) -> ListenSettings {
         connections_max: count("connections_max"),
         connections_per_address_max: count("connections_per_address_max"),
         allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
-        tls: section.table("tls").and_then(server_tls),
+        tls: section.table("tls").and_then(|tls| server_tls(tls, ServerProtocol::Http1)),
         rate_limit: rate_limit::settings(section),
     }
 }
 
 /// `None` if a required file is missing.
-pub(crate) fn server_tls(tls: &Section) -> Option<ServerTlsFiles> {
+pub(crate) fn server_tls(tls: &Section, protocol: ServerProtocol) -> Option<ServerTlsFiles> {
     Some(ServerTlsFiles {
         cert_file: tls.file("cert_file")?,
         key_file: tls.file("key_file")?,
         client_ca_file: tls.file("client_ca_file"),
+        protocol,
     })
 }
 

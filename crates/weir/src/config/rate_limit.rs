@@ -70,7 +70,7 @@ fn needed(source: &Section, field: QuotaField) -> Option<(&'static str, &'static
             Some(("senders to a Unix socket have no address", "write \"app_name\" or \"host\""))
         }
         QuotaField::AppName if !source.has("protocol") => {
-            Some(("the logs of Datadog's clients have no app_name", "write \"service\""))
+            Some(("records of this source have no app_name", "write \"service\""))
         }
         QuotaField::Peer | QuotaField::Host | QuotaField::Service | QuotaField::AppName => None,
     }

@@ -572,7 +572,6 @@ const ENCODING: Field = field(
     "How a record is written as a line.",
 );
 
-use listeners::{DATADOG_INTAKE, LISTEN, SYSLOG};
 use outputs::{HTTP, SOCKET, SPLUNK_HEC, SYSLOG_OUTPUT};
 
 /// Keys of `type = "containers"` alone.
@@ -707,18 +706,9 @@ impl ComponentType for SourceType {
                 fields: &[CONTAINERS, TAIL],
             },
             Self::File => Component { doc: "Log files by name.", fields: &[FILE_SOURCE, TAIL] },
-            Self::Syslog => Component {
-                doc: "Syslog (RFC 5424 and RFC 3164) over UDP, TCP, TLS, RELP or a Unix socket. Only \
-                      RELP acknowledges messages; of the others, a crash loses at most what arrived \
-                      within the last 20 ms, and counts it.",
-                fields: &[SYSLOG, LISTEN],
-            },
-            Self::DatadogIntake => Component {
-                doc: "Logs that Datadog's agents and client libraries send over HTTP (`POST \
-                      /api/v2/logs`, and `/v1/input` for older ones). A request is accepted once all \
-                      its records are on stable storage.",
-                fields: &[DATADOG_INTAKE, LISTEN],
-            },
+            Self::Syslog => listeners::SYSLOG_SOURCE,
+            Self::Loggregator => listeners::LOGGREGATOR_SOURCE,
+            Self::DatadogIntake => listeners::DATADOG_INTAKE_SOURCE,
         }
     }
 
@@ -728,6 +718,7 @@ impl ComponentType for SourceType {
             Self::Containers => check_source::containers(section, diagnostics),
             Self::File => check_source::files(section, diagnostics),
             Self::Syslog => check_listen::syslog(section, diagnostics),
+            Self::Loggregator => check_listen::loggregator(section, diagnostics),
             Self::DatadogIntake => check_listen::datadog_intake(section, diagnostics),
         }
     }

@@ -18,6 +18,7 @@ use weir_host::{Acceptor, ConnectionSlot, ConnectionSlots};
 
 use super::Parts;
 use super::connection;
+use super::grpc::GrpcService;
 use super::handshakes::Handshakes;
 use super::http::HttpService;
 use super::limits::ACCEPT_PAUSE;
@@ -32,6 +33,7 @@ pub(super) enum Service {
     Http(HttpService),
     Lines(LineService),
     Relp(RelpService),
+    Grpc(Rc<GrpcService>),
 }
 
 /// What is known about an accepted connection.
@@ -50,6 +52,7 @@ impl Service {
             Self::Http(service) => service.stats(),
             Self::Lines(service) => service.stats(),
             Self::Relp(service) => service.stats(),
+            Self::Grpc(service) => service.stats(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Service {
             Self::Http(service) => service.serve(stream, connection, stopped).await,
             Self::Lines(service) => service.serve(stream, connection, stopped).await,
             Self::Relp(service) => service.serve(stream, connection, stopped).await,
+            Self::Grpc(service) => service.serve(stream, connection, stopped).await,
         }
     }
 
@@ -73,6 +77,7 @@ impl Service {
             Self::Http(service) => service.wake(),
             Self::Lines(service) => service.wake(),
             Self::Relp(service) => service.wake(),
+            Self::Grpc(service) => service.wake(),
         }
     }
 
@@ -82,6 +87,7 @@ impl Service {
             Self::Http(service) => service.run().await,
             Self::Lines(service) => service.run().await,
             Self::Relp(service) => service.run().await,
+            Self::Grpc(service) => service.run().await,
         }
     }
 
@@ -91,6 +97,7 @@ impl Service {
             Self::Http(service) => service.finish(),
             Self::Lines(service) => service.finish().await,
             Self::Relp(service) => service.finish(),
+            Self::Grpc(service) => service.finish().await,
         }
     }
 }

@@ -22,7 +22,7 @@ use weir_model::DiscardReason;
 use super::Parts;
 use super::accept::is_allowed;
 use super::lanes::{GatheredLanes, LaneContext};
-use super::limiter::{Limiter, Round};
+use super::limiter::{Incoming as _, Limiter, Round};
 use super::limits::{DRAIN_TIME, DROPS_INTERVAL};
 use super::socket::Socket;
 use super::wakes::Wakes;
@@ -187,7 +187,7 @@ impl Receiver<'_> {
         if let Some(limiter) = &self.limiter {
             return limiter.push(&self.lanes, &mut parsed, round).is_ok();
         }
-        let lane = GatheredLanes::lane_of(parsed.host_hash());
+        let lane = GatheredLanes::lane_of(parsed.lane_hash());
         self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book)).is_ok()
     }
 

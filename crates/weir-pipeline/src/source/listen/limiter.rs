@@ -18,13 +18,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use weir_host::Clock;
-use weir_model::SourceBook;
+use weir_model::{BatchBuilder, Full, SourceBook};
 
 use super::lanes::{AcknowledgedLanes, Blocked, GatheredLanes, LaneContext, Refusal};
 use super::limits::{PUBLISH_PAUSE, WAIT_SLICE};
 use super::quota::{KeyFields, KeyName, NoticeRecord, Over, Quota};
 use crate::config::QuotaSettings;
-use crate::source::syslog::Parsed;
 use crate::stats::{LimitedCounts, SourceStats};
 
 /// Keys of one request, or one read of RELP, that are told apart. A request with more of them gives
@@ -40,6 +39,32 @@ pub(in crate::source) struct Limiter {
     stats: Arc<SourceStats>,
     /// Something was held back.
     changed: Notify,
+}
+
+/// A record that was parsed and not added to a batch, and what is known about its producer.
+pub(in crate::source) trait Incoming {
+    /// A hash of what it is from: such records stay in order.
+    fn lane_hash(&self) -> u64;
+
+    /// Whose quota it uses up.
+    fn quota_key(&self) -> u64;
+
+    /// The name of that key.
+    fn quota_name(&self) -> KeyName;
+
+    /// Length of the message, in bytes.
+    fn len(&self) -> usize;
+
+    /// Counts it as discarded for its quota.
+    fn discard(&self, book: &mut SourceBook);
+
+    /// Adds it to a batch as the record that ends at `end_offset`, and counts it.
+    fn push(
+        &mut self,
+        batch: &mut BatchBuilder,
+        end_offset: u64,
+        book: &mut SourceBook,
+    ) -> Result<(), Full>;
 }
 
 /// What happens to the records of one read of a connection without acknowledgement.
@@ -117,7 +142,7 @@ impl Limiter {
     pub(super) fn push(
         &self,
         lanes: &GatheredLanes,
-        parsed: &mut Parsed<'_, '_>,
+        parsed: &mut impl Incoming,
         round: &mut Round,
     ) -> Result<(), Blocked> {
         let (key, bytes, now_ns) = (parsed.quota_key(), parsed.len(), round.now_ns);
@@ -128,7 +153,7 @@ impl Limiter {
             self.count(&over, || parsed.quota_name(), bytes as u64, now_ns);
             return Ok(());
         }
-        let lane = GatheredLanes::lane_of(parsed.host_hash());
+        let lane = GatheredLanes::lane_of(parsed.lane_hash());
         let pushed = lanes.push(lane, |batch, end, book| parsed.push(batch, end, book));
         match (pushed, over) {
             (Err(Blocked), _) => self.quota.borrow_mut().give_back(key, 1, bytes as u64),

@@ -105,6 +105,43 @@ pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// Minimum interval between updates of the statistics.
 pub(super) const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
 
+/// Maximum size of a message of gRPC: that of Loggregator's servers.
+pub(super) const GRPC_MESSAGE_BYTES_MAX: usize = 10 << 20;
+
+/// Bytes that a client may send in a stream before they are read: the default of HTTP/2, enough for
+/// 100 MB/s at a distance of half a millisecond.
+pub(super) const GRPC_WINDOW_BYTES: u32 = 64 * 1024;
+
+/// Streams of a connection at once. Clients open one, and another for each event.
+pub(super) const GRPC_STREAMS_MAX: u32 = 32;
+
+/// Bytes that a client may send in all streams of a connection before they are read. Each stream
+/// can use its whole window, so that those that wait cannot stop others.
+pub(super) const GRPC_CONNECTION_BYTES: u32 = GRPC_STREAMS_MAX * GRPC_WINDOW_BYTES;
+
+/// Maximum length of a frame: those of a batch are then few, if the client makes use of it.
+pub(super) const GRPC_FRAME_BYTES_MAX: u32 = GRPC_WINDOW_BYTES;
+
+/// Maximum size of the metadata of a call.
+pub(super) const METADATA_BYTES_MAX: u32 = 16 * 1024;
+
+/// Memory for the frames of a connection that are not read, besides their content: a full window of
+/// the smallest envelopes. A client that exceeds it is closed.
+pub(super) const SMALL_FRAMES_BYTES_MAX: usize = 4 << 20;
+
+/// Buffers for messages that are kept while they are not in use: as many as are usually read at the
+/// same time.
+pub(super) const GRPC_SPARES_MAX: usize = 8;
+
+/// Maximum size of such a buffer: a batch of a thousand lines.
+pub(super) const GRPC_SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// Interval at which a client is asked whether it is there. Well above what clients object to.
+pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_mins(1);
+
+/// How long it may take to answer: that of Loggregator's servers.
+pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Maximum size of a request body, also after decompression, for all protocols.
 pub(in crate::source) const BODY_BYTES_MAX: usize = 5 << 20;
 
@@ -116,6 +153,11 @@ pub const LISTENER_BYTES: u64 = (BODY_BYTES_MAX * (2 + LANES) + (8 << 20)) as u6
 /// the buffers for datagrams or connections, and the producers it remembers.
 pub const SYSLOG_LISTENER_BYTES: u64 =
     ((LANES + 2) * FRAME_BYTES_MAX + 64 * DATAGRAM_BYTES_MAX + (4 << 20)) as u64;
+
+/// Memory of a listener for gRPC, in addition to messages that are not complete: as above, buffers,
+/// and the windows of 256 streams that are not read.
+pub const LOGGREGATOR_LISTENER_BYTES: u64 = SYSLOG_LISTENER_BYTES
+    + (GRPC_SPARES_MAX * GRPC_SPARE_BYTES_MAX + 256 * GRPC_WINDOW_BYTES as usize) as u64;
 
 /// Memory of a rate limit by key: all keys, and 2 MiB for the names and counts of those that exceed
 /// it, and for reports.

@@ -1,7 +1,7 @@
 //! Sources that receive records over the network or from Unix sockets.
 //!
 //! A listening source is a transport, a session and lanes. The *transport* owns the sockets:
-//! `accept` takes connections, and `http` or `stream` serve them; `datagrams` receives without
+//! `accept` takes connections, and `http`, `grpc` or `stream` serve them; `datagrams` receives without
 //! connections. The *session* turns bytes into records and replies, without any I/O: framings and
 //! protocols of `weir-codec`, and one module per protocol next to this directory. The *lanes* carry
 //! records to the journal: for senders that are acknowledged, and for those that are not. In
@@ -16,6 +16,7 @@ mod accept;
 mod connection;
 mod cpu;
 mod datagrams;
+mod grpc;
 mod handshakes;
 mod http;
 mod lanes;
@@ -37,16 +38,17 @@ use tokio::task::LocalSet;
 use weir_host::{Acceptor, Clock, ConnectError, Disk, WakeFd};
 use weir_journal::Journal;
 
-use crate::config::{ListenEndpoint, ListenSettings, SyslogSource};
+use crate::config::{ListenEndpoint, ListenSettings, LoggregatorSource, SyslogSource};
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
 pub(super) use http::{Answer, Body, BodyError, Request, RequestContext, retry_after_seconds};
 pub(super) use lanes::Refusal;
-pub(super) use limiter::{Claim, Limiter};
+pub(super) use limiter::{Claim, Incoming, Limiter};
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
 
 use accept::Service;
+use grpc::GrpcService;
 use http::HttpService;
 use lanes::{AcknowledgedLanes, GatheredLanes, LaneContext};
 use limits::HANDSHAKE_TIMEOUT;
@@ -78,6 +80,8 @@ pub(super) enum Protocol {
     SyslogDatagrams(SyslogSource),
     /// Syslog with acknowledgement.
     Relp(SyslogSource),
+    /// Envelopes of Loggregator, over gRPC.
+    Loggregator(Box<LoggregatorSource>),
 }
 
 impl Protocol {
@@ -179,6 +183,9 @@ impl Listener {
             }
             Protocol::Relp(source) => {
                 Service::Relp(RelpService::new(&source, acknowledged(), context, limiter))
+            }
+            Protocol::Loggregator(source) => {
+                Service::Grpc(GrpcService::new(&source, gathered(), context, limiter))
             }
             Protocol::SyslogDatagrams(source) => {
                 let lanes = gathered();

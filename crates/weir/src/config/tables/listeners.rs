@@ -6,11 +6,30 @@ use weir_model::limits::LINE_BYTES_MAX;
 use weir_pipeline::config::SyslogFramingKind;
 
 use super::super::choices::{Choice as _, SyslogProtocol, WhenOverQuota};
-use super::{Field, FieldDefault, ValueType, field, time};
+use super::{Component, Field, FieldDefault, ValueType, field, time};
 use FieldDefault::{None, Required, Value};
 
+pub(super) const SYSLOG_SOURCE: Component = Component {
+    doc: "Syslog (RFC 5424 and RFC 3164) over UDP, TCP, TLS, RELP or a Unix socket. Only RELP \
+          acknowledges messages; of the others, a crash loses at most what arrived within the last \
+          20 ms, and counts it.",
+    fields: &[SYSLOG, LISTEN],
+};
+
+pub(super) const LOGGREGATOR_SOURCE: Component = Component {
+    doc: "Envelopes of Loggregator v2 over gRPC, from agents and clients.",
+    fields: &[LOGGREGATOR, LISTEN],
+};
+
+pub(super) const DATADOG_INTAKE_SOURCE: Component = Component {
+    doc: "Logs that Datadog's agents and client libraries send over HTTP (`POST /api/v2/logs`, and \
+          `/v1/input` for older ones). A request is accepted once all its records are on stable \
+          storage.",
+    fields: &[DATADOG_INTAKE, LISTEN],
+};
+
 /// Keys of every source that accepts connections.
-pub(super) const LISTEN: &[Field] = &[
+const LISTEN: &[Field] = &[
     field(
         "connections_max",
         ValueType::Count { min: 1, max: 65_536 },
@@ -95,7 +114,7 @@ const SERVER_TLS: &[Field] = &[
     ),
 ];
 
-pub(super) const DATADOG_INTAKE: &[Field] = &[
+const DATADOG_INTAKE: &[Field] = &[
     field(
         "listen",
         ValueType::Listen,
@@ -117,7 +136,30 @@ pub(super) const DATADOG_INTAKE: &[Field] = &[
     ),
 ];
 
-pub(super) const SYSLOG: &[Field] = &[
+const LOGGREGATOR: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Value("\"127.0.0.1:3458\""),
+        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
+    ),
+    field(
+        "tags",
+        ValueType::Values,
+        None("no tags"),
+        "Tags of envelopes that have none of that name, as an agent adds them: `{ deployment = \
+         \"cf\", job = \"cell\" }`.",
+    ),
+    field(
+        "in_flight_max",
+        ValueType::Size { min: 11 << 20, max: 4 << 30 },
+        Value("\"32MiB\""),
+        "Memory for messages that have not arrived completely, over all connections. When it is \
+         exhausted, further streams are not read until there is room.",
+    ),
+];
+
+const SYSLOG: &[Field] = &[
     field(
         "protocol",
         ValueType::Choice(SyslogProtocol::WORDS),

@@ -43,6 +43,9 @@ pub(in crate::source) struct GatheredLanes {
     /// When the oldest record arrived that is not appended yet.
     oldest_at: Cell<Option<Instant>>,
     has_oldest: Notify,
+    /// How often all that was gathered has been sealed.
+    flush_count: Cell<u64>,
+    has_flushed: Notify,
 }
 
 #[derive(Debug)]
@@ -99,6 +102,8 @@ impl GatheredLanes {
             received: RefCell::new(received),
             oldest_at: Cell::new(None),
             has_oldest: Notify::new(),
+            flush_count: Cell::new(0),
+            has_flushed: Notify::new(),
             shared,
         });
         lanes.mark_received();
@@ -227,6 +232,21 @@ impl GatheredLanes {
                 self.set_oldest(Instant::now());
             }
         }
+        if self.oldest_at.get().is_none() {
+            self.flush_count.set(self.flush_count.get() + 1);
+            self.has_flushed.notify_waiters();
+        }
+    }
+
+    /// Waits until the journal has what was gathered up to now.
+    pub(in super::super) async fn appended(&self) {
+        let before = self.flush_count.get();
+        while self.flush_count.get() == before && self.oldest_at.get().is_some() {
+            let mut flushed = std::pin::pin!(self.has_flushed.notified());
+            flushed.as_mut().enable();
+            flushed.await;
+        }
+        self.room().await;
     }
 
     /// Appends everything, waiting for room.

@@ -27,7 +27,7 @@ use super::super::accept::Connection;
 use super::super::connection::count_evicted;
 use super::super::cpu::CpuTime;
 use super::super::lanes::{Blocked, GatheredLanes, LaneContext};
-use super::super::limiter::{Limiter, Round, Wait};
+use super::super::limiter::{Incoming as _, Limiter, Round, Wait};
 use super::super::limits::{DRAIN_TIME, MESSAGE_TIMEOUT, READ_BYTES};
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
@@ -273,7 +273,7 @@ impl LineService {
         if let Some(limiter) = &self.limiter {
             return limiter.push(&self.lanes, &mut parsed, round);
         }
-        let lane = GatheredLanes::lane_of(parsed.host_hash());
+        let lane = GatheredLanes::lane_of(parsed.lane_hash());
         self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book))
     }
 

@@ -1,0 +1,353 @@
+//! One envelope, and the batches that envelopes come in.
+//!
+//! Invariants: everything refers to the bytes that were received; a field that occurs twice has its
+//! last value; a field of another type than its own is unknown, as for other readers, and unknown
+//! fields are skipped.
+
+use std::ops::Range;
+
+use super::wire::{Fields, LoggregatorError, Value};
+
+/// Maximum number of tags of an envelope that are looked at; further ones are only in its bytes.
+pub(super) const TAGS_MAX: usize = 256;
+
+/// A text that is not stated.
+const EMPTY: &[u8] = b"";
+
+/// An envelope without its tags, which are in [`LoggregatorTags`].
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LoggregatorEnvelope<'e> {
+    /// All of it.
+    pub bytes: &'e [u8],
+    /// Nanoseconds since 1970.
+    pub timestamp_ns: i64,
+    /// What it is from: the GUID of an application, or the name of a job.
+    pub source_id: &'e [u8],
+    /// Which instance of it.
+    pub instance_id: &'e [u8],
+    /// What it is about.
+    pub message: LoggregatorMessage<'e>,
+}
+
+/// What an envelope is about.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum LoggregatorMessage<'e> {
+    /// Nothing, or something that is not known.
+    #[default]
+    None,
+    /// A line.
+    Log {
+        /// Its text.
+        payload: &'e [u8],
+        /// It was written to standard error.
+        is_error: bool,
+    },
+    /// An increment of a counter, or its total.
+    Counter {
+        /// Its name.
+        name: &'e [u8],
+        /// The increment.
+        delta: u64,
+        /// The total, or 0.
+        total: u64,
+    },
+    /// Levels at one moment.
+    Gauge(LoggregatorGauge<'e>),
+    /// Something that took time.
+    Timer {
+        /// Its name.
+        name: &'e [u8],
+        /// Nanoseconds since 1970.
+        start_ns: i64,
+        /// Nanoseconds since 1970.
+        stop_ns: i64,
+    },
+    /// Something that happened.
+    Event {
+        /// What.
+        title: &'e [u8],
+        /// In detail.
+        body: &'e [u8],
+    },
+}
+
+/// The measurements of a gauge, in the bytes of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoggregatorGauge<'e>(pub &'e [u8]);
+
+/// A measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LoggregatorMetric<'e> {
+    /// Its name.
+    pub name: &'e [u8],
+    /// Its unit.
+    pub unit: &'e [u8],
+    /// Its value, in that unit.
+    pub value: f64,
+}
+
+/// The value of a tag.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LoggregatorTagValue<'e> {
+    /// Text.
+    Text(&'e [u8]),
+    /// An integer, of a deprecated tag.
+    Integer(i64),
+    /// A number, of a deprecated tag.
+    Decimal(f64),
+}
+
+/// The tags of an envelope, as places in its bytes. Reused for one envelope after another.
+#[derive(Debug, Clone, Default)]
+pub struct LoggregatorTags {
+    places: Vec<Place>,
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    key: Range<u32>,
+    value: Range<u32>,
+    is_deprecated: bool,
+}
+
+/// The envelopes of a batch. After an error there are none.
+#[derive(Debug, Clone)]
+pub struct LoggregatorBatch<'b>(Fields<'b>);
+
+impl<'b> LoggregatorBatch<'b> {
+    /// Reads the bytes of an `EnvelopeBatch`.
+    pub fn new(message: &'b [u8]) -> Self {
+        Self(Fields::new(message))
+    }
+}
+
+impl<'b> Iterator for LoggregatorBatch<'b> {
+    type Item = Result<&'b [u8], LoggregatorError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.0.next()? {
+                Ok((1, Value::Bytes(envelope))) => return Some(Ok(envelope)),
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl<'e> LoggregatorEnvelope<'e> {
+    /// Parses an envelope; its tags replace those in `tags`.
+    pub fn parse(bytes: &'e [u8], tags: &mut LoggregatorTags) -> Result<Self, LoggregatorError> {
+        let mut envelope = Self { bytes, ..Self::default() };
+        tags.places.clear();
+        let mut deprecated = false;
+        for field in Fields::new(bytes) {
+            match field? {
+                (1, Value::Number(number)) => envelope.timestamp_ns = number as i64,
+                (2, Value::Bytes(text)) => envelope.source_id = text,
+                (8, Value::Bytes(text)) => envelope.instance_id = text,
+                (9, Value::Bytes(entry)) => tags.add(bytes, entry, false)?,
+                (3, Value::Bytes(entry)) => {
+                    deprecated = true;
+                    tags.add(bytes, entry, true)?;
+                }
+                (number, Value::Bytes(message)) => {
+                    if let Some(message) = LoggregatorMessage::parse(number, message)? {
+                        envelope.message = message;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if deprecated {
+            // They are moved to the others after these were read, so they come last.
+            tags.places.sort_by_key(|place| place.is_deprecated);
+        }
+        Ok(envelope)
+    }
+}
+
+impl<'e> LoggregatorMessage<'e> {
+    fn parse(number: u32, message: &'e [u8]) -> Result<Option<Self>, LoggregatorError> {
+        Ok(Some(match number {
+            4 => Self::log(message)?,
+            5 => Self::counter(message)?,
+            6 => Self::gauge(message)?,
+            7 => Self::timer(message)?,
+            10 => Self::event(message)?,
+            _ => return Ok(None),
+        }))
+    }
+
+    fn log(message: &'e [u8]) -> Result<Self, LoggregatorError> {
+        let (mut payload, mut is_error) = (EMPTY, false);
+        for field in Fields::new(message) {
+            match field? {
+                (1, Value::Bytes(bytes)) => payload = bytes,
+                (2, Value::Number(number)) => is_error = number == 1,
+                _ => {}
+            }
+        }
+        Ok(Self::Log { payload, is_error })
+    }
+
+    fn counter(message: &'e [u8]) -> Result<Self, LoggregatorError> {
+        let (mut name, mut delta, mut total) = (EMPTY, 0, 0);
+        for field in Fields::new(message) {
+            match field? {
+                (1, Value::Bytes(text)) => name = text,
+                (2, Value::Number(number)) => delta = number,
+                (3, Value::Number(number)) => total = number,
+                _ => {}
+            }
+        }
+        Ok(Self::Counter { name, delta, total })
+    }
+
+    fn gauge(message: &'e [u8]) -> Result<Self, LoggregatorError> {
+        for field in Fields::new(message) {
+            if let (1, Value::Bytes(entry)) = field? {
+                LoggregatorMetric::parse(entry)?;
+            }
+        }
+        Ok(Self::Gauge(LoggregatorGauge(message)))
+    }
+
+    fn timer(message: &'e [u8]) -> Result<Self, LoggregatorError> {
+        let (mut name, mut start_ns, mut stop_ns) = (EMPTY, 0, 0);
+        for field in Fields::new(message) {
+            match field? {
+                (1, Value::Bytes(text)) => name = text,
+                (2, Value::Number(number)) => start_ns = number as i64,
+                (3, Value::Number(number)) => stop_ns = number as i64,
+                _ => {}
+            }
+        }
+        Ok(Self::Timer { name, start_ns, stop_ns })
+    }
+
+    fn event(message: &'e [u8]) -> Result<Self, LoggregatorError> {
+        let (mut title, mut body) = (EMPTY, EMPTY);
+        for field in Fields::new(message) {
+            match field? {
+                (1, Value::Bytes(text)) => title = text,
+                (2, Value::Bytes(text)) => body = text,
+                _ => {}
+            }
+        }
+        Ok(Self::Event { title, body })
+    }
+}
+
+impl<'e> LoggregatorGauge<'e> {
+    /// The measurements, in the order in which they were received.
+    pub fn metrics(self) -> impl Iterator<Item = LoggregatorMetric<'e>> + Clone {
+        Fields::new(self.0).filter_map(|field| match field {
+            Ok((1, Value::Bytes(entry))) => LoggregatorMetric::parse(entry).ok(),
+            Ok(_) | Err(_) => None,
+        })
+    }
+}
+
+impl<'e> LoggregatorMetric<'e> {
+    fn parse(entry: &'e [u8]) -> Result<Self, LoggregatorError> {
+        let mut metric = Self::default();
+        for field in Fields::new(entry) {
+            match field? {
+                (1, Value::Bytes(name)) => metric.name = name,
+                (2, Value::Bytes(value)) => {
+                    for field in Fields::new(value) {
+                        match field? {
+                            (1, Value::Bytes(unit)) => metric.unit = unit,
+                            (2, Value::Fixed64(bits)) => metric.value = f64::from_bits(bits),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(metric)
+    }
+}
+
+impl LoggregatorTags {
+    #[inline]
+    fn add(
+        &mut self,
+        bytes: &[u8],
+        entry: &[u8],
+        is_deprecated: bool,
+    ) -> Result<(), LoggregatorError> {
+        let (mut key, mut value) = (EMPTY, EMPTY);
+        for field in Fields::new(entry) {
+            match field? {
+                (1, Value::Bytes(text)) => key = text,
+                (2, Value::Bytes(text)) => value = text,
+                _ => {}
+            }
+        }
+        if is_deprecated {
+            read_value(value)?;
+        }
+        if self.places.len() < TAGS_MAX {
+            let (key, value) = (place(bytes, key), place(bytes, value));
+            self.places.push(Place { key, value, is_deprecated });
+        }
+        Ok(())
+    }
+
+    /// The tags of the envelope that was parsed last, whose bytes these are. A later one replaces
+    /// an earlier one with the same name.
+    pub fn iter<'e>(
+        &self,
+        bytes: &'e [u8],
+    ) -> impl Iterator<Item = (&'e [u8], LoggregatorTagValue<'e>)> + Clone {
+        self.places.iter().map(move |place| {
+            let part = |range: &Range<u32>| {
+                bytes.get(range.start as usize..range.end as usize).unwrap_or_default()
+            };
+            let value = part(&place.value);
+            let value = if place.is_deprecated {
+                read_value(value).unwrap_or(LoggregatorTagValue::Text(b""))
+            } else {
+                LoggregatorTagValue::Text(value)
+            };
+            (part(&place.key), value)
+        })
+    }
+}
+
+/// Reads the value of a deprecated tag.
+fn read_value(value: &[u8]) -> Result<LoggregatorTagValue<'_>, LoggregatorError> {
+    let mut read = LoggregatorTagValue::Text(b"");
+    for field in Fields::new(value) {
+        match field? {
+            (1, Value::Bytes(text)) => read = LoggregatorTagValue::Text(text),
+            (2, Value::Number(number)) => read = LoggregatorTagValue::Integer(number as i64),
+            (3, Value::Fixed64(bits)) => {
+                read = LoggregatorTagValue::Decimal(f64::from_bits(bits));
+            }
+            _ => {}
+        }
+    }
+    Ok(read)
+}
+
+/// The place of a part of the bytes.
+fn place(bytes: &[u8], part: &[u8]) -> Range<u32> {
+    let start = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
+    start as u32..(start + part.len()) as u32
+}
+
+impl LoggregatorTagValue<'_> {
+    /// Appends the value as text.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => out.extend_from_slice(text),
+            Self::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Self::Decimal(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Envelopes of Loggregator, version 2: logs, metrics and events, each with its source and tags.
+//!
+//! [`LoggregatorEnvelope::parse`] reads what a record needs of an envelope's bytes, and
+//! [`LoggregatorBatch`] finds the envelopes of a batch. The caller chooses the record's resource by
+//! source, instance and tags; [`LoggregatorDecoder::push`] adds the record to a batch.
+//!
+//! ```
+//! use weir_codec::{
+//!     LoggregatorDecoder, LoggregatorEnvelope, LoggregatorMessage, LoggregatorOrigin,
+//!     LoggregatorTags, encode_loggregator_envelope,
+//! };
+//! use weir_model::{BatchBuilder, Position, RecordKind, SourceBook};
+//!
+//! let message = LoggregatorMessage::Counter { name: b"requests", delta: 3, total: 0 };
+//! let envelope = LoggregatorEnvelope { source_id: b"router", message, ..Default::default() };
+//! let mut bytes = Vec::new();
+//! encode_loggregator_envelope(&envelope, &[("zone", "z1")], &mut bytes);
+//!
+//! let mut tags = LoggregatorTags::default();
+//! let envelope = LoggregatorEnvelope::parse(&bytes, &mut tags).unwrap();
+//! let mut batch = BatchBuilder::new(Position::default());
+//! let resource = batch.resource(7, br#"{"service.name":"router"}"#).unwrap();
+//! let origin = LoggregatorOrigin { resource, end_offset: 1, observed_ns: 1 };
+//! let mut decoder = LoggregatorDecoder::default();
+//! let mut book = SourceBook::default();
+//! decoder.push(&mut batch, &envelope, tags.iter(&bytes), &origin, &mut book).unwrap();
+//! let record = batch.record(0);
+//! assert_eq!(record.kind(), RecordKind::Counter);
+//! assert_eq!(record.body, br#"{"name":"requests","value":3,"tags":[["zone","z1"]]}"#);
+//! assert_eq!(record.original(), bytes);
+//! ```
+//!
+//! Invariants: an envelope becomes one record, whatever it consists of, and its bytes are the
+//! record's original, so unknown fields are kept; nothing is allocated for an envelope except by a
+//! metric that is longer than all before it; tags of the deprecated form count like others, and
+//! replace those with the same name.
+
+mod encode;
+mod envelope;
+mod record;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use encode::{
+    add_to_loggregator_batch, encode_loggregator_envelope, encode_loggregator_metrics,
+    encode_loggregator_total,
+};
+pub use envelope::{
+    LoggregatorBatch, LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
+    LoggregatorTagValue, LoggregatorTags,
+};
+pub use record::{LoggregatorDecoder, LoggregatorOrigin};
+pub use wire::LoggregatorError;

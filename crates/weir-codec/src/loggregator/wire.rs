@@ -1,0 +1,188 @@
+//! The wire format of Protocol Buffers: fields of a message, one after the other.
+//!
+//! Invariants: nothing is copied; a length is compared with what is there before anything else, so
+//! no input makes this allocate or read beyond its end.
+
+/// Maximum number of bytes of a number.
+const VARINT_BYTES_MAX: usize = 10;
+
+/// Highest number of a field.
+const FIELD_MAX: u64 = (1 << 29) - 1;
+
+/// Why bytes are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LoggregatorError {
+    /// It ends within a field.
+    #[error("message ends within a field")]
+    Truncated,
+    /// A number does not end.
+    #[error("number is longer than 10 bytes")]
+    LongNumber,
+    /// A field has an impossible number.
+    #[error("invalid field number {0}")]
+    FieldNumber(u64),
+    /// A field has an unsupported type.
+    #[error("unsupported wire type {0}")]
+    WireType(u8),
+}
+
+/// The value of a field.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Value<'b> {
+    Number(u64),
+    Fixed64(u64),
+    Bytes(&'b [u8]),
+    Fixed32,
+}
+
+/// The fields of a message that are left. Ends after an error.
+#[derive(Debug, Clone)]
+pub(super) struct Fields<'b> {
+    rest: &'b [u8],
+}
+
+impl<'b> Fields<'b> {
+    pub(super) fn new(message: &'b [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// The bytes that were not read.
+    pub(super) fn rest(&self) -> &'b [u8] {
+        self.rest
+    }
+
+    #[inline]
+    fn read(&mut self) -> Result<(u32, Value<'b>), LoggregatorError> {
+        let key = self.number()?;
+        let field = key >> 3;
+        if field == 0 || field > FIELD_MAX {
+            return Err(LoggregatorError::FieldNumber(field));
+        }
+        let value = match (key & 7) as u8 {
+            0 => Value::Number(self.number()?),
+            1 => Value::Fixed64(u64::from_le_bytes(self.chunk()?)),
+            2 => {
+                let len = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+                let split = self.rest.split_at_checked(len);
+                let (bytes, rest) = split.ok_or(LoggregatorError::Truncated)?;
+                self.rest = rest;
+                Value::Bytes(bytes)
+            }
+            5 => {
+                let _number: [u8; 4] = self.chunk()?;
+                Value::Fixed32
+            }
+            other => return Err(LoggregatorError::WireType(other)),
+        };
+        Ok((field as u32, value))
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], LoggregatorError> {
+        let (chunk, rest) = self.rest.split_first_chunk().ok_or(LoggregatorError::Truncated)?;
+        self.rest = rest;
+        Ok(*chunk)
+    }
+
+    #[inline]
+    fn number(&mut self) -> Result<u64, LoggregatorError> {
+        if let [byte, rest @ ..] = self.rest
+            && *byte < 0x80
+        {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Result<u64, LoggregatorError> {
+        let mut number = 0;
+        for (index, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
+            // The last byte has one bit; what is above it is ignored, as by other readers.
+            number |= u64::from(byte & 0x7f) << (7 * index);
+            if *byte < 0x80 {
+                self.rest = self.rest.get(index + 1..).unwrap_or_default();
+                return Ok(number);
+            }
+        }
+        Err(if self.rest.len() < VARINT_BYTES_MAX {
+            LoggregatorError::Truncated
+        } else {
+            LoggregatorError::LongNumber
+        })
+    }
+}
+
+impl<'b> Iterator for Fields<'b> {
+    type Item = Result<(u32, Value<'b>), LoggregatorError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let read = self.read();
+        if read.is_err() {
+            self.rest = &[];
+        }
+        Some(read)
+    }
+}
+
+/// Appends a number.
+pub(super) fn put_number(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Appends a field with a number; zero is not written.
+pub(super) fn put_number_field(field: u64, number: u64, out: &mut Vec<u8>) {
+    if number != 0 {
+        put_number(field << 3, out);
+        put_number(number, out);
+    }
+}
+
+/// Appends a field with bytes, also if there are none.
+pub(super) fn put_bytes_field(field: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    put_number(field << 3 | 2, out);
+    put_number(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(bytes: &[u8]) -> Result<Vec<(u32, Value<'_>)>, LoggregatorError> {
+        Fields::new(bytes).collect()
+    }
+
+    #[test]
+    fn numbers_read_back_and_end_where_they_should() {
+        for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+            let mut bytes = vec![8];
+            put_number(number, &mut bytes);
+            assert_eq!(fields(&bytes), Ok(vec![(1, Value::Number(number))]));
+            for end in 1..bytes.len() {
+                assert_eq!(fields(&bytes[..end]), Err(LoggregatorError::Truncated));
+            }
+        }
+        assert_eq!(fields(&[8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]), {
+            Err(LoggregatorError::LongNumber)
+        });
+    }
+
+    #[test]
+    fn lengths_beyond_the_end_and_unknown_types_are_errors() {
+        assert_eq!(fields(&[0x0a, 2, 1]), Err(LoggregatorError::Truncated));
+        let huge = [0x0a, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
+        assert_eq!(fields(&huge), Err(LoggregatorError::Truncated));
+        assert_eq!(fields(&[0x0b]), Err(LoggregatorError::WireType(3)));
+        assert_eq!(fields(&[0x00, 1]), Err(LoggregatorError::FieldNumber(0)));
+        let known = [0x0d, 1, 2, 3, 4, 0x11, 1, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(fields(&known), Ok(vec![(1, Value::Fixed32), (2, Value::Fixed64(1))]));
+    }
+}

@@ -1,0 +1,201 @@
+//! gRPC on accepted connections, for protocols without acknowledgement: streams of messages, and
+//! calls with one message.
+//!
+//! A connection is HTTP/2. All of its streams are served by tasks of the listener's event loop;
+//! each finds the messages in what it reads, and takes the records in them to the lanes. Flow
+//! control is the back-pressure: while the journal has no room, or a key is above its quota, a
+//! stream is not read and its window is not extended.
+//!
+//! Modules: `call` (which method is called, and statuses), `receive` (one stream).
+//!
+//! Invariants: a connection buffers at most one window per stream; messages that are not complete
+//! share a limited memory; what was read of a message that became complete is taken to the end,
+//! also when its connection has ended.
+
+mod call;
+mod receive;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::{Ping, PingPong};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use weir_host::ConnectionSlot;
+
+use super::accept::Connection;
+use super::connection::count_evicted;
+use super::cpu::CpuTime;
+use super::lanes::{GatheredLanes, LaneContext};
+use super::limiter::Limiter;
+use super::limits::{
+    GRPC_CONNECTION_BYTES, GRPC_FRAME_BYTES_MAX, GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, HEAD_TIMEOUT,
+    KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, METADATA_BYTES_MAX, SMALL_FRAMES_BYTES_MAX,
+};
+use crate::config::LoggregatorSource;
+use crate::source::loggregator::LoggregatorIntake;
+use crate::stats::{SourceStats, publish_cpu};
+
+/// Serves the connections of a source.
+pub(super) struct GrpcService {
+    intake: RefCell<LoggregatorIntake>,
+    lanes: Rc<GatheredLanes>,
+    context: LaneContext,
+    limiter: Option<Rc<Limiter>>,
+    /// A permit for each byte of messages that are not complete.
+    memory: Arc<Semaphore>,
+    /// Buffers for such messages that are not in use.
+    spare: RefCell<Vec<Vec<u8>>>,
+    cpu_time: CpuTime,
+}
+
+/// What a stream has from its connection.
+#[derive(Clone)]
+struct Caller {
+    peer: Option<IpAddr>,
+    slot: ConnectionSlot,
+    stopped: watch::Receiver<bool>,
+}
+
+impl GrpcService {
+    pub(super) fn new(
+        source: &LoggregatorSource,
+        lanes: Rc<GatheredLanes>,
+        context: LaneContext,
+        limiter: Option<Rc<Limiter>>,
+    ) -> Rc<Self> {
+        let fields = Limiter::fields_of(limiter.as_ref());
+        Rc::new(Self {
+            intake: RefCell::new(LoggregatorIntake::new(&source.tags, fields)),
+            lanes,
+            context,
+            limiter,
+            memory: Arc::new(Semaphore::new(source.in_flight_bytes_max)),
+            spare: RefCell::default(),
+            cpu_time: CpuTime::default(),
+        })
+    }
+
+    pub(super) fn stats(&self) -> &Arc<SourceStats> {
+        &self.context.stats
+    }
+
+    pub(super) fn wake(&self) {
+        self.lanes.wake();
+    }
+
+    /// Appends what was gathered, in time; never returns.
+    pub(super) async fn run(&self) {
+        match &self.limiter {
+            None => self.lanes.flush_in_time().await,
+            Some(limiter) => {
+                tokio::join!(self.lanes.flush_in_time(), limiter.run_gathered(&self.lanes));
+            }
+        }
+    }
+
+    pub(super) async fn finish(&self) {
+        if let Some(limiter) = &self.limiter {
+            limiter.finish_gathered(&self.lanes);
+        }
+        self.lanes.drain().await;
+        publish_cpu(&self.context.stats.cpu_ns);
+    }
+
+    /// Serves the streams of a connection until it ends.
+    pub(super) async fn serve(
+        self: &Rc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        connection: &Connection,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let caller = Caller { peer: connection.peer, slot: connection.slot.clone(), stopped };
+        let mut streams = JoinSet::new();
+        self.accept(stream, connection, &caller, &mut streams).await;
+        // What they have received is taken.
+        while streams.join_next().await.is_some() {}
+    }
+
+    async fn accept(
+        self: &Rc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        connection: &Connection,
+        caller: &Caller,
+        streams: &mut JoinSet<()>,
+    ) {
+        let mut evicted = std::pin::pin!(connection.slot.evicted());
+        let mut stopped = caller.stopped.clone();
+        let handshake = timeout(HEAD_TIMEOUT, settings().handshake::<_, Bytes>(stream));
+        let shaken = tokio::select! {
+            shaken = handshake => shaken,
+            () = evicted.as_mut() => return count_evicted(self.stats()),
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        let mut transport = match shaken {
+            Ok(Ok(transport)) => transport,
+            Ok(Err(error)) => return self.count("connection", &error.to_string()),
+            Err(_) => return self.count("connection", "the connection did not begin in time"),
+        };
+        let mut dead = std::pin::pin!(keep_alive(transport.ping_pong()));
+        let mut is_stopping = false;
+        loop {
+            let accepted = tokio::select! {
+                accepted = poll_fn(|context| transport.poll_accept(context)) => accepted,
+                () = evicted.as_mut() => return count_evicted(self.stats()),
+                () = dead.as_mut() => return self.count("connection", "the client is gone"),
+                _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
+                    is_stopping = true;
+                    transport.graceful_shutdown();
+                    continue;
+                }
+            };
+            while streams.try_join_next().is_some() {}
+            match accepted {
+                None => return,
+                Some(Err(error)) => return self.count("connection", &error.to_string()),
+                Some(Ok((request, respond))) => {
+                    let (service, caller) = (Rc::clone(self), caller.clone());
+                    streams.spawn_local(async move {
+                        service.answer(request, respond, caller).await;
+                    });
+                }
+            }
+        }
+    }
+
+    fn count(&self, kind: &'static str, text: &str) {
+        self.stats().errors.count(kind, text);
+    }
+}
+
+fn settings() -> h2::server::Builder {
+    let mut settings = h2::server::Builder::new();
+    settings
+        .initial_window_size(GRPC_WINDOW_BYTES)
+        .initial_connection_window_size(GRPC_CONNECTION_BYTES)
+        .max_concurrent_streams(GRPC_STREAMS_MAX)
+        .max_frame_size(GRPC_FRAME_BYTES_MAX)
+        .max_header_list_size(METADATA_BYTES_MAX)
+        .data_frame_budget(SMALL_FRAMES_BYTES_MAX);
+    settings
+}
+
+/// Returns when the client does not answer.
+async fn keep_alive(pings: Option<PingPong>) {
+    let Some(mut pings) = pings else { return std::future::pending().await };
+    loop {
+        sleep(KEEP_ALIVE_INTERVAL).await;
+        match timeout(KEEP_ALIVE_TIMEOUT, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            // The connection is ending, in its own way.
+            Ok(Err(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
+    }
+}
