@@ -295,6 +295,10 @@ fn kills_under_load_count_envelopes_that_were_received_and_not_stored() {
     let crash = lost(&books, "crash");
     let lines = books.source("cf")["book"]["lines"].as_u64().unwrap();
     assert_eq!(books.records() + crash, lines, "{books}");
+    // What was delivered before a kill, and never written, is in the book of the output as well.
+    let book = &books.output(OUTPUT)["book"];
+    assert_eq!(book["routed"], books.records(), "{book}");
+    assert_eq!(book["delivered"], books.records(), "{book}");
     let arrived = collector.look(Tally::unique);
     // All that is stored has arrived; what has arrived beyond that was counted as lost, since it was
     // delivered but not on disk.
