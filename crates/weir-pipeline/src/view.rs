@@ -2,6 +2,7 @@
 //!
 //! Invariant: reading it changes nothing and never waits for a component.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,7 +59,7 @@ pub struct PipelineView {
     pub journal: Journal,
     /// Sources in the order of the configuration.
     pub sources: Vec<SourceView>,
-    outputs: Mutex<Arc<[Arc<OutputView>]>>,
+    outputs: Mutex<Outputs>,
     /// The rules in force.
     pub rules: Arc<RuleSwitch>,
     /// When it was started, nanoseconds since 1970.
@@ -67,6 +68,20 @@ pub struct PipelineView {
     pub(crate) noticed: Noticed,
     pub(crate) live: Arc<Hub>,
     phase: AtomicU8,
+}
+
+/// The outputs, for both ways of access.
+#[derive(Debug)]
+struct Outputs {
+    in_order: Arc<[Arc<OutputView>]>,
+    by_name: BTreeMap<String, Arc<OutputView>>,
+}
+
+impl Outputs {
+    fn of(outputs: Vec<Arc<OutputView>>) -> Self {
+        let by_name = outputs.iter().map(|output| (output.name.clone(), output.clone())).collect();
+        Self { in_order: outputs.into(), by_name }
+    }
 }
 
 impl SourceView {
@@ -107,7 +122,7 @@ impl PipelineView {
         Self {
             journal,
             sources,
-            outputs: Mutex::new(outputs.into()),
+            outputs: Mutex::new(Outputs::of(outputs)),
             rules,
             started_unix_ns: clock.unix_ns(),
             clock,
@@ -119,17 +134,18 @@ impl PipelineView {
 
     /// Returns the outputs, in the order of the configuration, and the other destinations.
     pub fn outputs(&self) -> Arc<[Arc<OutputView>]> {
-        self.outputs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner).in_order.clone()
     }
 
     /// Returns the output of that name.
     pub fn output(&self, name: &str) -> Option<Arc<OutputView>> {
-        self.outputs().iter().find(|output| output.name == name).cloned()
+        let outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        outputs.by_name.get(name).cloned()
     }
 
     /// Replaces the outputs.
     pub(crate) fn set_outputs(&self, outputs: Vec<Arc<OutputView>>) {
-        *self.outputs.lock().unwrap_or_else(PoisonError::into_inner) = outputs.into();
+        *self.outputs.lock().unwrap_or_else(PoisonError::into_inner) = Outputs::of(outputs);
     }
 
     /// Returns the current phase.

@@ -3,7 +3,7 @@
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use weir_pipeline::config::{FilePath, OutputType};
 
@@ -82,40 +82,36 @@ fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Two outputs must never write to the same file.
+/// Two outputs must not write to the same file. Where fields could expand to the file of another
+/// output, that is for the operator to know.
 pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let files = || sections.outputs.iter().filter(|o| o.component_type == OutputType::File);
+    let parsed = |output: &ComponentSection<OutputType>| {
+        output.section.text("path").and_then(|text| FilePath::parse(text).ok())
+    };
+    let paths: Vec<_> = files().filter_map(|output| Some((output, parsed(output)?))).collect();
+    let trees: Vec<_> = paths.iter().filter(|(_, path)| path.is_template()).collect();
     let mut seen: BTreeMap<PathBuf, &ComponentSection<OutputType>> = BTreeMap::new();
-    for output in sections.outputs.iter().filter(|o| o.component_type == OutputType::File) {
-        let Some(path) = example(&output.section) else { continue };
-        let location = glob::resolved(&path);
-        let first = seen.get(&location).copied().or_else(|| {
-            sections.outputs.iter().find(|other| {
-                let is_other =
-                    other.component_type == OutputType::File && other.name != output.name;
-                is_other && !is_template(output) && covers(other, &location)
-            })
-        });
-        seen.insert(location, output);
-        if let Some(first) = first {
+    for (output, path) in &paths {
+        let example = path.example();
+        let location = glob::resolved(&example);
+        let (section, key_path) = (&output.section, output.section.key_path("path"));
+        let place = section.location("path");
+        if let Some(first) = seen.get(&location) {
+            let written = format!("{} is already written by", example.display());
             diagnostics
-                .error(
-                    output.section.location("path"),
-                    &output.section.key_path("path"),
-                    format!("{} is already written by output {:?}", path.display(), first.name),
-                )
+                .error(place, &key_path, format!("{written} output {:?}", first.name))
                 .other(first.section.location("path"), "it is also named at")
                 .help("use a different file for each output");
+        } else if !path.is_template()
+            && let Some((tree, _)) = trees.iter().find(|(_, tree)| tree.covers(&location))
+        {
+            let written = format!("{} could also be written by", example.display());
+            diagnostics
+                .warn(place, &key_path, format!("{written} output {:?}", tree.name))
+                .other(tree.section.location("path"), "its fields could expand to that path:")
+                .help("use a different directory, unless rules ensure that this does not happen");
         }
+        seen.insert(location, output);
     }
-}
-
-fn is_template(output: &ComponentSection<OutputType>) -> bool {
-    let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
-    parsed.is_some_and(|path| path.is_template())
-}
-
-/// Whether fields could expand to that path of an output.
-fn covers(output: &ComponentSection<OutputType>, path: &Path) -> bool {
-    let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
-    parsed.is_some_and(|own| own.is_template() && own.covers(path))
 }

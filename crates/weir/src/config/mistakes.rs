@@ -242,12 +242,6 @@ fn conflicting_settings() {
         ),
         ("[output.b]\ntype = \"file\"\npath = \"/tmp/{host}/../x\"", 3, "after the first", ""),
         (
-            "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x/{host}.log\"\n[output.c]\ntype = \"file\"\npath = \"/tmp/weir-x/a.log\"",
-            6,
-            "already written by output \"b\"",
-            "a different file",
-        ),
-        (
             "[output.b]\ntype = \"file\"\npath = \"/etc/passwd/x.log\"",
             3,
             "/etc/passwd is not a directory",
@@ -752,4 +746,17 @@ fn world_readable_secret_is_a_warning() {
             }
         }
     }
+}
+
+#[test]
+fn a_file_that_the_fields_of_another_output_could_name_is_a_warning() {
+    let file = |name: &str, path: &str| {
+        format!("[output.{name}]\ntype = \"file\"\npath = \"/tmp/weir-x/{path}\"\n")
+    };
+    let loaded =
+        loaded(&format!("{REST}{}{}", file("b", "{host}/access.log"), file("c", "web/access.log")));
+    let [warning] = &loaded.diagnostics.0[..] else { panic!("{:?}", loaded.diagnostics.0) };
+    assert!(!loaded.diagnostics.has_errors());
+    let text = "/tmp/weir-x/web/access.log could also be written by output \"b\"";
+    assert_eq!(warning.message, text);
 }
