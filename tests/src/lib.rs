@@ -51,6 +51,8 @@ mod store;
 #[cfg(test)]
 mod syslog;
 #[cfg(test)]
+mod syslog_load;
+#[cfg(test)]
 mod syslog_senders;
 #[cfg(test)]
 mod tail;

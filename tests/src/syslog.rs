@@ -36,7 +36,7 @@ pub(crate) fn records(path: &Path) -> Vec<Value> {
 }
 
 /// Returns the message of a numbered line from a host.
-fn message(stream: &str, seq: u64) -> Vec<u8> {
+pub(crate) fn message(stream: &str, seq: u64) -> Vec<u8> {
     let mut line = format!("<13>Oct 11 22:14:15 {stream} app[7]: ").into_bytes();
     LineId::write(stream, 0, seq, &[b'x'; 150], &mut line);
     line

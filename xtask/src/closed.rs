@@ -13,7 +13,7 @@ use syn::{Arm, ExprMatch, ItemImpl, Pat, Type};
 use crate::paths;
 
 /// The closed lists.
-const CLOSED: [&str; 25] = [
+const CLOSED: [&str; 26] = [
     "Aggregation",
     "Encoding",
     "FileCompression",
@@ -34,6 +34,7 @@ const CLOSED: [&str; 25] = [
     "SourceKind",
     "SourceType",
     "SyslogFormat",
+    "SyslogFramingKind",
     "SyslogOutputDelimiter",
     "SyslogOutputProtocol",
     "SyslogProtocol",

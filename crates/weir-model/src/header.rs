@@ -17,18 +17,6 @@ const FACILITIES: [&str; 24] = [
     "local5", "local6", "local7",
 ];
 
-/// Names of the severities of syslog.
-const SEVERITIES: [(Severity, &str); 8] = [
-    (Severity::FATAL, "emergency"),
-    (Severity::ALERT, "alert"),
-    (Severity::CRITICAL, "critical"),
-    (Severity::ERROR, "error"),
-    (Severity::WARN, "warning"),
-    (Severity::NOTICE, "notice"),
-    (Severity::INFO, "info"),
-    (Severity::DEBUG, "debug"),
-];
-
 /// A field of the header of a syslog message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderField {
@@ -106,9 +94,21 @@ impl Facility {
 }
 
 impl Severity {
+    /// The severities of syslog with their names, by number (RFC 5424, section 6.2.1).
+    pub const OF_SYSLOG: [(Self, &'static str); 8] = [
+        (Self::FATAL, "emergency"),
+        (Self::ALERT, "alert"),
+        (Self::CRITICAL, "critical"),
+        (Self::ERROR, "error"),
+        (Self::WARN, "warning"),
+        (Self::NOTICE, "notice"),
+        (Self::INFO, "info"),
+        (Self::DEBUG, "debug"),
+    ];
+
     /// Returns the name of the severity of syslog that has this number; empty if none has.
     pub fn syslog_name(self) -> &'static str {
-        let found = SEVERITIES.into_iter().find(|(severity, _)| *severity == self);
+        let found = Self::OF_SYSLOG.into_iter().find(|(severity, _)| *severity == self);
         found.map_or("", |(_, name)| name)
     }
 }

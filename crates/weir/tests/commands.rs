@@ -48,6 +48,38 @@ fn check_has_json_output() {
 }
 
 #[test]
+fn check_says_how_long_buffers_last_at_a_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[source.central]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n\
+                  connections_max = 500\n[output.slow]\ntype = \"stdout\"\nbuffer_max = \"64MiB\"\n";
+    write(dir.path(), "weir.toml", config);
+    let check = ["config", "check", "-c", "weir.toml", "--rate", "60000"];
+    let text = stdout(&run(dir.path(), &check));
+    for part in
+        ["50,000", "500,000 to 1,000,000", "buffer_max of output slow", "warning: buffer_max"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let output = run(dir.path(), &[&check[..], &["-o", "json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let sizing = &report["sizing"];
+    let source = &sizing["sources"][0];
+    assert_eq!(source["source"], "central");
+    assert_eq!(source["log_iw_size"], 50_000);
+    assert_eq!([&source["log_fifo_size_min"], &source["log_fifo_size_max"]], [500_000, 1_000_000]);
+    assert_eq!(source["fifo_bytes_max"], 200_000_000);
+    let buffer = &sizing["buffers"][0];
+    assert_eq!(buffer["bytes"], 64 << 20);
+    // Of 200 bytes, and 64 for the columns of each.
+    assert_eq!(buffer["messages"], (64 << 20) / 264);
+    let seconds = buffer["seconds"].as_f64().unwrap();
+    assert!((4.2..4.3).contains(&seconds), "{seconds}");
+    assert_eq!(buffer["is_below_log_fifo_size"], true);
+    let output = run(dir.path(), &["config", "check", "-c", "weir.toml", "-o", "json"]);
+    assert!(!stdout(&output).contains("sizing"));
+}
+
+#[test]
 fn the_printed_default_is_a_valid_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let default = run(dir.path(), &["config", "default"]);

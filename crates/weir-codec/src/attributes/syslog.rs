@@ -7,8 +7,10 @@
 //! Any line may be read, not only what arrives by syslog, so the header must be complete: a time in
 //! the form of its RFC, a host, and a program.
 
+use weir_model::Facility;
+
 use super::{Attributes, Scalar, Stated};
-use crate::syslog::header::{self, FACILITIES, SEVERITIES};
+use crate::syslog::header;
 use crate::syslog::stamp::StampReader;
 use crate::syslog::{SyslogFormat, SyslogMessage, elements};
 
@@ -29,8 +31,8 @@ pub(super) fn read(line: &[u8], near_ns: i64, attributes: &mut Attributes) -> Op
         SyslogFormat::Rfc3164 => app_name(&message)?,
     };
     if let Some(priority) = message.priority {
-        let facility = FACILITIES.get(usize::from(priority / 8))?;
-        let (severity, _) = SEVERITIES.get(usize::from(priority % 8))?;
+        let facility = Facility::of_code(priority / 8).name();
+        let severity = header::severity(priority).syslog_name();
         attributes.add(b"syslog.facility", Scalar::Text(facility.as_bytes()));
         attributes.add(b"syslog.severity", Scalar::Text(severity.as_bytes()));
     }

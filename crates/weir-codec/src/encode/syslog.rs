@@ -17,9 +17,7 @@ use weir_model::{RecordFlags, RecordView, Resource, Selection, Severity, unescap
 
 use crate::attributes::{Attributes, Scalar};
 use crate::json::cut_utf8;
-use crate::syslog::header::{
-    self, APP_NAME_MAX, HOSTNAME_MAX, MESSAGE_ID_MAX, PROCESS_ID_MAX, SEVERITIES,
-};
+use crate::syslog::header::{self, APP_NAME_MAX, HOSTNAME_MAX, MESSAGE_ID_MAX, PROCESS_ID_MAX};
 use crate::syslog::stamp::StampReader;
 use crate::syslog::{SyslogFormat, SyslogMessage};
 use crate::time::{civil_from_days, format_rfc3339_ns, push_number};
@@ -246,7 +244,7 @@ fn severity_code(severity: Severity) -> u64 {
         0 => 5,
         1..=8 => 7,
         number => {
-            let known = SEVERITIES.iter().position(|(_, known)| known.0 <= number);
+            let known = Severity::OF_SYSLOG.iter().position(|(known, _)| known.0 <= number);
             known.unwrap_or(7) as u64
         }
     }

@@ -253,11 +253,20 @@ impl SyslogFraming {
                 }
                 b'0'..=b'9' => message_len = message_len * 10 + usize::from(byte - b'0'),
                 b' ' => return Ok(Length::Complete { message_len, header_len: index + 1 }),
-                _ if self.kind == SyslogFramingKind::Detect => return Ok(Length::None),
-                byte => return Err(SyslogFramingError::NoSpace { byte: *byte }),
+                byte => return self.no_length(*byte),
             }
         }
         Ok(Length::Unfinished)
+    }
+
+    /// Digits that are followed by this instead of a space.
+    fn no_length(&self, byte: u8) -> Result<Length, SyslogFramingError> {
+        match self.kind {
+            SyslogFramingKind::Detect => Ok(Length::None),
+            SyslogFramingKind::Lines | SyslogFramingKind::OctetCounted => {
+                Err(SyslogFramingError::NoSpace { byte })
+            }
+        }
     }
 
     /// A counted message that has not arrived completely, or is too long.

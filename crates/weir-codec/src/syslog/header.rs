@@ -8,25 +8,6 @@ use super::elements;
 use super::stamp::{Stamp, StampReader, without_blanks};
 use super::{SyslogFormat, SyslogMessage};
 
-/// Names of facilities, by number.
-pub(crate) const FACILITIES: [&str; 24] = [
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
-    "ftp", "ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4",
-    "local5", "local6", "local7",
-];
-
-/// Names of severities, by number.
-pub(crate) const SEVERITIES: [(&str, Severity); 8] = [
-    ("emergency", Severity::FATAL),
-    ("alert", Severity::ALERT),
-    ("critical", Severity::CRITICAL),
-    ("error", Severity::ERROR),
-    ("warning", Severity::WARN),
-    ("notice", Severity::NOTICE),
-    ("info", Severity::INFO),
-    ("debug", Severity::DEBUG),
-];
-
 /// Maximum lengths of the fields of RFC 5424.
 pub(crate) const HOSTNAME_MAX: usize = 255;
 pub(crate) const APP_NAME_MAX: usize = 48;
@@ -63,7 +44,8 @@ pub(crate) fn severity_of_priority(line: &[u8]) -> Option<(Severity, &[u8])> {
 }
 
 pub(crate) fn severity(priority: u8) -> Severity {
-    SEVERITIES.get(usize::from(priority % 8)).map_or(Severity::UNSPECIFIED, |(_, number)| *number)
+    let known = Severity::OF_SYSLOG.get(usize::from(priority % 8));
+    known.map_or(Severity::UNSPECIFIED, |(severity, _)| *severity)
 }
 
 /// Parses a message without a line end.

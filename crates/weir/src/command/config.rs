@@ -7,7 +7,8 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::cli::{ConfigArgs, ConfigCommand, Output, SizingArgs};
-use crate::command::{rule_test, sizing};
+use crate::command::rule_test;
+use crate::command::sizing::Sizing;
 use crate::config::{self, ClientSettings, Level, Loaded, Plan};
 use crate::exit::{Exit, ExitError};
 use crate::term::{ColorChoice, Paint, note, print_data};
@@ -39,18 +40,22 @@ fn check(
 ) -> Result<Exit> {
     let loaded = load(args)?;
     let exit = if loaded.diagnostics.has_errors() { Exit::ConfigInvalid } else { Exit::Ok };
+    let sizing = || Sizing::of(&loaded.plan.as_ref()?.pipeline, sizing_args);
     if output == Output::Json {
-        let report = json!({
+        let mut report = json!({
             "schema": "weir.config_check.v1",
             "valid": exit == Exit::Ok,
             "diagnostics": loaded.diagnostics.to_json(&loaded.texts),
         });
+        if let Some(sizing) = sizing() {
+            report["sizing"] = serde_json::to_value(sizing)?;
+        }
         return print(&format!("{report:#}\n")).map(|_| exit);
     }
     show(&loaded, color);
     if let Some(plan) = &loaded.plan {
         print(&format!("the configuration is valid: {}\n", summary(plan)))?;
-        print(&sizing::report(&plan.pipeline, sizing_args))?;
+        print(&sizing().map(|sizing| sizing.text()).unwrap_or_default())?;
     }
     Ok(exit)
 }
