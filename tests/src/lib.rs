@@ -31,6 +31,8 @@ mod kill;
 #[cfg(test)]
 mod loggregator;
 #[cfg(test)]
+mod loggregator_egress;
+#[cfg(test)]
 mod multiline;
 #[cfg(test)]
 mod outputs;

@@ -25,18 +25,18 @@ const CLIENT: &str = include_str!("loggregator_client.py");
 const MESSAGE_BYTES_MAX: usize = 10 << 20;
 
 /// Where `xtask` has installed the client.
-fn python() -> OsString {
+pub(crate) fn python() -> OsString {
     let python = std::env::var_os("WEIR_PYTHON");
     python.expect("WEIR_PYTHON is set: run this test with `cargo xtask test`")
 }
 
 /// Returns a source with these keys.
-fn source(keys: &str) -> String {
+pub(crate) fn source(keys: &str) -> String {
     format!("[source.cf]\ntype = \"loggregator\"\nlisten = \"127.0.0.1:0\"\n{keys}\n")
 }
 
 /// A log of an application.
-fn log(app: &str, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn log(app: &str, payload: &[u8]) -> Vec<u8> {
     let envelope = LoggregatorEnvelope {
         timestamp_ns: 1_795_288_351_000_000_000,
         source_id: app.as_bytes(),
@@ -64,7 +64,7 @@ fn batches(app: &str, batches: u64) -> Vec<Vec<u8>> {
 }
 
 /// Writes messages to a file for the client.
-fn messages(scene: &Scene, name: &str, messages: &[Vec<u8>]) -> PathBuf {
+pub(crate) fn messages(scene: &Scene, name: &str, messages: &[Vec<u8>]) -> PathBuf {
     let path = scene.dir().join(name);
     let mut bytes = Vec::new();
     for message in messages {
@@ -76,14 +76,20 @@ fn messages(scene: &Scene, name: &str, messages: &[Vec<u8>]) -> PathBuf {
 }
 
 /// Starts the client; its output is the status and the number of messages.
-fn send(python: &OsString, weir: &Weir, method: &str, file: &Path, tls: &[&str]) -> Child {
+pub(crate) fn send(
+    python: &OsString,
+    weir: &Weir,
+    method: &str,
+    file: &Path,
+    tls: &[&str],
+) -> Child {
     let address = weir.source_address("cf").to_string();
     let mut command = Command::new(python);
     command.args(["-c", CLIENT, &address, method]).arg(file).args(tls);
     command.stdout(Stdio::piped()).spawn().expect("python runs")
 }
 
-fn said(client: Child) -> String {
+pub(crate) fn said(client: Child) -> String {
     let out = client.wait_with_output().expect("the client ends");
     String::from_utf8_lossy(&out.stdout).into_owned()
 }

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
+use weir_pipeline::live::{Face, FaceStats};
 use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
 use weir_pipeline::view::{OutputView, PipelineView};
 
@@ -29,6 +30,9 @@ pub struct LedgerDocument {
     pub sources: Vec<SourceEntry>,
     /// Book 2 of every output, including outputs that are no longer configured.
     pub cursors: Vec<CursorEntry>,
+    /// What readers of envelopes got, for each configured service; not over several starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readers: Vec<ReadersEntry>,
     /// The buffer.
     pub journal: Value,
     /// Whether every book of records balances.
@@ -188,6 +192,65 @@ pub struct CursorEntry {
     pub unaccounted_records: i64,
 }
 
+/// A service for readers of envelopes: `matched = delivered + lost + abandoned + queued`. They are
+/// counted for each reader, since the start; nothing is held back for readers.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct ReadersEntry {
+    /// Name of the service: `egress` or `gateway`.
+    pub name: String,
+    /// Its address, with the actual port if port 0 was configured.
+    pub address: String,
+    /// Readers now.
+    pub readers: u64,
+    /// Envelopes that readers have asked for.
+    pub matched: u64,
+    /// Envelopes that were handed over for sending.
+    pub delivered: u64,
+    /// Envelopes that were lost since their readers were too slow; readers are told.
+    pub lost: u64,
+    /// Envelopes that waited when their readers left.
+    pub abandoned: u64,
+    /// Envelopes that wait.
+    pub queued: u64,
+    /// Memory of these, in bytes.
+    pub queued_bytes: u64,
+    /// Records that all readers missed, whether or not they had asked for them.
+    pub missed: u64,
+    /// Requests and connections that were refused.
+    pub refused: u64,
+    /// 0 if everything is accounted for. While envelopes are sent the terms are from slightly
+    /// different moments; at rest they are exact.
+    pub unaccounted: i64,
+}
+
+impl ReadersEntry {
+    /// Reads the services that are configured.
+    pub(crate) fn all(view: &PipelineView) -> Vec<Self> {
+        Face::ALL.into_iter().filter_map(|face| Self::of(face, view.face(face))).collect()
+    }
+
+    fn of(face: Face, face_stats: &FaceStats) -> Option<Self> {
+        let address = face_stats.address.get()?.to_string();
+        let mut entry = Self {
+            name: face.name().to_owned(),
+            address,
+            readers: stats::get(&face_stats.readers),
+            matched: stats::get(&face_stats.matched),
+            delivered: stats::get(&face_stats.delivered),
+            lost: stats::get(&face_stats.lost),
+            abandoned: stats::get(&face_stats.abandoned),
+            queued: stats::get(&face_stats.queued),
+            queued_bytes: stats::get(&face_stats.queued_bytes),
+            missed: stats::get(&face_stats.missed),
+            refused: stats::get(&face_stats.refused),
+            unaccounted: 0,
+        };
+        let accounted = entry.delivered + entry.lost + entry.abandoned + entry.queued;
+        entry.unaccounted = entry.matched as i64 - accounted as i64;
+        Some(entry)
+    }
+}
+
 /// `routed = delivered + discarded + dead_lettered + in_flight`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct CursorCounts {
@@ -214,7 +277,8 @@ impl LedgerDocument {
             .iter()
             .map(|cursor| CursorEntry::of(cursor, view.output(&cursor.name).as_deref()))
             .collect();
-        Self::new(time, sources, cursors, &ledger)
+        let readers = ReadersEntry::all(view);
+        Self { readers, ..Self::new(time, sources, cursors, &ledger) }
     }
 
     fn new(
@@ -227,7 +291,8 @@ impl LedgerDocument {
             && cursors.iter().all(|cursor| cursor.unaccounted_records == 0);
         let journal = serde_json::to_value(&ledger.journal).unwrap_or_default();
         let (schema, opening) = ("weir.ledger.v1".to_owned(), ledger.opening);
-        Self { schema, time, sources, cursors, journal, balanced, opening }
+        let readers = Vec::new();
+        Self { schema, time, sources, cursors, readers, journal, balanced, opening }
     }
 }
 

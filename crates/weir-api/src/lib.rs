@@ -12,6 +12,7 @@ mod compression;
 mod explore;
 mod guard;
 mod ledger;
+mod loggregator;
 mod metrics;
 mod openapi;
 mod page;
@@ -34,8 +35,9 @@ pub use explore::{
 };
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
-    RateLimitEntry, SourceCounts, SourceEntry,
+    RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
 };
+pub use loggregator::{FaceSettings, Faces};
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};

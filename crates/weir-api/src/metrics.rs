@@ -16,6 +16,7 @@ use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 use weir_store::query::StoreMetrics;
 
 use crate::explore::{Admission, DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
+use crate::ledger::ReadersEntry;
 use crate::state::Reloads;
 use crate::status::seconds;
 use crate::tail::Sessions;
@@ -49,6 +50,7 @@ pub(crate) fn render(
         }
         page.rules(view);
         page.journal(&ledger);
+        page.readers(view);
     }
     if let Some(store) = store {
         page.store(store);
@@ -331,6 +333,25 @@ impl Page {
                 ("reason", lost.reason),
             ];
             self.row("weir_journal_lost_events", &labels, lost.records);
+        }
+    }
+
+    fn readers(&mut self, view: &PipelineView) {
+        for entry in ReadersEntry::all(view) {
+            let labels = [("service", entry.name.as_str())];
+            for (name, value) in [
+                ("weir_readers", entry.readers),
+                ("weir_reader_matched_envelopes_total", entry.matched),
+                ("weir_reader_sent_envelopes_total", entry.delivered),
+                ("weir_reader_lost_envelopes_total", entry.lost),
+                ("weir_reader_abandoned_envelopes_total", entry.abandoned),
+                ("weir_reader_queued_envelopes", entry.queued),
+                ("weir_reader_queued_bytes", entry.queued_bytes),
+                ("weir_reader_missed_events_total", entry.missed),
+                ("weir_reader_refused_requests_total", entry.refused),
+            ] {
+                self.row(name, &labels, value);
+            }
         }
     }
 

@@ -5,8 +5,44 @@
 //! others is at most one message, and at most as long as the prefix states, once its length has been
 //! checked.
 
+use std::fmt::Write as _;
+
 /// Bytes in front of a message.
 pub const GRPC_PREFIX_LEN: usize = 5;
+
+/// Status codes of gRPC that are in use, with their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrpcStatus {
+    /// It has succeeded.
+    Ok = 0,
+    /// The request makes no sense.
+    InvalidArgument = 3,
+    /// It has taken too long.
+    DeadlineExceeded = 4,
+    /// A limit was reached.
+    ResourceExhausted = 8,
+    /// There is no such method.
+    Unimplemented = 12,
+    /// A message cannot be understood.
+    Internal = 13,
+    /// The client should come again.
+    Unavailable = 14,
+}
+
+impl GrpcStatus {
+    /// Returns the message of a status in the form that is prescribed for headers.
+    pub fn percent_encoded(message: &str) -> String {
+        let mut encoded = String::with_capacity(message.len());
+        for byte in message.bytes() {
+            if (b' '..=b'~').contains(&byte) && byte != b'%' {
+                encoded.push(char::from(byte));
+            } else {
+                let _infallible = write!(encoded, "%{byte:02X}");
+            }
+        }
+        encoded
+    }
+}
 
 /// Why the stream cannot be understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -170,6 +206,11 @@ mod tests {
             prop_assert_eq!(found, expected);
             prop_assert_eq!(unfinished, if missing == 0 { 0 } else { 5 - missing.min(5) });
         }
+    }
+
+    #[test]
+    fn messages_of_a_status_are_ascii() {
+        assert_eq!(GrpcStatus::percent_encoded("50% \u{e4}\n"), "50%25 %C3%A4%0A");
     }
 
     #[test]

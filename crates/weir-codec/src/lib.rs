@@ -51,14 +51,16 @@ pub use encode::{
     datagram, open_json,
 };
 pub use escape::escape_json_into;
-pub use grpc::{GRPC_PREFIX_LEN, GrpcError, GrpcFraming, GrpcStep, write_grpc_message};
+pub use grpc::{GRPC_PREFIX_LEN, GrpcError, GrpcFraming, GrpcStatus, GrpcStep, write_grpc_message};
 pub use join::{Partials, cut_body};
 pub use json::is_json_object;
 pub use loggregator::{
     LoggregatorBatch, LoggregatorDecoder, LoggregatorEnvelope, LoggregatorError, LoggregatorGauge,
-    LoggregatorMessage, LoggregatorMetric, LoggregatorOrigin, LoggregatorTagValue, LoggregatorTags,
-    add_to_loggregator_batch, encode_loggregator_envelope, encode_loggregator_metrics,
-    encode_loggregator_total,
+    LoggregatorMessage, LoggregatorMetric, LoggregatorOrigin, LoggregatorRequest,
+    LoggregatorSelector, LoggregatorTagValue, LoggregatorTags, LoggregatorWanted,
+    add_to_loggregator_batch, convert_loggregator_tags, encode_loggregator_envelope,
+    encode_loggregator_metrics, encode_loggregator_source, encode_loggregator_tag,
+    encode_loggregator_total, has_loggregator_tags, write_loggregator_json,
 };
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use percent::{form_decoded, percent_encoded};

@@ -77,6 +77,11 @@ impl SubscriberQueue {
 pub struct Subscriber(pub(crate) Arc<SubscriberQueue>);
 
 impl Subscriber {
+    /// Returns whether more than half of the backlog is in use.
+    pub fn is_behind(&self) -> bool {
+        self.0.lock().bytes > self.0.backlog_bytes / 2
+    }
+
     /// Returns the next batch or gap; `None` when the journal is closed.
     pub async fn next(&mut self) -> Option<Next> {
         loop {

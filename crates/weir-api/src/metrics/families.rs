@@ -369,6 +369,39 @@ pub const FAMILIES: &[FamilyInfo] = &[
     ),
     family("weir_queries_total", Counter, "Queries of the store, by kind and outcome."),
     family("weir_queries_running", Gauge, "Queries that are running."),
+    family("weir_readers", Gauge, "Readers of envelopes, by service (`egress`, `gateway`)."),
+    family(
+        "weir_reader_matched_envelopes_total",
+        Counter,
+        "Envelopes that readers have asked for, counted for each of them.",
+    ),
+    family(
+        "weir_reader_sent_envelopes_total",
+        Counter,
+        "Envelopes that were handed over for sending to a reader.",
+    ),
+    family(
+        "weir_reader_lost_envelopes_total",
+        Counter,
+        "Envelopes that were lost because their readers were too slow.",
+    ),
+    family(
+        "weir_reader_abandoned_envelopes_total",
+        Counter,
+        "Envelopes that waited when their readers left.",
+    ),
+    family("weir_reader_queued_envelopes", Gauge, "Envelopes that wait for their readers."),
+    family("weir_reader_queued_bytes", Gauge, "Memory of envelopes that wait for their readers."),
+    family(
+        "weir_reader_missed_events_total",
+        Counter,
+        "Records that were missed for all readers together, counted for each of them.",
+    ),
+    family(
+        "weir_reader_refused_requests_total",
+        Counter,
+        "Requests and connections of readers that were refused.",
+    ),
     family("weir_live_tails", Gauge, "Active live tails."),
     family(
         "weir_live_tails_refused_total",

@@ -15,14 +15,10 @@ pub fn encode_loggregator_envelope(
             put_bytes_field(field, text, out);
         }
     }
-    let mut part = Vec::new();
     for (key, value) in tags {
-        part.clear();
-        put_bytes_field(1, key.as_bytes(), &mut part);
-        put_bytes_field(2, value.as_bytes(), &mut part);
-        put_bytes_field(9, &part, out);
+        encode_loggregator_tag(key, value, out);
     }
-    part.clear();
+    let mut part = Vec::new();
     let field = match envelope.message {
         LoggregatorMessage::None => return,
         LoggregatorMessage::Log { payload, is_error } => {
@@ -53,6 +49,19 @@ pub fn encode_loggregator_envelope(
         }
     };
     put_bytes_field(field, &part, out);
+}
+
+/// Appends a tag to an envelope; it replaces an earlier one of that name.
+pub fn encode_loggregator_tag(key: &str, value: &str, out: &mut Vec<u8>) {
+    let mut entry = Vec::with_capacity(key.len() + value.len() + 8);
+    put_bytes_field(1, key.as_bytes(), &mut entry);
+    put_bytes_field(2, value.as_bytes(), &mut entry);
+    put_bytes_field(9, &entry, out);
+}
+
+/// Appends a source to an envelope; it replaces an earlier one.
+pub fn encode_loggregator_source(source_id: &[u8], out: &mut Vec<u8>) {
+    put_bytes_field(2, source_id, out);
 }
 
 /// Appends the measurements of a gauge, for [`LoggregatorGauge`](super::LoggregatorGauge).

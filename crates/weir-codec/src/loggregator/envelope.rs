@@ -289,7 +289,7 @@ impl LoggregatorTags {
             }
         }
         if is_deprecated {
-            read_value(value)?;
+            LoggregatorTagValue::parse(value)?;
         }
         if self.places.len() < TAGS_MAX {
             let (key, value) = (place(bytes, key), place(bytes, value));
@@ -310,7 +310,7 @@ impl LoggregatorTags {
             };
             let value = part(&place.value);
             let value = if place.is_deprecated {
-                read_value(value).unwrap_or(LoggregatorTagValue::Text(b""))
+                LoggregatorTagValue::parse(value).unwrap_or(LoggregatorTagValue::Text(b""))
             } else {
                 LoggregatorTagValue::Text(value)
             };
@@ -319,29 +319,27 @@ impl LoggregatorTags {
     }
 }
 
-/// Reads the value of a deprecated tag.
-fn read_value(value: &[u8]) -> Result<LoggregatorTagValue<'_>, LoggregatorError> {
-    let mut read = LoggregatorTagValue::Text(b"");
-    for field in Fields::new(value) {
-        match field? {
-            (1, Value::Bytes(text)) => read = LoggregatorTagValue::Text(text),
-            (2, Value::Number(number)) => read = LoggregatorTagValue::Integer(number as i64),
-            (3, Value::Fixed64(bits)) => {
-                read = LoggregatorTagValue::Decimal(f64::from_bits(bits));
-            }
-            _ => {}
-        }
-    }
-    Ok(read)
-}
-
 /// The place of a part of the bytes.
 fn place(bytes: &[u8], part: &[u8]) -> Range<u32> {
     let start = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
     start as u32..(start + part.len()) as u32
 }
 
-impl LoggregatorTagValue<'_> {
+impl<'e> LoggregatorTagValue<'e> {
+    /// Reads the value of a deprecated tag.
+    pub(super) fn parse(value: &'e [u8]) -> Result<Self, LoggregatorError> {
+        let mut read = Self::Text(EMPTY);
+        for field in Fields::new(value) {
+            match field? {
+                (1, Value::Bytes(text)) => read = Self::Text(text),
+                (2, Value::Number(number)) => read = Self::Integer(number as i64),
+                (3, Value::Fixed64(bits)) => read = Self::Decimal(f64::from_bits(bits)),
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
+
     /// Appends the value as text.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {

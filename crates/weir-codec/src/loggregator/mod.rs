@@ -2,7 +2,8 @@
 //!
 //! [`LoggregatorEnvelope::parse`] reads what a record needs of an envelope's bytes, and
 //! [`LoggregatorBatch`] finds the envelopes of a batch. The caller chooses the record's resource by
-//! source, instance and tags; [`LoggregatorDecoder::push`] adds the record to a batch.
+//! source, instance and tags; [`LoggregatorDecoder::push`] adds the record to a batch. For those who
+//! read envelopes, [`LoggregatorRequest`] is what they ask for.
 //!
 //! ```
 //! use weir_codec::{
@@ -20,7 +21,7 @@
 //! let envelope = LoggregatorEnvelope::parse(&bytes, &mut tags).unwrap();
 //! let mut batch = BatchBuilder::new(Position::default());
 //! let resource = batch.resource(7, br#"{"service.name":"router"}"#).unwrap();
-//! let origin = LoggregatorOrigin { resource, end_offset: 1, observed_ns: 1 };
+//! let origin = LoggregatorOrigin { resource, end_offset: 1, observed_ns: 1, added: b"" };
 //! let mut decoder = LoggregatorDecoder::default();
 //! let mut book = SourceBook::default();
 //! decoder.push(&mut batch, &envelope, tags.iter(&bytes), &origin, &mut book).unwrap();
@@ -37,18 +38,24 @@
 
 mod encode;
 mod envelope;
+mod json;
 mod record;
+mod request;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use encode::{
     add_to_loggregator_batch, encode_loggregator_envelope, encode_loggregator_metrics,
-    encode_loggregator_total,
+    encode_loggregator_source, encode_loggregator_tag, encode_loggregator_total,
 };
 pub use envelope::{
     LoggregatorBatch, LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
     LoggregatorTagValue, LoggregatorTags,
 };
+pub use json::write_loggregator_json;
 pub use record::{LoggregatorDecoder, LoggregatorOrigin};
+pub use request::{LoggregatorRequest, LoggregatorSelector, LoggregatorWanted};
+pub use tags::{convert_loggregator_tags, has_loggregator_tags};
 pub use wire::LoggregatorError;

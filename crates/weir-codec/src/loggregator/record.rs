@@ -15,13 +15,15 @@ use crate::join::cut_body;
 
 /// What is known about an envelope besides its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LoggregatorOrigin {
+pub struct LoggregatorOrigin<'o> {
     /// Number of the record's resource in the batch.
     pub resource: u16,
     /// Offset in the stream after the record.
     pub end_offset: u64,
     /// Time of receipt, nanoseconds since 1970: the time of envelopes that state none.
     pub observed_ns: i64,
+    /// Fields that are added to the envelope, such as tags that it lacks.
+    pub added: &'o [u8],
 }
 
 /// Adds envelopes to batches; one per thread.
@@ -52,7 +54,7 @@ impl LoggregatorDecoder {
         batch: &mut BatchBuilder,
         envelope: &LoggregatorEnvelope<'_>,
         tags: impl Iterator<Item = (&'t [u8], LoggregatorTagValue<'t>)>,
-        origin: &LoggregatorOrigin,
+        origin: &LoggregatorOrigin<'_>,
         book: &mut SourceBook,
     ) -> Result<(), Full> {
         self.body.clear();
@@ -71,7 +73,7 @@ impl LoggregatorDecoder {
             kind: outline.kind,
             ..NewRecord::default()
         };
-        self.add(batch, envelope.bytes, outline.text, record, book)
+        self.add(batch, (envelope.bytes, origin.added), outline.text, record, book)
     }
 
     /// Adds bytes that are not an envelope, as they are.
@@ -79,7 +81,7 @@ impl LoggregatorDecoder {
         &mut self,
         batch: &mut BatchBuilder,
         bytes: &[u8],
-        origin: &LoggregatorOrigin,
+        origin: &LoggregatorOrigin<'_>,
         book: &mut SourceBook,
     ) -> Result<(), Full> {
         self.body.clear();
@@ -161,17 +163,17 @@ impl LoggregatorDecoder {
     fn add(
         &self,
         batch: &mut BatchBuilder,
-        envelope: &[u8],
+        (envelope, added): (&[u8], &[u8]),
         text: Option<&[u8]>,
         mut record: NewRecord,
         book: &mut SourceBook,
     ) -> Result<(), Full> {
         let start = batch.arena().len();
         let parts = self.attributes.len() + if text.is_none() { self.body.len() } else { 0 };
-        let is_whole = envelope.len() + parts <= LINE_BYTES_MAX;
+        let is_whole = envelope.len() + added.len() + parts <= LINE_BYTES_MAX;
         let mut kept = envelope.len();
         let placed = if is_whole {
-            self.place_whole(batch, envelope, text, &mut record)
+            self.place_whole(batch, (envelope, added), text, &mut record)
         } else {
             self.place_beginning(batch, text, &mut record).map(|len| kept = len)
         };
@@ -185,11 +187,12 @@ impl LoggregatorDecoder {
     fn place_whole(
         &self,
         batch: &mut BatchBuilder,
-        envelope: &[u8],
+        (envelope, added): (&[u8], &[u8]),
         text: Option<&[u8]>,
         record: &mut NewRecord,
     ) -> Result<(), Full> {
-        record.original = batch.append(envelope)?;
+        let start = batch.append(envelope)?.start;
+        record.original = start..batch.append(added)?.end;
         record.body = match text {
             Some(text) => within(envelope, text, record.original.start),
             None => batch.append(&self.body)?,

@@ -21,7 +21,7 @@ fn of(message: LoggregatorMessage<'_>) -> LoggregatorEnvelope<'_> {
 fn push(bytes: &[u8], batch: &mut BatchBuilder, book: &mut SourceBook) -> bool {
     let mut tags = LoggregatorTags::default();
     let mut decoder = LoggregatorDecoder::default();
-    let origin = LoggregatorOrigin { resource: 0, end_offset: 1, observed_ns: 99 };
+    let origin = LoggregatorOrigin { end_offset: 1, observed_ns: 99, ..Default::default() };
     match LoggregatorEnvelope::parse(bytes, &mut tags) {
         Ok(envelope) => decoder.push(batch, &envelope, tags.iter(bytes), &origin, book),
         Err(_) => decoder.push_malformed(batch, bytes, &origin, book),
@@ -64,6 +64,25 @@ fn every_kind_becomes_a_record_with_the_bytes_as_its_original() {
     assert_eq!(record(&encoded(&of(event), &[])), (RecordKind::Event, body.to_owned()));
 
     assert_eq!(record(b"\x10\x01"), (RecordKind::Log, String::new()), "nothing that is known");
+}
+
+#[test]
+fn fields_that_are_added_are_in_the_original_alone() {
+    let bytes = encoded(&of(LoggregatorMessage::Log { payload: b"line", is_error: false }), &[]);
+    let mut added = Vec::new();
+    encode_loggregator_tag("zone", "z1", &mut added);
+    let mut tags = LoggregatorTags::default();
+    let envelope = LoggregatorEnvelope::parse(&bytes, &mut tags).unwrap();
+    let origin = LoggregatorOrigin { added: &added, ..Default::default() };
+    let mut batch = BatchBuilder::new(Position::default());
+    let (mut decoder, mut book) = (LoggregatorDecoder::default(), SourceBook::default());
+    decoder.push(&mut batch, &envelope, tags.iter(&bytes), &origin, &mut book).unwrap();
+    let record = batch.record(0);
+    let original = record.original();
+    LoggregatorEnvelope::parse(original, &mut tags).unwrap();
+    let tag = (&b"zone"[..], LoggregatorTagValue::Text(b"z1"));
+    assert_eq!(tags.iter(original).collect::<Vec<_>>(), [tag]);
+    assert_eq!((record.body, book.bytes_read), (&b"line"[..], bytes.len() as u64));
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum ServerProtocol {
     Http1,
     /// HTTP/2; a client that names protocols has to name it.
     Http2,
+    /// Either of them, as the client prefers.
+    Http1And2,
 }
 
 /// Files of a TLS server.
@@ -73,6 +75,7 @@ impl Files for ServerTlsFiles {
         config.alpn_protocols = match self.protocol {
             ServerProtocol::Http1 => vec![b"http/1.1".to_vec()],
             ServerProtocol::Http2 => vec![b"h2".to_vec()],
+            ServerProtocol::Http1And2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         };
         Ok(config)
     }

@@ -4,17 +4,18 @@
 //! the position where it is missing; entries that nobody waits for are released; the lock is held
 //! only for this bookkeeping, never for work that depends on an expression. The expression of a
 //! tail is compiled by the joining caller, one caller at a time, before anything changes for
-//! others.
+//! others. Readers of envelopes have queues of their own; here is only who they are.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use weir_codec::Renames;
+use weir_codec::{LoggregatorRequest, Renames};
 use weir_expr::{CalculatedField, Expr};
 use weir_model::Batch;
 
+use super::envelopes::{Budget, Face, FacesStats, Index, Reader, Reading};
 use super::limits::BACKLOG_BYTES;
 use super::matcher::{self, Set};
 use super::{LiveError, LiveEvent, Rows};
@@ -26,8 +27,11 @@ pub(crate) struct Hub {
     state: Mutex<State>,
     /// Held by whoever is compiling.
     turn: Mutex<()>,
-    /// The set of expressions has changed.
+    /// What is searched for has changed.
     pub(super) changed: Notify,
+    /// Memory of readers of envelopes.
+    pub(super) budget: Arc<Budget>,
+    pub(super) faces: FacesStats,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +44,10 @@ struct State {
     /// Number of the next expression, as in `Tail::expression`.
     next_expression: u64,
     names: Names,
-    /// Version of the set and the names.
+    /// Readers of envelopes, and the index of what they ask for.
+    readings: Vec<Reading>,
+    index: Arc<Index>,
+    /// Version of the set, the names and the index.
     version: u64,
     backlog: VecDeque<BacklogEntry>,
     /// Number of the first entry of `backlog`, counted over all that were ever in it.
@@ -111,7 +118,7 @@ pub(super) enum Wanted {
     /// Nothing: the thread ends.
     Nothing,
     /// This.
-    Changed { version: u64, set: Arc<Set>, names: Names },
+    Changed { version: u64, set: Option<Arc<Set>>, names: Names, index: Arc<Index> },
 }
 
 /// Calculated fields, and alternative names of attributes.
@@ -201,13 +208,47 @@ impl Hub {
         expression: u64,
         wake: Arc<Notify>,
     ) -> io::Result<u64> {
+        self.start(state, view)?;
+        let id = state.add(expression, wake);
+        self.changed.notify_one();
+        Ok(id)
+    }
+
+    /// Starts the thread unless it runs.
+    fn start(self: &Arc<Self>, state: &mut State, view: &PipelineView) -> io::Result<()> {
         if !state.is_running {
             matcher::spawn(self.clone(), view)?;
             state.is_running = true;
         }
-        let id = state.add(expression, wake);
+        Ok(())
+    }
+
+    /// Adds a reader of envelopes, which gets everything that is appended from now on.
+    pub(super) fn read(
+        self: &Arc<Self>,
+        view: &PipelineView,
+        face: Face,
+        request: &LoggregatorRequest,
+    ) -> io::Result<Arc<Reader>> {
+        let mut state = self.state();
+        self.start(&mut state, view)?;
+        let (stats, budget) = (self.faces.of(face).clone(), self.budget.clone());
+        let reader = Reader::new(request.prefers_tags, stats, budget, view.clock.clone());
+        state.readings.push(Reading { reader: reader.clone(), request: request.clone() });
+        state.index_readings();
+        drop(state);
         self.changed.notify_one();
-        Ok(id)
+        Ok(reader)
+    }
+
+    /// Removes a reader of envelopes.
+    pub(super) fn stop_reading(&self, reader: &Arc<Reader>) {
+        let mut state = self.state();
+        state.readings.retain(|reading| !Arc::ptr_eq(&reading.reader, reader));
+        state.index_readings();
+        drop(state);
+        reader.leave();
+        self.changed.notify_one();
     }
 
     pub(super) fn leave(&self, id: u64) {
@@ -230,17 +271,18 @@ impl Hub {
     /// thread.
     pub(super) fn wanted(&self, version: u64) -> Wanted {
         let mut state = self.state();
-        if state.tails.is_empty() {
-            (state.is_running, state.set) = (false, None);
+        if state.tails.is_empty() && state.set.take().is_some() {
+            state.version += 1;
+        }
+        if state.tails.is_empty() && state.readings.is_empty() {
+            state.is_running = false;
             return Wanted::Nothing;
         }
-        match &state.set {
-            Some(set) if state.version != version => {
-                let (set, names) = (set.clone(), state.names.clone());
-                Wanted::Changed { version: state.version, set, names }
-            }
-            _ => Wanted::Same,
+        if state.version == version {
+            return Wanted::Same;
         }
+        let (set, names, index) = (state.set.clone(), state.names.clone(), state.index.clone());
+        Wanted::Changed { version: state.version, set, names, index }
     }
 
     /// Adds records that were found.
@@ -261,6 +303,7 @@ impl Hub {
             tail.is_over = true;
             tail.wake.notify_one();
         }
+        state.readings.iter().for_each(|reading| reading.reader.end());
     }
 
     /// Returns what comes next for a tail.
@@ -270,6 +313,12 @@ impl Hub {
 }
 
 impl State {
+    /// Updates the index of what readers of envelopes ask for.
+    fn index_readings(&mut self) {
+        self.index = Arc::new(Index::new(&self.readings));
+        self.version += 1;
+    }
+
     /// Returns the number of this expression, if a tail follows it.
     fn followed(&self, query: &Expr) -> Option<u64> {
         self.set.as_ref()?.number_of(query).filter(|number| self.is_followed(*number))

@@ -1,8 +1,9 @@
-//! The thread that matches every record for all live tails.
+//! The thread that matches every record for all live tails and readers of envelopes.
 //!
-//! Invariants: a batch is matched for all tails that had joined when it was appended; expressions
+//! Invariants: a batch is matched for all that had joined when it was appended; expressions
 //! are compiled as one set, so many of them cost little more than one; the thread does not compile
-//! anything, joining callers do; it ends with the last tail.
+//! anything, joining callers do; it ends with
+//! the last of them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,10 +17,12 @@ use weir_journal::{Next, Subscriber};
 use weir_model::{Batch, RecordView, SourceId};
 
 use super::LiveError;
+use super::envelopes::{Dispatcher, Index};
 use super::hub::{Hub, MatchedBatch, Matches, Names, Wanted};
 use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX, SET_BYTES_MAX};
+use crate::config::SourceType;
 use crate::rule::{Draft, Origin, RecordFields};
-use crate::view::PipelineView;
+use crate::view::{PipelineView, SourceView};
 
 /// Checks whether an expression is allowed in a tail.
 pub(super) fn check(expression: &Expr) -> Result<(), CompileError> {
@@ -66,11 +69,12 @@ impl Set {
 /// Starts the thread, with everything that is appended from now on.
 pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     let subscriber = view.journal.subscribe(BACKLOG_BYTES);
-    let source = |name: &str| {
-        let source = Source { name: name.into(), origin: Origin::new(name) };
-        (SourceId::of(name), source)
+    let source = |view: &SourceView| {
+        let (name, origin) = (Arc::from(view.name.as_str()), Origin::new(&view.name));
+        let is_loggregator = view.type_name == SourceType::Loggregator.name();
+        (SourceId::of(&view.name), Source { name, origin, is_loggregator })
     };
-    let sources = view.sources.iter().map(|view| source(&view.name)).collect();
+    let sources = view.sources.iter().map(source).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let thread = std::thread::Builder::new().name("weir-live".to_owned());
     thread.spawn(move || {
@@ -103,13 +107,19 @@ async fn run(hub: &Hub, mut subscriber: Subscriber, mut matcher: Matcher) {
         match hub.wanted(matcher.version) {
             Wanted::Same => {}
             Wanted::Nothing => return,
-            Wanted::Changed { version, set, names } => matcher.change(version, set, names),
+            Wanted::Changed { version, set, names, index } => {
+                matcher.change(version, set, names, index);
+            }
         }
         match next {
             None => {}
             Some(None) => return hub.end(),
-            Some(Some(Next::Gap { count, .. })) => hub.missed(count),
+            Some(Some(Next::Gap { count, .. })) => {
+                hub.missed(count);
+                matcher.dispatcher.missed(count);
+            }
             Some(Some(Next::Batch(batch))) => {
+                matcher.dispatch(&batch, subscriber.is_behind());
                 let (source, matches) = matcher.look(&batch);
                 if !matches.is_empty() {
                     hub.push(MatchedBatch::new(batch, source, matches));
@@ -123,6 +133,8 @@ async fn run(hub: &Hub, mut subscriber: Subscriber, mut matcher: Matcher) {
 struct Source {
     name: Arc<str>,
     origin: Origin,
+    /// It receives envelopes.
+    is_loggregator: bool,
 }
 
 /// What is searched for, and the working state.
@@ -136,6 +148,7 @@ struct Matcher {
     measures: Arc<[CalculatedField]>,
     hits: Hits,
     draft: RefCell<Draft>,
+    dispatcher: Dispatcher,
 }
 
 impl Matcher {
@@ -149,25 +162,40 @@ impl Matcher {
             measures: Arc::default(),
             hits: Hits::default(),
             draft: RefCell::default(),
+            dispatcher: Dispatcher::default(),
         }
     }
 
     /// Changes what is searched for.
-    fn change(&mut self, version: u64, set: Arc<Set>, names: Names) {
-        self.found = set.expressions.iter().map(|(number, _)| (*number, Vec::new())).collect();
-        let scratch = set.rules.scratch();
-        self.set = Some((set, scratch));
+    fn change(&mut self, version: u64, set: Option<Arc<Set>>, names: Names, index: Arc<Index>) {
+        let known = set.iter().flat_map(|set| &set.expressions);
+        self.found = known.map(|(number, _)| (*number, Vec::new())).collect();
+        self.set = set.map(|set| {
+            let scratch = set.rules.scratch();
+            (set, scratch)
+        });
         (self.version, self.measures) = (version, names.measures);
         self.draft.get_mut().set_renames(names.renames);
+        self.dispatcher.change(index);
+    }
+
+    /// Gives the records of a batch to readers of envelopes.
+    fn dispatch(&mut self, batch: &Batch, is_behind: bool) {
+        let source = self.sources.get(&batch.header().source);
+        let (name, is_loggregator) =
+            source.map_or(("", false), |source| (&*source.name, source.is_loggregator));
+        self.dispatcher.dispatch(batch, name, is_loggregator, is_behind);
     }
 
     /// Returns the name of the batch's source, and the matches of each expression.
     fn look(&mut self, batch: &Batch) -> (Arc<str>, Vec<Matches>) {
         let Self { sources, set, found, measures, hits, draft, .. } = self;
         // Batches of a source that was removed may still be in flight.
-        let source = sources
-            .entry(batch.header().source)
-            .or_insert_with(|| Source { name: "".into(), origin: Origin::new("") });
+        let source = sources.entry(batch.header().source).or_insert_with(|| Source {
+            name: "".into(),
+            origin: Origin::new(""),
+            is_loggregator: false,
+        });
         let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
         let mut look_at =
             |resource: u16, records: &mut dyn Iterator<Item = (u32, RecordView<'_>)>| {

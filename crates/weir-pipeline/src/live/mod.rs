@@ -1,13 +1,16 @@
-//! Live tails: records that match an expression, as they come in.
+//! Live tails: records that match an expression, as they come in; and envelopes of Loggregator for
+//! those who ask for some of them ([`envelopes`]).
 //!
-//! All live tails of a pipeline share one reader of the journal, one thread and one pass over each
-//! record ([`matcher`]); matches wait in one backlog for all of them ([`hub`]).
+//! All of them share one reader of the journal, one thread and one pass over each record
+//! ([`matcher`]); what live tails match waits in one backlog for all of them ([`hub`]).
 //!
 //! Invariants: the reader of the journal is optional, so it never holds anything back; the backlog
 //! is bounded, whatever the number of tails, and missed records are counted exactly; a slow tail
 //! does not affect others; records are seen after rules were applied, so what is hidden from
-//! outputs is hidden here; without a tail there is neither reader nor thread.
+//! outputs is hidden here; without a tail or a reader of envelopes there is neither a reader of
+//! the journal nor a thread.
 
+mod envelopes;
 mod hub;
 mod limits;
 mod matcher;
@@ -22,6 +25,7 @@ use weir_host::units::format_size;
 use weir_model::Batch;
 
 use crate::view::PipelineView;
+pub use envelopes::{EnvelopeChunk, EnvelopeStream, Face, FaceStats};
 pub(crate) use hub::Hub;
 use hub::{Names, TailNext};
 

@@ -6,7 +6,8 @@
 //! tag `origin`, and a counter that states only its increment gets its total.
 //!
 //! Invariants: every envelope becomes one record and counts as one line, whatever it consists of;
-//! its bytes stay as they came, except for the total of a counter.
+//! its bytes stay as they came, except for the total of a counter, and fields that are added after
+//! them.
 
 mod producers;
 mod totals;
@@ -136,7 +137,8 @@ impl Incoming for ParsedEnvelope<'_, '_> {
         book: &mut SourceBook,
     ) -> Result<(), Full> {
         let resource = batch.resource(self.producer.key, &self.producer.encoded)?;
-        let origin = LoggregatorOrigin { resource, end_offset, observed_ns: self.observed_ns };
+        let (observed_ns, added) = (self.observed_ns, self.producer.added());
+        let origin = LoggregatorOrigin { resource, end_offset, observed_ns, added };
         if self.error.is_some() {
             return self.decoder.push_malformed(batch, self.envelope.bytes, &origin, book);
         }

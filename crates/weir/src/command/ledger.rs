@@ -38,6 +38,8 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     part("Files: bytes seen = read + unread + abandoned", &files(ledger), at_least(ledger));
     let title = "Outputs: routed = delivered + discarded + dead-lettered + in flight";
     part(title, &cursors(ledger), None);
+    let title = "Readers: matched = sent + lost + abandoned + queued";
+    part(title, &readers(ledger), None);
     part("Discarded and abandoned, by reason", &reasons(ledger), None);
     let title = "Above the rate limit, by key, since the start";
     part(title, &rate_limits(ledger), None);
@@ -145,6 +147,28 @@ fn cursors(ledger: &LedgerDocument) -> Table {
             format!("{} of {}", approx_size(pending), approx_size(limit)),
             cursor.unaccounted_records.to_string(),
         ]);
+    }
+    table
+}
+
+fn readers(ledger: &LedgerDocument) -> Table {
+    let head = ["SERVICE", "READERS", "MATCHED", "SENT", "LOST", "ABANDONED", "QUEUED", "MISSED"];
+    let mut table = Table::new(&head, 1);
+    for service in &ledger.readers {
+        let mut row = vec![service.name.clone()];
+        row.extend(
+            [
+                service.readers,
+                service.matched,
+                service.delivered,
+                service.lost,
+                service.abandoned,
+                service.queued,
+                service.missed,
+            ]
+            .map(group_digits),
+        );
+        table.row(row);
     }
     table
 }

@@ -105,8 +105,9 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
     let is_api_changed = plan.api_listen != running.api_listen
         || plan.api_allowed_hosts != running.api_allowed_hosts
         || plan.queries != running.queries;
-    if is_api_changed || plan.log != running.log {
-        tracing::warn!("changes of [api] and [log] take effect at the next start");
+    let is_service_changed = plan.faces != running.faces;
+    if is_api_changed || is_service_changed || plan.log != running.log {
+        tracing::warn!("changes of [api], [loggregator] and [log] take effect at the next start");
     }
     if plan.pipeline.data_dir != running.pipeline.data_dir {
         tracing::error!("changing data_dir requires a restart: the configuration was not reloaded");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::time::MissedTickBehavior;
-use weir_api::Api;
+use weir_api::{Api, Faces};
 use weir_host::units::group_digits;
 use weir_host::{Clock, Disk, RealClock, RealDisk};
 use weir_journal::JournalError;
@@ -49,9 +49,10 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
         Signals::new().context("failed to install signal handlers")?
     };
     let api = bind(&plan)?;
+    let faces = bind_faces(&plan)?;
     let (pipeline, store) = start(&plan)?;
     print_started(&plan, args, api.as_ref(), color);
-    let mut running = Running { pipeline, store, plan, api };
+    let mut running = Running { pipeline, store, plan, api, faces };
     running.publish();
     let mut files = args.config.as_deref().map(Watch::new);
     let name = loop {
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
             }
         }
     };
-    let Running { pipeline, api, .. } = running;
+    let Running { pipeline, api, faces, .. } = running;
     let view = pipeline.view();
     tracing::info!(
         "{name}: stopping; outputs have {} s to deliver what they can (a second signal ends at once)",
@@ -74,6 +75,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     let exit = runtime.block_on(stop(pipeline, &mut signals))?;
     if exit == Exit::Ok {
         print_stopped(&view);
+        faces.shutdown();
         if let Some(api) = api {
             api.shutdown();
         }
@@ -87,18 +89,21 @@ struct Running {
     store: Option<Arc<EmbeddedStore>>,
     plan: Plan,
     api: Option<Api>,
+    faces: Faces,
 }
 
 impl Running {
-    /// Connects the API to the current pipeline and its store.
+    /// Connects the API and the readers' services to the current pipeline and its store.
     fn publish(&self) {
+        let view = self.pipeline.view();
+        view.set_envelope_bytes_max(self.plan.envelope_bytes_max);
+        self.faces.set_pipeline(&view);
         if let Some(api) = &self.api {
             let calculated_fields = &self.plan.calculated_fields;
             let explorer = |store: &Arc<_>| {
                 let explorer = QueryEngine::new(Arc::clone(store));
                 Arc::new(explorer.with_calculated_fields(calculated_fields.clone())) as Arc<_>
             };
-            let view = self.pipeline.view();
             view.set_names(calculated_fields, &self.plan.renames);
             api.set_pipeline(view, self.store.as_ref().map(explorer));
         }
@@ -194,6 +199,21 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
             Err(ExitError::with(Exit::Failed, message))
         }
     }
+}
+
+fn bind_faces(plan: &Plan) -> Result<Faces> {
+    let faces = Faces::bind(&plan.faces).map_err(|(face, error)| {
+        let message = format!("the service loggregator.{} cannot be started: {error}", face.name());
+        let exit = match error.kind() {
+            std::io::ErrorKind::AddrInUse => Exit::Temporary,
+            _ => Exit::Failed,
+        };
+        ExitError::with(exit, message)
+    })?;
+    for (face, address) in faces.addresses() {
+        tracing::info!(%address, "loggregator.{} listens", face.name());
+    }
+    Ok(faces)
 }
 
 fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {

@@ -35,6 +35,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     }
     super::check_source::read_twice(sections, diagnostics);
     super::check_listen::listen_twice(sections, diagnostics);
+    super::readers::check(sections, diagnostics);
     super::check_file::written_twice(sections, diagnostics);
     one_stdout(sections, diagnostics);
     loops(sections, diagnostics);
@@ -143,10 +144,12 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
         (false, false) if store > 0 && head.is_set("head") => (head, "head"),
         _ => (limits, "memory"),
     };
-    let listening = match listeners {
+    let part = |what: &str, bytes: u64| match bytes {
         0 => String::new(),
-        bytes => format!("listening sources {} + ", format_size(bytes)),
+        bytes => format!("{what} {} + ", format_size(bytes)),
     };
+    let listening = part("listening sources", listeners)
+        + &part("readers of envelopes", super::readers::memory_bytes(sections));
     let message = format!(
         "limits.memory is {}, which is less than ring {} + what {} outputs have in flight {}{of_store} + \
          {listening}{} for weir itself = {}",

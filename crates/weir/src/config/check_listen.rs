@@ -153,7 +153,7 @@ pub(crate) fn without_effect(section: &Section, keys: &[&str], diagnostics: &mut
     }
 }
 
-fn networks(section: &Section, diagnostics: &mut Diagnostics) {
+pub(crate) fn networks(section: &Section, diagnostics: &mut Diagnostics) {
     for (text, location) in section.list("allow") {
         if Network::parse(text).is_none() {
             let message = format!("{text:?} is not a network");
@@ -164,7 +164,7 @@ fn networks(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn tls(section: &Section, diagnostics: &mut Diagnostics) {
+pub(crate) fn tls(section: &Section, diagnostics: &mut Diagnostics) {
     if let Some(tls) = section.table("tls") {
         readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
         readable_file(tls, "key_file", "PRIVATE KEY", diagnostics);
@@ -242,6 +242,14 @@ impl Bound {
         }
     }
 
+    /// The key that states it.
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) | Self::Udp(_) => "listen",
+            Self::Path(_) => "path",
+        }
+    }
+
     /// Whether only one of them can be bound.
     fn clashes(&self, other: &Self) -> bool {
         match (self, other) {
@@ -262,25 +270,31 @@ pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     if let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) {
         taken.push((Bound::Tcp(listen), api.location("listen")));
     }
-    for source in &sections.sources {
-        let Some(bound) = Bound::of(source) else { continue };
-        let (key, what, remedy) = match &bound {
+    let services = super::readers::ports(sections)
+        .map(|(service, listen, location)| (service, Bound::Tcp(listen), location));
+    let sources = sections.sources.iter().filter_map(|source| {
+        let bound = Bound::of(source)?;
+        let location = source.section.location(bound.key());
+        Some((&source.section, bound, location))
+    });
+    for (section, bound, place) in sources.chain(services) {
+        let key = bound.key();
+        let (what, remedy) = match &bound {
             Bound::Tcp(address) | Bound::Udp(address) => {
-                ("listen", format!("the port {}", address.port()), "choose another port")
+                (format!("the port {}", address.port()), "choose another port")
             }
-            Bound::Path(path) => ("path", path.clone(), "choose another path"),
+            Bound::Path(path) => (path.clone(), "choose another path"),
         };
-        let section = &source.section;
         if let Some((_, location)) = taken.iter().find(|(other, _)| bound.clashes(other)) {
             diagnostics
                 .error(
-                    section.location(key),
+                    place.clone(),
                     &section.key_path(key),
                     format!("{what} is already used by another part of weir"),
                 )
                 .other(location.clone(), "it is also used at")
                 .help(remedy);
         }
-        taken.push((bound, section.location(key)));
+        taken.push((bound, place));
     }
 }

@@ -24,6 +24,7 @@ mod glob;
 mod multiline;
 mod plan;
 mod rate_limit;
+mod readers;
 mod redaction;
 mod reference;
 mod renames;

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use weir_api::QueryLimits;
+use weir_api::{FaceSettings, QueryLimits};
 use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
@@ -32,6 +32,7 @@ use super::disk::{self, DiskParts};
 use super::field::list_or;
 use super::glob;
 use super::rate_limit;
+use super::readers;
 use super::rules::{self, RuleTest};
 use super::section::{self, Section};
 use super::tables::{
@@ -53,6 +54,10 @@ pub(crate) struct Plan {
     pub(crate) api_allowed_hosts: Vec<String>,
     /// Limits of searches and live tails.
     pub(crate) queries: QueryLimits,
+    /// Services for readers of envelopes.
+    pub(crate) faces: Vec<FaceSettings>,
+    /// Memory for envelopes that wait for their readers.
+    pub(crate) envelope_bytes_max: u64,
     pub(crate) log: LogPlan,
     pub(crate) pipeline: PipelinePlan,
     /// Weir's own store; `None` if it is disabled.
@@ -124,7 +129,7 @@ impl Sections {
 
     /// Memory planned for everything except the store.
     pub(crate) fn memory_beside_store(&self) -> u64 {
-        let listeners = check_listen::memory_bytes(self);
+        let listeners = check_listen::memory_bytes(self) + readers::memory_bytes(self);
         let ring = self.table("journal").size("ring");
         let windows = self.windows_bytes();
         ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES)
@@ -183,6 +188,8 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
         api_allowed_hosts: texts(api, "allowed_hosts"),
         queries: api.table("queries").map(queries).unwrap_or_default(),
+        faces: readers::settings(&sections)?,
+        envelope_bytes_max: readers::buffer_bytes(&sections),
         log: LogPlan {
             level: log.choice::<LogLevel>("level").into(),
             format: log.choice("format"),

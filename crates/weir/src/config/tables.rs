@@ -3,6 +3,7 @@
 mod listeners;
 mod outputs;
 mod queries;
+mod readers;
 
 use std::time::Duration;
 
@@ -306,10 +307,11 @@ pub(crate) const TABLES: &[Table] = &[
             Value("\"512MiB\""),
             "Memory that weir plans with. The ring, what outputs have in flight (an eighth of it, \
              or more for a large window or for more than a hundred outputs), listening sources, \
-             twice the head of the store, and 32 MiB for weir itself must fit in it; otherwise \
+             readers of envelopes, twice the head of the store, and 32 MiB for weir itself must fit in it; otherwise \
              the configuration is rejected.",
         )],
     },
+    readers::LOGGREGATOR,
     Table {
         name: "log",
         doc: "Weir's own log, written to stderr.",

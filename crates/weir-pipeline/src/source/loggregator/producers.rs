@@ -10,7 +10,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use weir_codec::{LoggregatorEnvelope, LoggregatorTagValue, LoggregatorTags};
+use weir_codec::{
+    LoggregatorEnvelope, LoggregatorTagValue, LoggregatorTags, encode_loggregator_source,
+    encode_loggregator_tag,
+};
 use weir_model::limits::RESOURCE_BYTES_MAX;
 use weir_model::{PEER, Resource, hash64};
 
@@ -31,6 +34,8 @@ type Tag = (Box<[u8]>, Box<[u8]>);
 #[derive(Debug)]
 pub(super) struct Producer {
     source_id: Box<[u8]>,
+    /// Its envelopes state the source; otherwise it is their tag `origin`.
+    states_source: bool,
     instance_id: Box<[u8]>,
     peer: Option<IpAddr>,
     /// The tags that describe the source, as they were sent.
@@ -40,6 +45,8 @@ pub(super) struct Producer {
     /// Key of the resource: the same for all instances of a source.
     pub(super) key: u64,
     pub(super) encoded: Vec<u8>,
+    /// Fields that its envelopes lack: tags of the configuration, and a source.
+    added: Vec<u8>,
     /// Whose quota its envelopes use up.
     pub(super) quota_key: u64,
 }
@@ -117,6 +124,7 @@ impl Producers {
         let found = self.by_hash.get(&hash).and_then(|known| {
             known.iter().position(|known| {
                 known.is(source_id, envelope.instance_id, peer)
+                    && known.states_source != envelope.source_id.is_empty()
                     && known.has_tags(envelope.bytes, tags, &self.default_tags)
             })
         });
@@ -151,6 +159,10 @@ impl Producers {
         }
         let mut producer =
             Producer::new(source_id, envelope.instance_id, peer, kept, &self.default_tags);
+        producer.states_source = !envelope.source_id.is_empty();
+        if !producer.states_source && !source_id.is_empty() {
+            encode_loggregator_source(source_id, &mut producer.added);
+        }
         producer.quota_key = self.quota_fields.key(&producer.origin(), &mut self.scratch);
         let variants = self.by_hash.entry(hash).or_default();
         if variants.len() >= VARIANTS_MAX {
@@ -229,8 +241,16 @@ impl Producer {
             bytes_max /= 2;
             encoded = encode(bytes_max);
         }
+        let mut added = Vec::new();
+        for (name, value) in default_tags {
+            if !tags.iter().any(|(tag, _)| **tag == *name.as_bytes()) {
+                encode_loggregator_tag(name, value, &mut added);
+            }
+        }
         Self {
+            added,
             source_id: source_id.into(),
+            states_source: true,
             instance_id: instance_id.into(),
             peer,
             tags,
@@ -244,6 +264,11 @@ impl Producer {
     /// What it is: the source that an envelope states, or its tag `origin`.
     pub(super) fn source_id(&self) -> &[u8] {
         &self.source_id
+    }
+
+    /// Fields that its envelopes lack.
+    pub(super) fn added(&self) -> &[u8] {
+        &self.added
     }
 
     /// What its envelopes state about their origin.
@@ -336,8 +361,18 @@ mod tests {
         let (other, same) = find(&mut all, "app", "1", &[("deployment", "own")]);
         assert_eq!((tags(&other), same), (vec!["deployment:own"], key));
         assert_eq!(other.text("host.name"), Some("192.0.2.7"));
-        let (mapped, _) = find(&mut all, "", "", &[("origin", "gorouter")]);
-        assert_eq!(mapped.text("service.name"), Some("gorouter"));
+        let origin = [("origin", "gorouter"), ("deployment", "own")];
+        for (stated, is_added) in [("gorouter", false), ("", true), ("gorouter", false)] {
+            let (mapped, _) = find(&mut all, stated, "", &origin);
+            assert_eq!(mapped.text("service.name"), Some("gorouter"));
+            assert_eq!(!all.last().added().is_empty(), is_added);
+        }
+        find(&mut all, "app", "0", &[]);
+        let mut tags = LoggregatorTags::default();
+        let added = all.last().added().to_vec();
+        LoggregatorEnvelope::parse(&added, &mut tags).unwrap();
+        let tag = (&b"deployment"[..], LoggregatorTagValue::Text(b"cf"));
+        assert_eq!(tags.iter(&added).collect::<Vec<_>>(), [tag]);
     }
 
     #[test]

@@ -190,3 +190,34 @@ fn tcp_and_udp_may_have_the_same_port() {
     );
     assert!(loaded.diagnostics.0.is_empty(), "{:?}", loaded.diagnostics.0);
 }
+
+#[test]
+fn wrong_services_for_readers() {
+    check(&[
+        (
+            "[loggregator.egress]\nlisten = \"0.0.0.0:8082\"",
+            2,
+            "anyone who reaches 0.0.0.0:8082 could read the logs of all applications",
+            "client_ca_file",
+        ),
+        (
+            "[loggregator.gateway]\nlisten = \"127.0.0.1:7080\"",
+            2,
+            "the port 7080 is already used",
+            "another port",
+        ),
+        (
+            "[loggregator]\nbuffer_max = \"400MiB\"\n[loggregator.gateway]\n[limits]\nmemory = \"512MiB\"",
+            5,
+            "readers of envelopes 416MiB",
+            "set limits.memory to",
+        ),
+        (
+            "[loggregator]\nbuffer_max = \"400MiB\"",
+            2,
+            "loggregator.buffer_max has no effect",
+            "add [loggregator.egress]",
+        ),
+        ("[loggregator.egress]\nport = 1", 2, "port", ""),
+    ]);
+}

@@ -103,7 +103,7 @@ const RATE_LIMIT: &[Field] = &[
 ];
 
 /// Server side of TLS.
-const SERVER_TLS: &[Field] = &[
+pub(super) const SERVER_TLS: &[Field] = &[
     field("cert_file", ValueType::Path, Required, "PEM file of the certificate and its chain."),
     field("key_file", ValueType::Path, Required, "PEM file of its private key."),
     field(

@@ -1,13 +1,11 @@
 //! What a request calls, and how a call ends.
 
-use std::fmt::Write as _;
-
 use bytes::Bytes;
 use h2::server::SendResponse;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request;
 use hyper::{Response, StatusCode};
-use weir_codec::write_grpc_message;
+use weir_codec::{GrpcStatus as Code, write_grpc_message};
 
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,17 +16,6 @@ pub(super) enum Call {
     BatchSender,
     /// One batch, answered when its records are in the journal.
     Send,
-}
-
-/// Status codes of gRPC, with their numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Code {
-    Ok = 0,
-    DeadlineExceeded = 4,
-    ResourceExhausted = 8,
-    Unimplemented = 12,
-    Internal = 13,
-    Unavailable = 14,
 }
 
 /// How a call ends.
@@ -126,22 +113,9 @@ pub(super) fn respond_with(
 
 fn write_status(status: &Status, headers: &mut HeaderMap) {
     headers.insert("grpc-status", HeaderValue::from(status.code as u16));
-    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&status.message)) {
+    if let Ok(message) = HeaderValue::from_str(&Code::percent_encoded(&status.message)) {
         headers.insert("grpc-message", message);
     }
-}
-
-/// Text in the form that gRPC prescribes for messages.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if (b' '..=b'~').contains(&byte) && byte != b'%' {
-            encoded.push(char::from(byte));
-        } else {
-            let _infallible = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]
@@ -173,10 +147,5 @@ mod tests {
         assert_eq!(call("/loggregator.v2.Ingress/Send", &[]), unsupported);
         let gzip = call("/loggregator.v2.Ingress/Send", &[grpc, ("grpc-encoding", "gzip")]);
         assert!(matches!(gzip, Err(Refused::Status(_))));
-    }
-
-    #[test]
-    fn messages_of_a_status_are_ascii() {
-        assert_eq!(percent_encoded("50% \u{e4}\n"), "50%25 %C3%A4%0A");
     }
 }

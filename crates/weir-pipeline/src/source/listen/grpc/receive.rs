@@ -9,7 +9,7 @@ use h2::server::SendResponse;
 use hyper::Request;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
-use weir_codec::{GrpcError, GrpcFraming, GrpcStep, LoggregatorBatch};
+use weir_codec::{GrpcError, GrpcFraming, GrpcStatus as Code, GrpcStep, LoggregatorBatch};
 use weir_model::DiscardReason;
 
 use super::super::lanes::{Blocked, GatheredLanes};
@@ -17,7 +17,7 @@ use super::super::limiter::{Incoming as _, Round, Wait};
 use super::super::limits::{
     DRAIN_TIME, GRPC_MESSAGE_BYTES_MAX, GRPC_SPARE_BYTES_MAX, GRPC_SPARES_MAX, MESSAGE_TIMEOUT,
 };
-use super::call::{Call, Code, Refused, Status, respond_with};
+use super::call::{Call, Refused, Status, respond_with};
 use super::{Caller, GrpcService};
 use crate::stats::{SourceStats, add, sub};
 

@@ -1,0 +1,168 @@
+//! `GET /v2/read`: envelopes as server-sent events.
+//!
+//! Invariants: events, errors and their headers are those of the original; after the headers a
+//! stream only ends.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Frame;
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::{Method, Request, Response, StatusCode, Version};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until};
+use weir_codec::{LoggregatorBatch, write_loggregator_json};
+use weir_host::Clock;
+use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, Face};
+
+use super::FaceState;
+use super::body::{FaceBody, Parts, Step};
+use super::limits::HEARTBEAT;
+use super::query::{self, QueryError};
+
+/// An error of the original: status, name, text.
+struct Problem(StatusCode, &'static str, &'static str);
+
+impl Problem {
+    const EMPTY: Self = Self(StatusCode::BAD_REQUEST, "empty_query", "query cannot be empty");
+    const NO_TYPE: Self = Self(
+        StatusCode::BAD_REQUEST,
+        "missing_envelope_type",
+        "query must provide at least one envelope type",
+    );
+    const METHOD: Self =
+        Self(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "method not allowed");
+    const UNAVAILABLE: Self = Self(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "streaming_unavailable",
+        "streaming is temporarily unavailable",
+    );
+
+    fn response(&self) -> Response<FaceBody> {
+        let Self(status, name, text) = self;
+        error(*status, format!("{{\"message\":\"{text}\",\"error\":\"{name}\"}}\n\n"))
+    }
+}
+
+fn error(status: StatusCode, text: String) -> Response<FaceBody> {
+    let mut response = Response::new(FaceBody::Whole(Some(text.into())));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Answers a request.
+pub(super) fn answer<B>(state: &FaceState, request: &Request<B>) -> Response<FaceBody> {
+    if request.uri().path() != "/v2/read" {
+        return error(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+    }
+    let stream = match open(state, request) {
+        Ok(stream) => stream,
+        Err(problem) => {
+            state.refuse(problem.2);
+            return problem.response();
+        }
+    };
+    let mut response = Response::new(FaceBody::stream(stream));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if request.version() < Version::HTTP_2 {
+        headers.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
+    }
+    response
+}
+
+fn open<B>(state: &FaceState, request: &Request<B>) -> Result<Events, Problem> {
+    if request.method() != Method::GET {
+        return Err(Problem::METHOD);
+    }
+    let asked = query::parse(request.uri().query().unwrap_or_default());
+    let asked = asked.map_err(|error| match error {
+        QueryError::Empty => Problem::EMPTY,
+        QueryError::NoType => Problem::NO_TYPE,
+    })?;
+    let permit = state.streams.clone().try_acquire_owned().map_err(|_| Problem::UNAVAILABLE)?;
+    let view = state.view().ok_or(Problem::UNAVAILABLE)?;
+    let envelopes = EnvelopeStream::new(&view, Face::Gateway, &asked);
+    let envelopes = envelopes.map_err(|_| Problem::UNAVAILABLE)?;
+    let now = Instant::now();
+    Ok(Events {
+        envelopes: Some(envelopes),
+        heartbeat: now + HEARTBEAT,
+        end: now + state.settings.stream_timeout,
+        clock: state.clock.clone(),
+        stopped: state.stopped.clone(),
+        _permit: permit,
+    })
+}
+
+/// The events of one stream.
+struct Events {
+    /// `None` after the last event.
+    envelopes: Option<EnvelopeStream>,
+    heartbeat: Instant,
+    end: Instant,
+    clock: Arc<dyn Clock>,
+    stopped: watch::Receiver<bool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What happens next in a stream.
+enum Event {
+    Envelopes(EnvelopeChunk),
+    Heartbeat,
+    Closing,
+}
+
+impl Events {
+    async fn part(mut self: Box<Self>) -> Option<(Frame<Bytes>, Box<dyn Parts>)> {
+        let envelopes = self.envelopes.as_mut()?;
+        let event = tokio::select! {
+            biased;
+            () = sleep_until(self.end) => Event::Closing,
+            chunk = envelopes.next() => Event::Envelopes(chunk?),
+            () = sleep_until(self.heartbeat) => Event::Heartbeat,
+            _ = self.stopped.wait_for(|stopped| *stopped) => return None,
+        };
+        let text = match event {
+            Event::Envelopes(chunk) => data(&chunk),
+            Event::Heartbeat => {
+                let now = self.clock.unix_ns() / 1_000_000_000;
+                format!("event: heartbeat\ndata: {now}\n\n").into_bytes()
+            }
+            Event::Closing => {
+                self.envelopes = None;
+                b"event: closing\ndata: closing due to stream timeout\n\n".to_vec()
+            }
+        };
+        self.heartbeat = Instant::now() + HEARTBEAT;
+        Some((Frame::data(text.into()), self))
+    }
+}
+
+impl Parts for Events {
+    fn next(self: Box<Self>) -> Step {
+        Box::pin(self.part())
+    }
+}
+
+/// The event of a batch.
+fn data(chunk: &EnvelopeChunk) -> Vec<u8> {
+    let mut text = Vec::with_capacity(2 * chunk.batch().len() + 64);
+    text.extend_from_slice(b"data: {\"batch\":[");
+    let before = text.len();
+    for envelope in LoggregatorBatch::new(chunk.batch()).flatten() {
+        let end = text.len();
+        if end > before {
+            text.push(b',');
+        }
+        if write_loggregator_json(envelope, &mut text).is_err() {
+            text.truncate(end);
+        }
+    }
+    text.extend_from_slice(b"]}\n\n");
+    text
+}

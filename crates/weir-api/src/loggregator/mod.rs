@@ -1,0 +1,146 @@
+//! The services that readers of Loggregator connect to: the reverse log proxy over gRPC
+//! ([`egress`]) and its gateway over HTTP ([`gateway`]).
+//!
+//! Both have their own ports and share one thread; what they send comes from
+//! [`EnvelopeStream`](weir_pipeline::live::EnvelopeStream). Streams end when the pipeline is
+//! restarted, and clients open them again.
+//!
+//! Invariants: ports are bound before the thread starts; connections, streams and requests are
+//! limited; a body is produced only when the client can take it, so what a slow client does not take
+//! waits, and is counted, in its queue; no connection outlives the thread.
+
+mod body;
+mod egress;
+mod gateway;
+mod limits;
+mod query;
+mod server;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use weir_expr::Network;
+use weir_host::{Acceptor, Clock, RealClock, ServerTlsFiles};
+use weir_pipeline::live::Face;
+use weir_pipeline::view::PipelineView;
+
+/// Settings of one service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaceSettings {
+    /// Which one.
+    pub face: Face,
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// Files of TLS; without, connections are in plain text.
+    pub tls: Option<ServerTlsFiles>,
+    /// Who may connect; empty: everyone.
+    pub allowed_networks: Vec<Network>,
+    /// Maximum number of connections.
+    pub connections_max: usize,
+    /// Maximum number of connections from one address.
+    pub connections_per_address_max: usize,
+    /// Maximum number of streams.
+    pub streams_max: usize,
+    /// When a stream of the gateway ends, so that its client connects again.
+    pub stream_timeout: Duration,
+}
+
+/// What all connections of a service share.
+#[derive(Debug)]
+struct FaceState {
+    settings: FaceSettings,
+    tls: Option<Acceptor>,
+    view: RwLock<Option<Arc<PipelineView>>>,
+    streams: Arc<Semaphore>,
+    clock: Arc<dyn Clock>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl FaceState {
+    fn view(&self) -> Option<Arc<PipelineView>> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts a request that is refused.
+    fn refuse(&self, reason: &str) {
+        tracing::debug!(face = self.settings.face.name(), reason, "a request is refused");
+        if let Some(view) = self.view() {
+            view.face(self.settings.face).refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The services, and the thread that serves them.
+#[derive(Debug)]
+pub struct Faces {
+    all: Vec<(Arc<FaceState>, SocketAddr)>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Faces {
+    /// Binds the ports and serves; until [`Self::set_pipeline`] every request is told to come again.
+    ///
+    /// # Errors
+    /// With the service that cannot be started.
+    pub fn bind(settings: &[FaceSettings]) -> Result<Self, (Face, io::Error)> {
+        let (stop, stopped) = watch::channel(false);
+        let mut all = Vec::new();
+        let mut listeners = Vec::new();
+        for settings in settings {
+            let at = |error| (settings.face, error);
+            let acceptor = |files: &ServerTlsFiles| {
+                Acceptor::new(files.clone(), limits::HANDSHAKE_TIMEOUT).map_err(io::Error::other)
+            };
+            let tls = settings.tls.as_ref().map(acceptor).transpose().map_err(at)?;
+            let (listener, address) = weir_host::listen(settings.listen).map_err(at)?;
+            let state = FaceState {
+                settings: settings.clone(),
+                tls,
+                view: RwLock::default(),
+                streams: Arc::new(Semaphore::new(settings.streams_max)),
+                clock: Arc::new(RealClock::new()),
+                stopped: stopped.clone(),
+            };
+            let state = Arc::new(state);
+            listeners.push((state.clone(), listener));
+            all.push((state, address));
+        }
+        let thread = match listeners.first() {
+            None => None,
+            Some((first, _)) => {
+                let face = first.settings.face;
+                Some(server::spawn(listeners).map_err(|error| (face, error))?)
+            }
+        };
+        Ok(Self { all, stop, thread })
+    }
+
+    /// The addresses that were bound.
+    pub fn addresses(&self) -> impl Iterator<Item = (Face, SocketAddr)> {
+        self.all.iter().map(|(state, address)| (state.settings.face, *address))
+    }
+
+    /// Serves this pipeline from now on.
+    pub fn set_pipeline(&self, view: &Arc<PipelineView>) {
+        for (state, address) in &self.all {
+            let _already_set = view.face(state.settings.face).address.set(*address);
+            *state.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
+        }
+    }
+
+    /// Ends all streams, closes all connections and ends the thread.
+    pub fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the readers' services panicked");
+        }
+    }
+}

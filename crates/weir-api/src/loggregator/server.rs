@@ -1,0 +1,194 @@
+//! Accepting connections of the readers' services, and serving them with HTTP/1.1 and 2.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
+use weir_host::{ConnectionSlot, ConnectionSlots};
+use weir_pipeline::live::Face;
+
+use super::body::FaceBody;
+use super::limits::{
+    ACCEPT_PAUSE, HEAD_BYTES_MAX, HEAD_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
+    SEND_BYTES_MAX, SHUTDOWN_TIMEOUT, WRITE_TIMEOUT,
+};
+use super::{FaceState, egress, gateway};
+
+/// Starts the thread.
+pub(super) fn spawn(listeners: Vec<(Arc<FaceState>, TcpListener)>) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("weir-readers".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let mut all = JoinSet::new();
+            for (state, listener) in listeners {
+                all.spawn(serve(state, listener));
+            }
+            while all.join_next().await.is_some() {}
+        });
+    })
+}
+
+async fn serve(state: Arc<FaceState>, listener: TcpListener) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the readers' service cannot listen"),
+    };
+    let slots = ConnectionSlots::new(state.settings.connections_max);
+    let by_address = Arc::default();
+    let mut stopped = state.stopped.clone();
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            accepted = listener.accept() => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, peer)) => {
+                let address = peer.ip().to_canonical();
+                let Some(share) = admit(&state, &by_address, address) else { continue };
+                let slot = slots.take().await;
+                let state = state.clone();
+                connections.spawn(async move {
+                    connection(&state, stream, slot).await;
+                    drop(share);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the readers' service cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    if timeout(SHUTDOWN_TIMEOUT, all_ended).await.is_err() {
+        tracing::debug!("connections of readers were cut off");
+    }
+}
+
+type ByAddress = Arc<Mutex<HashMap<IpAddr, usize>>>;
+
+/// Counts a connection of an address while it is open.
+struct AddressShare(IpAddr, ByAddress);
+
+impl Drop for AddressShare {
+    fn drop(&mut self) {
+        let mut counts = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.0) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.0);
+            }
+        }
+    }
+}
+
+/// Whether an address may connect.
+fn admit(state: &FaceState, by_address: &ByAddress, address: IpAddr) -> Option<AddressShare> {
+    let allowed = &state.settings.allowed_networks;
+    if !allowed.is_empty() && !allowed.iter().any(|network| network.contains_address(address)) {
+        state.refuse("this address may not read");
+        return None;
+    }
+    let mut counts = by_address.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = counts.entry(address).or_default();
+    if *count >= state.settings.connections_per_address_max {
+        drop(counts);
+        state.refuse("this address has too many connections");
+        return None;
+    }
+    *count += 1;
+    Some(AddressShare(address, by_address.clone()))
+}
+
+async fn connection(state: &Arc<FaceState>, tcp: TcpStream, slot: ConnectionSlot) {
+    if let Err(error) = tcp.set_nodelay(true) {
+        tracing::debug!(%error, "small batches of a reader may be delayed");
+    }
+    let millis = WRITE_TIMEOUT.as_millis() as u32;
+    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&tcp, millis) {
+        tracing::debug!(%error, "could not limit the time for which a reader may be gone");
+    }
+    let Some(tls) = &state.tls else { return serve_stream(state, tcp, &slot).await };
+    let accepted = tokio::select! {
+        accepted = tls.accept(tcp) => accepted,
+        () = slot.evicted() => return,
+    };
+    match accepted {
+        Ok(stream) => serve_stream(state, stream, &slot).await,
+        Err(error) => state.refuse(&format!("no TLS: {error}")),
+    }
+}
+
+async fn serve_stream(
+    state: &Arc<FaceState>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    slot: &ConnectionSlot,
+) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let stream = Box::pin(stream);
+    let working = OnceLock::new();
+    let service = service_fn(|request: Request<Incoming>| {
+        slot.admit();
+        // A connection is not idle as long as it is open: its streams are silent for hours.
+        working.get_or_init(|| slot.working());
+        let state = state.clone();
+        async move { Ok::<_, Infallible>(answer(&state, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .max_concurrent_streams(state.settings.streams_max.min(u32::MAX as usize) as u32);
+    if state.settings.face == Face::Egress {
+        builder = builder.http2_only();
+    }
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut stopped = state.stopped.clone();
+    let ended = tokio::select! {
+        ended = serving.as_mut() => Some(ended),
+        _ = stopped.wait_for(|stopped| *stopped) => None,
+        () = slot.evicted() => return,
+    };
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        serving.as_mut().graceful_shutdown();
+        serving.await
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "the connection of a reader ended with an error");
+    }
+}
+
+async fn answer(state: &FaceState, request: Request<Incoming>) -> Response<FaceBody> {
+    match state.settings.face {
+        Face::Egress => egress::answer(state, request).await,
+        Face::Gateway => gateway::answer(state, &request),
+    }
+}

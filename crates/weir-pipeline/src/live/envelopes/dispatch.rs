@@ -1,0 +1,230 @@
+//! What the thread does with each batch: finds who gets which record, and writes the envelopes.
+//!
+//! Invariants: the origin of a record is decoded once for many records; a batch is looked at once
+//! for all readers; while the thread is behind, envelopes are only counted, as lost, for those who
+//! would have got them, which is many times faster: so it catches up before anything is missed.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_codec::{
+    LoggregatorEnvelope, LoggregatorMessage, LoggregatorTags, convert_loggregator_tags,
+    has_loggregator_tags,
+};
+use weir_model::{Batch, RecordFlags, RecordKind, RecordView, hash64};
+
+use super::super::limits::ORIGINS_MAX;
+use super::index::{Candidate, Index, Targets};
+use super::queue::Staged;
+use super::write::{Origin, names_of, write_anew};
+
+/// Everything known about records with one resource.
+#[derive(Debug)]
+struct Known {
+    encoded: Box<[u8]>,
+    is_envelope: bool,
+    origin: Origin,
+    targets: Targets,
+}
+
+/// The working state.
+#[derive(Debug, Default)]
+pub(in super::super) struct Dispatcher {
+    index: Arc<Index>,
+    known: HashMap<u64, Rc<Known>>,
+    /// For each reader.
+    staged: Vec<Staged>,
+    /// What is known about each resource of the batch.
+    of_batch: Vec<Rc<Known>>,
+    chosen: Vec<usize>,
+    writer: Writer,
+}
+
+/// The envelope of one record.
+#[derive(Debug, Default)]
+struct Writer {
+    tags: LoggregatorTags,
+    names: Vec<String>,
+    /// The envelope, if it was written anew.
+    anew: Vec<u8>,
+    /// The envelope with its tags in another form.
+    converted: Vec<u8>,
+}
+
+impl Dispatcher {
+    /// Changes who reads.
+    pub(in super::super) fn change(&mut self, index: Arc<Index>) {
+        if Arc::ptr_eq(&self.index, &index) {
+            return;
+        }
+        self.staged.clear();
+        self.staged.resize_with(index.readers.len(), Staged::default);
+        // It refers to the previous index.
+        self.known.clear();
+        self.index = index;
+    }
+
+    /// Gives the records of a batch to those who want them. `is_envelope`: the source receives
+    /// envelopes. `is_behind`: there is only time to count them.
+    pub(in super::super) fn dispatch(
+        &mut self,
+        batch: &Batch,
+        source: &str,
+        is_envelope: bool,
+        is_behind: bool,
+    ) {
+        if self.index.readers.is_empty() || !self.know(batch, source, is_envelope) {
+            return;
+        }
+        let Self { index, staged, of_batch, chosen, writer, .. } = self;
+        let none = Rc::clone(&of_batch[0]);
+        for view in batch.records() {
+            let known = of_batch.get(usize::from(view.resource())).unwrap_or(&none);
+            let nodes = &known.targets[view.kind() as usize];
+            if nodes.is_empty() {
+                continue;
+            }
+            let Some(envelope) = writer.envelope(&view, known, index.needs_names(nodes), is_behind)
+            else {
+                continue;
+            };
+            let candidate = Candidate { random: fastrand::u64(..), names: &writer.names };
+            index.choose(nodes, &candidate, chosen);
+            if is_behind {
+                for reader in chosen.iter() {
+                    staged[*reader].lose();
+                }
+                continue;
+            }
+            for prefers_tags in [true, false] {
+                let is_of = |reader: &&usize| index.readers[**reader].prefers_tags == prefers_tags;
+                let mut readers = chosen.iter().filter(is_of).peekable();
+                if readers.peek().is_none() {
+                    continue;
+                }
+                let bytes = match envelope {
+                    Bytes::Received(bytes) => bytes,
+                    Bytes::Anew => &writer.anew,
+                };
+                let bytes = in_form(bytes, prefers_tags, &mut writer.converted);
+                readers.for_each(|reader| staged[*reader].add(bytes));
+            }
+        }
+        for (reader, staged) in index.readers.iter().zip(staged) {
+            if !staged.is_empty() {
+                reader.push(staged);
+            }
+        }
+        self.relieve();
+    }
+
+    /// Counts records that were missed for all readers.
+    pub(in super::super) fn missed(&self, records: u64) {
+        for reader in &self.index.readers {
+            reader.miss(records);
+        }
+    }
+
+    /// Finds out what is known about the resources of a batch. Returns whether any record can be
+    /// wanted.
+    fn know(&mut self, batch: &Batch, source: &str, is_envelope: bool) -> bool {
+        self.of_batch.clear();
+        for number in 0..batch.resource_count().max(1) {
+            let encoded = batch.resource(number as u16).encoded;
+            let hash = hash64(encoded) ^ hash64(source.as_bytes());
+            let found = self
+                .known
+                .get(&hash)
+                .filter(|known| *known.encoded == *encoded && known.is_envelope == is_envelope);
+            let known = found.cloned().unwrap_or_else(|| {
+                let origin = Origin::new(encoded, is_envelope, source);
+                let targets = self.index.targets(&origin.source_id);
+                Rc::new(Known { encoded: encoded.into(), is_envelope, origin, targets })
+            });
+            if found.is_none() {
+                if self.known.len() >= ORIGINS_MAX {
+                    self.known.clear();
+                }
+                self.known.insert(hash, known.clone());
+            }
+            self.of_batch.push(known);
+        }
+        let is_wanted = |known: &Rc<Known>| known.targets.iter().any(|nodes| !nodes.is_empty());
+        self.of_batch.iter().any(is_wanted)
+    }
+
+    /// Frees memory while more is in use than there is: the reader with most waiting loses first.
+    fn relieve(&self) {
+        while self.index.readers.first().is_some_and(|reader| reader.is_over_budget()) {
+            let heaviest = self.index.readers.iter().max_by_key(|reader| reader.queued_bytes());
+            if !heaviest.is_some_and(|reader| reader.lose()) {
+                return;
+            }
+        }
+    }
+}
+
+/// Where the envelope of a record is.
+#[derive(Clone, Copy)]
+enum Bytes<'b> {
+    /// As it was received.
+    Received(&'b [u8]),
+    /// In [`Writer::anew`].
+    Anew,
+}
+
+impl Writer {
+    /// Finds or writes the envelope of a record, and its names if they are needed. `None` if it has
+    /// none.
+    fn envelope<'v>(
+        &mut self,
+        view: &RecordView<'v>,
+        known: &Known,
+        needs_names: bool,
+        is_behind: bool,
+    ) -> Option<Bytes<'v>> {
+        self.names.clear();
+        let original = if known.is_envelope { view.original() } else { b"" };
+        if original.is_empty() {
+            if known.is_envelope && view.flags.contains(RecordFlags::MALFORMED) {
+                return None;
+            }
+            // A log is one, whatever is in it.
+            if view.kind() == RecordKind::Log && is_behind {
+                return Some(Bytes::Anew);
+            }
+            self.anew.clear();
+            if !write_anew(view, &known.origin, known.is_envelope, &mut self.anew) {
+                return None;
+            }
+            if needs_names {
+                let envelope = LoggregatorEnvelope::parse(&self.anew, &mut self.tags).ok()?;
+                names_of(&envelope, &mut self.names);
+            }
+            return Some(Bytes::Anew);
+        }
+        let is_empty = view.body.is_empty() && view.kind() == RecordKind::Log;
+        if needs_names || is_empty {
+            let envelope = LoggregatorEnvelope::parse(original, &mut self.tags).ok()?;
+            // It may be about something that only later releases know.
+            if envelope.message == LoggregatorMessage::None {
+                return None;
+            }
+            names_of(&envelope, &mut self.names);
+        }
+        Some(Bytes::Received(original))
+    }
+}
+
+/// Returns an envelope with its tags in this form.
+fn in_form<'b>(bytes: &'b [u8], prefers_tags: bool, space: &'b mut Vec<u8>) -> &'b [u8] {
+    if !has_loggregator_tags(bytes, !prefers_tags) {
+        return bytes;
+    }
+    space.clear();
+    if convert_loggregator_tags(bytes, prefers_tags, space).is_err() {
+        return bytes;
+    }
+    space
+}

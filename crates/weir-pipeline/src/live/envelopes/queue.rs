@@ -1,0 +1,312 @@
+//! The envelopes that wait for one reader, in the batches in which it gets them.
+//!
+//! Invariants: a batch has at most [`CHUNK_ENVELOPES_MAX`] envelopes, and no more bytes than every
+//! client accepts; what is above the reader's share of the memory is lost, oldest first, and counted
+//! exactly; the count reaches the reader before what follows.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use weir_codec::{GRPC_PREFIX_LEN, add_to_loggregator_batch};
+use weir_host::Clock;
+
+use super::super::limits::{CHUNK_BYTES_MAX, CHUNK_ENVELOPES_MAX, READER_SHARE};
+use super::write::Loss;
+use super::{FaceStats, add, subtract};
+
+/// Envelopes that are sent together.
+#[derive(Debug)]
+pub struct EnvelopeChunk {
+    /// An `EnvelopeBatch`, after space for the prefix of a message of gRPC.
+    bytes: Vec<u8>,
+    envelopes: usize,
+}
+
+impl EnvelopeChunk {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; GRPC_PREFIX_LEN], envelopes: 0 }
+    }
+
+    /// Returns the bytes of an `EnvelopeBatch`.
+    pub fn batch(&self) -> &[u8] {
+        &self.bytes[GRPC_PREFIX_LEN..]
+    }
+
+    /// Returns the number of envelopes, without those that state a loss.
+    pub fn envelopes(&self) -> usize {
+        self.envelopes
+    }
+
+    /// Returns the `EnvelopeBatch` as a message of gRPC.
+    pub fn into_message(mut self) -> Vec<u8> {
+        let len = (self.bytes.len() - GRPC_PREFIX_LEN) as u32;
+        self.bytes[1..GRPC_PREFIX_LEN].copy_from_slice(&len.to_be_bytes());
+        self.bytes
+    }
+
+    /// Whether an envelope of this length fits.
+    fn has_room(&self, len: usize) -> bool {
+        self.envelopes == 0
+            || self.envelopes < CHUNK_ENVELOPES_MAX && self.bytes.len() + len <= CHUNK_BYTES_MAX
+    }
+
+    fn add(&mut self, envelope: &[u8]) {
+        add_to_loggregator_batch(envelope, &mut self.bytes);
+        self.envelopes += 1;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + size_of::<Self>()
+    }
+}
+
+/// Memory for the queues of all readers.
+#[derive(Debug)]
+pub(in super::super) struct Budget {
+    max: AtomicU64,
+    used: AtomicU64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let max = super::super::limits::ENVELOPE_BYTES_DEFAULT;
+        Self { max: AtomicU64::new(max), used: AtomicU64::new(0) }
+    }
+}
+
+impl Budget {
+    pub(super) fn set(&self, bytes: u64) {
+        self.max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Maximum for one reader.
+    fn share(&self) -> usize {
+        (self.max.load(Ordering::Relaxed) / READER_SHARE) as usize
+    }
+
+    /// Whether more is in use than there is.
+    fn is_exceeded(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.max.load(Ordering::Relaxed)
+    }
+}
+
+/// Envelopes of one round that a reader will get, before they are in its queue.
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    chunks: Vec<EnvelopeChunk>,
+    envelopes: u64,
+    /// Envelopes that are counted instead, since there is no time to write them.
+    lost: u64,
+}
+
+impl Staged {
+    pub(super) fn is_empty(&self) -> bool {
+        self.envelopes + self.lost == 0
+    }
+
+    pub(super) fn lose(&mut self) {
+        self.lost += 1;
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, envelope: &[u8]) {
+        self.envelopes += 1;
+        if let Some(chunk) = self.chunks.last_mut().filter(|chunk| chunk.has_room(envelope.len())) {
+            return chunk.add(envelope);
+        }
+        let mut chunk = EnvelopeChunk::new();
+        chunk.add(envelope);
+        self.chunks.push(chunk);
+    }
+}
+
+/// One reader.
+#[derive(Debug)]
+pub(in super::super) struct Reader {
+    pub(super) prefers_tags: bool,
+    stats: Arc<FaceStats>,
+    budget: Arc<Budget>,
+    clock: Arc<dyn Clock>,
+    wake: Notify,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    chunks: VecDeque<EnvelopeChunk>,
+    bytes: usize,
+    envelopes: u64,
+    /// Losses that the reader does not know of.
+    lost: u64,
+    missed: u64,
+    /// All losses.
+    lost_total: u64,
+    missed_total: u64,
+    /// Nothing will follow.
+    is_over: bool,
+}
+
+impl Reader {
+    pub(in super::super) fn new(
+        prefers_tags: bool,
+        stats: Arc<FaceStats>,
+        budget: Arc<Budget>,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
+        add(&stats.readers, 1);
+        let (wake, queue) = (Notify::new(), Mutex::default());
+        Arc::new(Self { prefers_tags, stats, budget, clock, wake, queue })
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds envelopes.
+    pub(super) fn push(&self, staged: &mut Staged) {
+        let Staged { chunks, envelopes, lost } = std::mem::take(staged);
+        add(&self.stats.matched, envelopes + lost);
+        add(&self.stats.lost, lost);
+        add(&self.stats.queued, envelopes);
+        let mut queue = self.queue();
+        queue.lost += lost;
+        queue.lost_total += lost;
+        queue.envelopes += envelopes;
+        let before = queue.bytes;
+        for chunk in chunks {
+            queue.append(chunk);
+        }
+        self.charge(before, queue.bytes);
+        while queue.bytes > self.budget.share() && queue.chunks.len() > 1 {
+            self.lose_first(&mut queue);
+        }
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    /// Counts records that all readers have missed.
+    pub(super) fn miss(&self, records: u64) {
+        add(&self.stats.missed, records);
+        let mut queue = self.queue();
+        queue.missed += records;
+        queue.missed_total += records;
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    /// Loses its oldest envelopes. Returns false if there are none.
+    pub(super) fn lose(&self) -> bool {
+        self.lose_first(&mut self.queue())
+    }
+
+    fn lose_first(&self, queue: &mut Queue) -> bool {
+        let Some(chunk) = self.pop(queue) else { return false };
+        let lost = chunk.envelopes as u64;
+        add(&self.stats.lost, lost);
+        queue.lost += lost;
+        queue.lost_total += lost;
+        true
+    }
+
+    fn pop(&self, queue: &mut Queue) -> Option<EnvelopeChunk> {
+        let chunk = queue.chunks.pop_front()?;
+        let before = queue.bytes;
+        queue.bytes -= chunk.memory_bytes();
+        queue.envelopes -= chunk.envelopes as u64;
+        subtract(&self.stats.queued, chunk.envelopes as u64);
+        self.charge(before, queue.bytes);
+        Some(chunk)
+    }
+
+    /// Updates the memory in use.
+    fn charge(&self, before: usize, now: usize) {
+        for statistic in [&self.budget.used, &self.stats.queued_bytes] {
+            add(statistic, now as u64);
+            subtract(statistic, before as u64);
+        }
+    }
+
+    /// Whether all readers together use more memory than there is.
+    pub(super) fn is_over_budget(&self) -> bool {
+        self.budget.is_exceeded()
+    }
+
+    /// Memory of its envelopes.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queue().bytes
+    }
+
+    /// Nothing will follow.
+    pub(in super::super) fn end(&self) {
+        self.queue().is_over = true;
+        self.wake.notify_one();
+    }
+
+    /// The reader has left.
+    pub(in super::super) fn leave(&self) {
+        let mut queue = self.queue();
+        let (bytes, envelopes) = (queue.bytes, queue.envelopes);
+        queue.chunks.clear();
+        (queue.bytes, queue.envelopes) = (0, 0);
+        drop(queue);
+        self.charge(bytes, 0);
+        subtract(&self.stats.queued, envelopes);
+        add(&self.stats.abandoned, envelopes);
+        subtract(&self.stats.readers, 1);
+    }
+
+    /// Returns the next envelopes; `None` if nothing will follow.
+    pub(super) async fn next(&self) -> Option<EnvelopeChunk> {
+        loop {
+            {
+                let mut queue = self.queue();
+                if queue.lost > 0 || queue.missed > 0 {
+                    return Some(self.losses(&mut queue));
+                }
+                if let Some(chunk) = self.pop(&mut queue) {
+                    add(&self.stats.delivered, chunk.envelopes as u64);
+                    return Some(chunk);
+                }
+                if queue.is_over {
+                    return None;
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// States losses.
+    fn losses(&self, queue: &mut Queue) -> EnvelopeChunk {
+        let timestamp_ns = self.clock.unix_ns();
+        let (lost, missed) = (std::mem::take(&mut queue.lost), std::mem::take(&mut queue.missed));
+        let all = [
+            Loss { timestamp_ns, delta: lost, total: queue.lost_total, is_exact: true },
+            Loss { timestamp_ns, delta: missed, total: queue.missed_total, is_exact: false },
+        ];
+        let mut chunk = EnvelopeChunk::new();
+        for loss in all.iter().filter(|loss| loss.delta > 0) {
+            add_to_loggregator_batch(&loss.envelope(self.prefers_tags), &mut chunk.bytes);
+        }
+        chunk
+    }
+}
+
+impl Queue {
+    /// Adds envelopes, to those that were added last if there is room.
+    fn append(&mut self, chunk: EnvelopeChunk) {
+        if let Some(last) = self.chunks.back_mut() {
+            let bytes = last.bytes.len() + chunk.batch().len();
+            if last.envelopes + chunk.envelopes <= CHUNK_ENVELOPES_MAX && bytes <= CHUNK_BYTES_MAX {
+                self.bytes -= last.memory_bytes();
+                last.bytes.extend_from_slice(chunk.batch());
+                last.envelopes += chunk.envelopes;
+                self.bytes += last.memory_bytes();
+                return;
+            }
+        }
+        self.bytes += chunk.memory_bytes();
+        self.chunks.push_back(chunk);
+    }
+}

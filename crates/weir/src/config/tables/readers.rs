@@ -1,0 +1,108 @@
+//! Keys of the services that readers of Loggregator connect to.
+
+use std::time::Duration;
+
+use super::listeners::SERVER_TLS;
+use super::{Field, FieldDefault, Table, ValueType, field, time};
+use FieldDefault::{None, Value};
+
+pub(super) const LOGGREGATOR: Table = Table {
+    name: "loggregator",
+    doc: "Services for those who read from Loggregator: nozzles, client libraries, and programs \
+          that follow single applications. Each is off unless its table exists. See \
+          [Loggregator](../guide/loggregator.md).",
+    fields: &[
+        field(
+            "buffer_max",
+            ValueType::Size { min: 4 << 20, max: 16 << 30 },
+            Value("\"64MiB\""),
+            "Memory for envelopes that wait for their readers, over all readers; a single one may \
+             use a quarter of it. A reader that is too slow loses its oldest envelopes, and is \
+             told how many.",
+        ),
+        field(
+            "egress",
+            ValueType::Table(EGRESS),
+            None("no such service"),
+            "The service of the reverse log proxy over gRPC (`loggregator.v2.Egress`).",
+        ),
+        field(
+            "gateway",
+            ValueType::Table(GATEWAY),
+            None("no such service"),
+            "The service of its gateway over HTTP (`/v2/read`).",
+        ),
+    ],
+};
+
+const CONNECTIONS_MAX: Field = field(
+    "connections_max",
+    ValueType::Count { min: 1, max: 65_536 },
+    Value("500"),
+    "Maximum number of connections; further ones wait to be accepted.",
+);
+
+const CONNECTIONS_PER_ADDRESS_MAX: Field = field(
+    "connections_per_address_max",
+    ValueType::Count { min: 1, max: 65_536 },
+    None("no limit"),
+    "Maximum number of connections from one IP address; further ones are closed at once.",
+);
+
+const STREAMS_MAX: Field = field(
+    "streams_max",
+    ValueType::Count { min: 1, max: 65_536 },
+    Value("500"),
+    "Maximum number of streams over all connections; further ones are refused.",
+);
+
+const ALLOW: Field = field(
+    "allow",
+    ValueType::Networks,
+    None("any address"),
+    "Networks and addresses that may connect.",
+);
+
+const TLS: Field = field(
+    "tls",
+    ValueType::Table(SERVER_TLS),
+    None("no TLS"),
+    "Certificates. The files are reloaded when they change. Clients verify that the certificate is \
+     valid for the name `reverselogproxy`.",
+);
+
+const EGRESS: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Value("\"127.0.0.1:8082\""),
+        "Address to listen on. Everyone who can connect reads the logs of all applications: an \
+         address other than the loopback address requires `tls.client_ca_file`. Port 0 picks a \
+         free port, which is logged and shown in the ledger.",
+    ),
+    TLS,
+    ALLOW,
+    CONNECTIONS_MAX,
+    CONNECTIONS_PER_ADDRESS_MAX,
+    STREAMS_MAX,
+];
+
+const GATEWAY: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Value("\"127.0.0.1:8088\""),
+        "Address to listen on, as for `egress`.",
+    ),
+    TLS,
+    ALLOW,
+    CONNECTIONS_MAX,
+    CONNECTIONS_PER_ADDRESS_MAX,
+    STREAMS_MAX,
+    field(
+        "stream_timeout",
+        time(Duration::from_secs(1), Duration::from_hours(24)),
+        Value("\"14m\""),
+        "After this time a stream ends, and its client opens another.",
+    ),
+];
