@@ -77,9 +77,9 @@ impl SubscriberQueue {
 pub struct Subscriber(pub(crate) Arc<SubscriberQueue>);
 
 impl Subscriber {
-    /// Returns whether more than half of the backlog is in use.
+    /// Returns whether more than three quarters of the backlog are in use.
     pub fn is_behind(&self) -> bool {
-        self.0.lock().bytes > self.0.backlog_bytes / 2
+        self.0.lock().bytes > self.0.backlog_bytes / 4 * 3
     }
 
     /// Returns the next batch or gap; `None` when the journal is closed.

@@ -23,11 +23,12 @@ pub(super) const CHUNK_ENVELOPES_MAX: usize = 100;
 /// waits.
 pub(super) const CHUNK_BYTES_MAX: usize = 256 * 1024;
 
-/// Memory for waiting envelopes, unless it is configured.
-pub(super) const ENVELOPE_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// The part of the memory for readers of envelopes in which batches wait for the thread: at 120 MB/s
+/// it may be kept from running for half a second. The other part is for the queues of readers.
+pub(super) const BACKLOG_SHARE: u64 = 2;
 
-/// Of which a single reader may use this part: a few that are stuck leave room for others.
-pub(super) const READER_SHARE: u64 = 4;
+/// The part of it that a single reader may use: a few that are stuck leave room for others.
+pub(super) const READER_SHARE: u64 = 8;
 
 /// Origins (application with instance and tags) that are remembered: those of a large network.
 pub(super) const ORIGINS_MAX: usize = 8192;

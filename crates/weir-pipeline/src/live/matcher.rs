@@ -68,7 +68,7 @@ impl Set {
 
 /// Starts the thread, with everything that is appended from now on.
 pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
-    let subscriber = view.journal.subscribe(BACKLOG_BYTES);
+    let subscriber = view.journal.subscribe(BACKLOG_BYTES.max(hub.budget.backlog()));
     let source = |view: &SourceView| {
         let (name, origin) = (Arc::from(view.name.as_str()), Origin::new(&view.name));
         let is_loggregator = view.type_name == SourceType::Loggregator.name();

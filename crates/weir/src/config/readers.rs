@@ -69,9 +69,12 @@ pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
     }
 }
 
-/// Memory for what waits for readers.
+/// Memory for what waits for readers; 0 without a service.
 pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
-    sections.table("loggregator").size("buffer_max")
+    match services(sections).next() {
+        None => 0,
+        Some(_) => sections.table("loggregator").size("buffer_max"),
+    }
 }
 
 /// Settings of the services; `None` if a required file is missing.

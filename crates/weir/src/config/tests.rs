@@ -44,7 +44,11 @@ fn built_in_default_is_valid() {
 fn built_in_default_has_the_default_values() {
     for table in TABLES {
         let header = format!("\n[{}]\n", table.name);
-        let section = DEFAULT.split(&header).nth(1).unwrap().split("\n[").next().unwrap();
+        let Some(section) = DEFAULT.split(&header).nth(1) else {
+            assert_eq!(table.name, "loggregator", "only its services are off by default");
+            continue;
+        };
+        let section = section.split("\n[").next().unwrap();
         for line in section.lines().filter(|line| !line.starts_with('#') && line.contains('=')) {
             let code = line.split(" #").next().unwrap().trim();
             let (key, value) = code.split_once(" = ").unwrap();

@@ -125,7 +125,8 @@ impl Drop for EnvelopeStream {
 }
 
 impl PipelineView {
-    /// Sets the memory of all waiting envelopes together, in bytes.
+    /// Sets the memory of everything that waits for readers of envelopes, in bytes: half of it in
+    /// front of the thread, half for the envelopes of readers. To be called before any reader joins.
     pub fn set_envelope_bytes_max(&self, bytes: u64) {
         self.live.budget.set(bytes);
     }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use weir_codec::{GRPC_PREFIX_LEN, add_to_loggregator_batch};
 use weir_host::Clock;
 
-use super::super::limits::{CHUNK_BYTES_MAX, CHUNK_ENVELOPES_MAX, READER_SHARE};
+use super::super::limits::{BACKLOG_SHARE, CHUNK_BYTES_MAX, CHUNK_ENVELOPES_MAX, READER_SHARE};
 use super::write::Loss;
 use super::{FaceStats, add, subtract};
 
@@ -62,18 +62,11 @@ impl EnvelopeChunk {
     }
 }
 
-/// Memory for the queues of all readers.
-#[derive(Debug)]
+/// Memory for readers.
+#[derive(Debug, Default)]
 pub(in super::super) struct Budget {
     max: AtomicU64,
     used: AtomicU64,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        let max = super::super::limits::ENVELOPE_BYTES_DEFAULT;
-        Self { max: AtomicU64::new(max), used: AtomicU64::new(0) }
-    }
 }
 
 impl Budget {
@@ -81,14 +74,23 @@ impl Budget {
         self.max.store(bytes, Ordering::Relaxed);
     }
 
+    fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Maximum for batches that wait to be distributed.
+    pub(in super::super) fn backlog(&self) -> u64 {
+        self.max() / BACKLOG_SHARE
+    }
+
     /// Maximum for one reader.
     fn share(&self) -> usize {
-        (self.max.load(Ordering::Relaxed) / READER_SHARE) as usize
+        (self.max() / READER_SHARE) as usize
     }
 
     /// Whether more is in use than there is.
     fn is_exceeded(&self) -> bool {
-        self.used.load(Ordering::Relaxed) > self.max.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed) > self.max() - self.backlog()
     }
 }
 

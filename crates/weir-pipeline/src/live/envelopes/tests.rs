@@ -18,12 +18,20 @@ use super::super::limits::{CHUNK_ENVELOPES_MAX, READER_SHARE};
 use super::*;
 
 /// Readers without a thread: batches are dispatched by hand.
-#[derive(Default)]
 struct Scene {
     readings: Vec<Reading>,
     stats: Arc<FaceStats>,
     budget: Arc<Budget>,
     dispatcher: Dispatcher,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        let budget = Arc::<Budget>::default();
+        budget.set(128 << 20);
+        let (readings, stats, dispatcher) = (Vec::new(), Arc::default(), Dispatcher::default());
+        Self { readings, stats, budget, dispatcher }
+    }
 }
 
 impl Scene {
@@ -291,7 +299,7 @@ fn a_slow_reader_loses_the_oldest_and_is_told_how_many() {
 #[test]
 fn memory_of_all_readers_is_limited_and_the_heaviest_loses() {
     let mut scene = Scene::default();
-    scene.budget.set(2_000_000);
+    scene.budget.set(4_000_000);
     let logs = [all_of(LoggregatorWanted::Log)];
     let stuck: Vec<_> = (0..20).map(|_| scene.read(request(&logs))).collect();
     let light = scene.read(request(&[of("quiet", LoggregatorWanted::Log)]));

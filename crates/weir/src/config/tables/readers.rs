@@ -14,11 +14,11 @@ pub(super) const LOGGREGATOR: Table = Table {
     fields: &[
         field(
             "buffer_max",
-            ValueType::Size { min: 4 << 20, max: 16 << 30 },
-            Value("\"64MiB\""),
-            "Memory for envelopes that wait for their readers, over all readers; a single one may \
-             use a quarter of it. A reader that is too slow loses its oldest envelopes, and is \
-             told how many.",
+            ValueType::Size { min: 8 << 20, max: 16 << 30 },
+            Value("\"128MiB\""),
+            "Memory for what waits for readers: half of it until it is distributed, half for the \
+             envelopes of all readers, of which a single one may use a quarter. A reader that is \
+             too slow loses its oldest envelopes, and is told how many.",
         ),
         field(
             "egress",
