@@ -19,7 +19,8 @@ use weir_testkit::{Answer, Books, Collector, LineId, PATIENCE, Pki, Tally, Weir}
 use crate::scene::{OUTPUT, Scene, at_rest, hec};
 use crate::syslog::{file, records};
 
-const CLIENT: &str = include_str!("loggregator_client.py");
+const CLIENT: &str =
+    concat!(include_str!("loggregator_wire.py"), include_str!("loggregator_client.py"));
 
 /// Maximum size of a message.
 const MESSAGE_BYTES_MAX: usize = 10 << 20;
@@ -150,34 +151,52 @@ fn every_kind_of_envelope_arrives_over_every_method() {
     weir.stop();
 }
 
+/// Files for mutual TLS: certificates and keys by their paths.
+pub(crate) struct Certificates {
+    pub(crate) ca: String,
+    /// Of a client that the authority knows.
+    pub(crate) good: (String, String),
+    /// Of a client of another authority.
+    pub(crate) bad: (String, String),
+    /// The keys of a server that verifies its clients.
+    pub(crate) tls: String,
+}
+
+impl Certificates {
+    pub(crate) fn write(scene: &Scene) -> Self {
+        let write = |name: &str, text: String| {
+            let path = scene.dir().join(name);
+            std::fs::write(&path, text).expect("a file can be written");
+            path.display().to_string()
+        };
+        let (own, other) = (Pki::new(), Pki::new());
+        let pair = |pki: &Pki, name: &str| {
+            let (certificate, key) = pki.server_pem();
+            (write(&format!("{name}.pem"), certificate), write(&format!("{name}.key"), key))
+        };
+        let (ca, server) = (write("ca.pem", own.ca_pem()), pair(&own, "server"));
+        let tls = format!(
+            "tls = {{ cert_file = {:?}, key_file = {:?}, client_ca_file = {ca:?} }}\n",
+            server.0, server.1
+        );
+        Self { ca, good: pair(&own, "good"), bad: pair(&other, "bad"), tls }
+    }
+}
+
 #[test]
 fn only_clients_with_a_certificate_of_the_authority_may_send() {
     let python = python();
     let scene = Scene::new();
-    let write = |name: &str, text: String| {
-        let path = scene.dir().join(name);
-        std::fs::write(&path, text).expect("a file can be written");
-        path.display().to_string()
-    };
-    let (own, other) = (Pki::new(), Pki::new());
-    let pair = |pki: &Pki, name: &str| {
-        let (certificate, key) = pki.server_pem();
-        (write(&format!("{name}.pem"), certificate), write(&format!("{name}.key"), key))
-    };
-    let (ca, server) = (write("ca.pem", own.ca_pem()), pair(&own, "server"));
-    let (good, bad) = (pair(&own, "good"), pair(&other, "bad"));
-    let keys = format!(
-        "tls = {{ cert_file = {:?}, key_file = {:?}, client_ca_file = {ca:?} }}",
-        server.0, server.1
-    );
-    let mut weir = scene.start(&(source(&keys) + &file(&scene)));
+    let files = Certificates::write(&scene);
+    let Certificates { ca, good, bad, .. } = &files;
+    let mut weir = scene.start(&(source(&files.tls) + &file(&scene)));
     let with = |pair: &(String, String)| {
-        said(send(&python, &weir, "Send", Path::new(""), &[&ca, &pair.0, &pair.1]))
+        said(send(&python, &weir, "Send", Path::new(""), &[ca, &pair.0, &pair.1]))
     };
-    assert_eq!(with(&good), "OK 1\n");
-    assert!(with(&bad).starts_with("UNAVAILABLE 0"));
+    assert_eq!(with(good), "OK 1\n");
+    assert!(with(bad).starts_with("UNAVAILABLE 0"));
     assert!(with(&(String::new(), String::new())).starts_with("UNAVAILABLE 0"));
-    assert_eq!(with(&good), "OK 1\n");
+    assert_eq!(with(good), "OK 1\n");
     delivered(&weir, 14);
     assert!(weir.metrics().contains("error_type=\"tls\""));
     weir.stop();

@@ -14,13 +14,14 @@ use serde_json::{Value, json};
 use weir_codec::{
     LoggregatorEnvelope, LoggregatorMessage, add_to_loggregator_batch, encode_loggregator_envelope,
 };
-use weir_testkit::{Books, PATIENCE, Pki, Weir};
+use weir_testkit::{Books, PATIENCE, Weir};
 
-use crate::loggregator::{log, messages, python, said, send, source};
+use crate::loggregator::{Certificates, log, messages, python, said, send, source};
 use crate::scene::Scene;
 use crate::syslog::file;
 
-const CLIENT: &str = include_str!("loggregator_reader.py");
+const CLIENT: &str =
+    concat!(include_str!("loggregator_wire.py"), include_str!("loggregator_reader.py"));
 
 const EGRESS: &str = "[loggregator.egress]\nlisten = \"127.0.0.1:0\"\n";
 const GATEWAY: &str = "[loggregator.gateway]\nlisten = \"127.0.0.1:0\"\n";
@@ -304,31 +305,17 @@ fn requests_that_are_not_valid_are_answered_as_by_the_original() {
 #[test]
 fn only_readers_with_a_certificate_of_the_authority_are_served() {
     let scene = Scene::new();
-    let write = |name: &str, text: String| {
-        let path = scene.dir().join(name);
-        std::fs::write(&path, text).expect("a file can be written");
-        path.display().to_string()
-    };
-    let (own, other) = (Pki::new(), Pki::new());
-    let pair = |pki: &Pki, name: &str| {
-        let (certificate, key) = pki.server_pem();
-        (write(&format!("{name}.pem"), certificate), write(&format!("{name}.key"), key))
-    };
-    let (ca, server) = (write("ca.pem", own.ca_pem()), pair(&own, "server"));
-    let (good, bad) = (pair(&own, "good"), pair(&other, "bad"));
-    let tls = format!(
-        "tls = {{ cert_file = {:?}, key_file = {:?}, client_ca_file = {ca:?} }}\n",
-        server.0, server.1
-    );
-    let mut weir = scene.start(&(source("") + BLACKHOLE + EGRESS + &tls));
+    let files = Certificates::write(&scene);
+    let Certificates { ca, good, bad, .. } = &files;
+    let mut weir = scene.start(&(source("") + BLACKHOLE + EGRESS + &files.tls));
     let request = all("log");
     let read = |pair: &(String, String)| {
-        Reader::start(&weir, "BatchedReceiver", &request, 1, &[&ca, &pair.0, &pair.1])
+        Reader::start(&weir, "BatchedReceiver", &request, 1, &[ca, &pair.0, &pair.1])
     };
-    for pair in [&bad, &(String::new(), String::new())] {
+    for pair in [bad, &(String::new(), String::new())] {
         assert!(read(pair).line().starts_with("UNAVAILABLE"));
     }
-    let reader = read(&good);
+    let reader = read(good);
     assert_eq!(reader.line(), "open");
     sent(&scene, &weir, "log", &numbered(1, 1, 0));
     assert_eq!(reader.rest(), ["log app 0 0"]);

@@ -18,20 +18,6 @@ KINDS = {"log": 2, "counter": 3, "gauge": 4, "timer": 5, "event": 6}
 MESSAGES = {4: "log", 5: "counter", 6: "gauge", 7: "timer", 10: "event"}
 
 
-def number(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def text(field, value):
-    value = value if isinstance(value, bytes) else value.encode()
-    return number(field << 3 | 2) + number(len(value)) + value
-
-
 def encoded(request):
     out = text(1, request.get("shard_id", "")) + text(5, request.get("deterministic_name", ""))
     if request.get("preferred", True):

@@ -8,6 +8,7 @@
 //! paths together with their `errors`.
 #![forbid(unsafe_code)]
 
+mod absence;
 mod compression;
 mod explore;
 mod guard;

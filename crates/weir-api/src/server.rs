@@ -28,11 +28,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_io_timeout::TimeoutStream;
 use weir_host::{ConnectionSlot, ConnectionSlots, RealClock, Working};
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
+use crate::absence::{limit_absence, with_write_timeout};
 use crate::explore::deletions::IsLocal;
 use crate::explore::{Explore, QueryLimits};
 use crate::guard::AllowedHosts;
@@ -218,11 +218,12 @@ async fn connection(
             Ok::<_, Infallible>(whole.map(|body| ResponseBody { body, working }))
         }
     });
+    limit_absence(&stream, WRITE_TIMEOUT);
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(with_write_timeout(stream)), service);
+        .serve_connection(TokioIo::new(with_write_timeout(stream, WRITE_TIMEOUT)), service);
     let mut serving = std::pin::pin!(serving);
     let closing = async {
         tokio::select! {
@@ -272,18 +273,6 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
-}
-
-/// Limits the time in which clients accept no data, or have disappeared silently.
-fn with_write_timeout(stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
-    // Covers data that the kernel has accepted and the client has not.
-    let millis = WRITE_TIMEOUT.as_millis() as u32;
-    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&stream, millis) {
-        tracing::debug!(%error, "could not limit the time for which a client may be gone");
-    }
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_TIMEOUT));
-    Box::pin(stream)
 }
 
 /// Waits until the connection reaches its maximum age; a connection with a live tail has none.

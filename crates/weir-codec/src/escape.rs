@@ -21,6 +21,13 @@ pub fn escape_json_into(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends `bytes` as a JSON string, with its quotes.
+pub(crate) fn write_json_text(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    escape_json_into(bytes, out);
+    out.push(b'"');
+}
+
 /// Returns true for short ASCII text without characters to escape, as most names and values are.
 #[expect(clippy::needless_bitwise_bool, reason = "a lazy operator would be a branch per byte")]
 #[inline]

@@ -47,6 +47,12 @@ impl Network {
     pub fn contains_address(self, address: IpAddr) -> bool {
         (wide(address) ^ self.address) & mask(self.bits) == 0
     }
+
+    /// Returns whether an address is in one of the blocks of a list of who may connect; an empty
+    /// list allows all.
+    pub fn allow(networks: &[Self], address: IpAddr) -> bool {
+        networks.is_empty() || networks.iter().any(|network| network.contains_address(address))
+    }
 }
 
 fn wide(address: IpAddr) -> u128 {

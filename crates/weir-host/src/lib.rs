@@ -25,10 +25,10 @@ pub use decompress::{ContentCoding, DecompressError};
 pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
 pub use gzip::{Gzip, GzipError};
 pub use net::{
-    Acceptor, BoundDatagrams, ConnectError, ConnectionSlot, ConnectionSlots, Connector,
-    ConnectorSettings, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, Receiving,
-    ServerProtocol, ServerTlsFiles, Stream, TlsFiles, Working, bind_udp, bind_unix_datagrams,
-    listen, listen_unix,
+    Acceptor, AddressShare, AddressShares, BoundDatagrams, ConnectError, ConnectionSlot,
+    ConnectionSlots, Connector, ConnectorSettings, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers,
+    DatagramSocket, Receiving, ServerProtocol, ServerTlsFiles, Stream, TlsFiles, Working, bind_udp,
+    bind_unix_datagrams, listen, listen_unix,
 };
 pub use process::ProcessMetrics;
 pub use secret::{Secret, SecretError};

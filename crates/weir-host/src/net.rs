@@ -9,6 +9,7 @@
 mod datagram;
 mod error;
 mod server;
+mod shares;
 mod slots;
 mod stream;
 mod tls;
@@ -31,6 +32,7 @@ pub use datagram::{
 };
 pub use error::ConnectError;
 pub use server::{Acceptor, ServerProtocol, ServerTlsFiles};
+pub use shares::{AddressShare, AddressShares};
 pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working, listen};
 pub use stream::Stream;
 pub use unix::listen_unix;

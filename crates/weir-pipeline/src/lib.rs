@@ -7,6 +7,7 @@
 mod component;
 pub mod config;
 mod groups;
+pub mod grpc;
 pub mod health;
 pub mod live;
 pub mod output;

@@ -1,11 +1,10 @@
 //! Accepting connections of the readers' services, and serving them with HTTP/1.1 and 2.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use hyper::body::Incoming;
@@ -17,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_io_timeout::TimeoutStream;
-use weir_host::{ConnectionSlot, ConnectionSlots};
+use weir_expr::Network;
+use weir_host::{AddressShare, AddressShares, ConnectionSlot, ConnectionSlots};
 use weir_pipeline::live::Face;
 
 use super::body::FaceBody;
@@ -27,6 +26,7 @@ use super::limits::{
     SEND_BYTES_MAX, SHUTDOWN_TIMEOUT, WRITE_TIMEOUT,
 };
 use super::{FaceState, egress, gateway};
+use crate::absence::{limit_absence, with_write_timeout};
 
 /// Starts the thread.
 pub(super) fn spawn(listeners: Vec<(Arc<FaceState>, TcpListener)>) -> io::Result<JoinHandle<()>> {
@@ -48,7 +48,7 @@ async fn serve(state: Arc<FaceState>, listener: TcpListener) {
         Err(error) => return tracing::error!(%error, "the readers' service cannot listen"),
     };
     let slots = ConnectionSlots::new(state.settings.connections_max);
-    let by_address = Arc::default();
+    let by_address = AddressShares::new(state.settings.connections_per_address_max);
     let mut stopped = state.stopped.clone();
     let mut connections = JoinSet::new();
     loop {
@@ -81,49 +81,24 @@ async fn serve(state: Arc<FaceState>, listener: TcpListener) {
     }
 }
 
-type ByAddress = Arc<Mutex<HashMap<IpAddr, usize>>>;
-
-/// Counts a connection of an address while it is open.
-struct AddressShare(IpAddr, ByAddress);
-
-impl Drop for AddressShare {
-    fn drop(&mut self) {
-        let mut counts = self.1.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.0) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.0);
-            }
-        }
-    }
-}
-
 /// Whether an address may connect.
-fn admit(state: &FaceState, by_address: &ByAddress, address: IpAddr) -> Option<AddressShare> {
-    let allowed = &state.settings.allowed_networks;
-    if !allowed.is_empty() && !allowed.iter().any(|network| network.contains_address(address)) {
+fn admit(state: &FaceState, by_address: &AddressShares, address: IpAddr) -> Option<AddressShare> {
+    if !Network::allow(&state.settings.allowed_networks, address) {
         state.refuse("this address may not read");
         return None;
     }
-    let mut counts = by_address.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = counts.entry(address).or_default();
-    if *count >= state.settings.connections_per_address_max {
-        drop(counts);
+    let share = by_address.take(address);
+    if share.is_none() {
         state.refuse("this address has too many connections");
-        return None;
     }
-    *count += 1;
-    Some(AddressShare(address, by_address.clone()))
+    share
 }
 
 async fn connection(state: &Arc<FaceState>, tcp: TcpStream, slot: ConnectionSlot) {
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(%error, "small batches of a reader may be delayed");
     }
-    let millis = WRITE_TIMEOUT.as_millis() as u32;
-    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&tcp, millis) {
-        tracing::debug!(%error, "could not limit the time for which a reader may be gone");
-    }
+    limit_absence(&tcp, WRITE_TIMEOUT);
     let Some(tls) = &state.tls else { return serve_stream(state, tcp, &slot).await };
     let accepted = tokio::select! {
         accepted = tls.accept(tcp) => accepted,
@@ -140,9 +115,7 @@ async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     slot: &ConnectionSlot,
 ) {
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_TIMEOUT));
-    let stream = Box::pin(stream);
+    let stream = with_write_timeout(stream, WRITE_TIMEOUT);
     let working = OnceLock::new();
     let service = service_fn(|request: Request<Incoming>| {
         slot.admit();

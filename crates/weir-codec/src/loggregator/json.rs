@@ -13,7 +13,7 @@ use super::envelope::{LoggregatorEnvelope, LoggregatorMessage, LoggregatorMetric
 use super::envelope::{LoggregatorTagValue, LoggregatorTags};
 use super::tags::key_and_value;
 use super::wire::{Fields, LoggregatorError, Value};
-use crate::escape::escape_json_into;
+use crate::escape::write_json_text as write_text;
 
 /// Appends an envelope as a JSON object.
 pub fn write_loggregator_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LoggregatorError> {
@@ -102,12 +102,6 @@ fn write_key(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
-}
-
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    escape_json_into(text, out);
-    out.push(b'"');
 }
 
 fn write_integer(number: i64, out: &mut Vec<u8>) {

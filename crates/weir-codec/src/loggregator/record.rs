@@ -10,7 +10,7 @@ use weir_model::{
 use super::envelope::{
     LoggregatorEnvelope, LoggregatorMessage, LoggregatorMetric, LoggregatorTagValue,
 };
-use crate::escape::escape_json_into;
+use crate::escape::write_json_text as write_text;
 use crate::join::cut_body;
 
 /// What is known about an envelope besides its bytes.
@@ -248,12 +248,6 @@ fn within(envelope: &[u8], part: &[u8], start: usize) -> Range<usize> {
         Some(at) => start + at..start + at + part.len(),
         None => 0..0,
     }
-}
-
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    escape_json_into(text, out);
-    out.push(b'"');
 }
 
 /// Begins the object of a metric.

@@ -2,8 +2,7 @@
 //!
 //! Invariants: a batch is matched for all that had joined when it was appended; expressions
 //! are compiled as one set, so many of them cost little more than one; the thread does not compile
-//! anything, joining callers do; it ends with
-//! the last of them.
+//! anything, joining callers do; it ends with the last of them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -18,7 +18,7 @@ use weir_codec::{
     LoggregatorDecoder, LoggregatorEnvelope, LoggregatorError, LoggregatorMessage,
     LoggregatorOrigin, LoggregatorTags, encode_loggregator_total,
 };
-use weir_model::{BatchBuilder, DiscardReason, Full, SourceBook};
+use weir_model::{BatchBuilder, Full, SourceBook};
 
 use super::listen::{Incoming, KeyFields, KeyName};
 use producers::{Producer, Producers};
@@ -122,12 +122,6 @@ impl Incoming for ParsedEnvelope<'_, '_> {
 
     fn len(&self) -> usize {
         self.envelope.bytes.len()
-    }
-
-    fn discard(&self, book: &mut SourceBook) {
-        book.lines += 1;
-        book.discard(DiscardReason::RateLimit, 1);
-        book.bytes_read += self.len() as u64;
     }
 
     fn push(

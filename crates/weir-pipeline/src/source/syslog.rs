@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use weir_codec::{SyslogDecoder, SyslogMessage, SyslogOrigin};
 use weir_host::Zone;
-use weir_model::{AbandonReason, BatchBuilder, DiscardReason, Full, SourceBook};
+use weir_model::{AbandonReason, BatchBuilder, Full, SourceBook};
 
 use super::listen::{Incoming, KeyFields, KeyName};
 use producers::Producers;
@@ -96,11 +96,8 @@ impl Incoming for Parsed<'_, '_> {
         self.message.line.len()
     }
 
-    fn discard(&self, book: &mut SourceBook) {
-        book.lines += 1;
-        book.discard(DiscardReason::RateLimit, 1);
-        book.bytes_read += self.len() as u64;
-        book.abandon(AbandonReason::LineTooLong, self.received.skipped_bytes);
+    fn skipped_bytes(&self) -> u64 {
+        self.received.skipped_bytes
     }
 
     fn push(

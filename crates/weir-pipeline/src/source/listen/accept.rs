@@ -3,8 +3,6 @@
 //! A connection waits for a slot before it is served; when all are taken, a newer one may displace
 //! another ([`ConnectionSlots`]). One address has a limited share of them.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -14,7 +12,8 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use weir_host::{Acceptor, ConnectionSlot, ConnectionSlots};
+use weir_expr::Network;
+use weir_host::{Acceptor, AddressShare, AddressShares, ConnectionSlot, ConnectionSlots};
 
 use super::Parts;
 use super::connection;
@@ -172,9 +171,8 @@ pub(super) async fn serve(
 /// Who may connect, and how often.
 struct Doors {
     slots: ConnectionSlots,
-    allowed: Vec<weir_expr::Network>,
-    per_address_max: usize,
-    by_address: Rc<RefCell<HashMap<IpAddr, usize>>>,
+    allowed: Vec<Network>,
+    by_address: AddressShares,
     count: usize,
     cannot_accept: bool,
 }
@@ -184,8 +182,7 @@ impl Doors {
         Self {
             slots: ConnectionSlots::new(settings.connections_max),
             allowed: settings.allowed_networks.clone(),
-            per_address_max: settings.connections_per_address_max,
-            by_address: Rc::default(),
+            by_address: AddressShares::new(settings.connections_per_address_max),
             count: 0,
             cannot_accept: false,
         }
@@ -201,19 +198,15 @@ impl Doors {
             stats.listener.set_accept_error(None);
         }
         let Some(address) = accepted.peer() else { return Some((accepted, None)) };
-        if !is_allowed(&self.allowed, address) {
+        if !Network::allow(&self.allowed, address) {
             stats.errors.count("not_allowed", &format!("{address} may not send to this source"));
             return None;
         }
-        let mut by_address = self.by_address.borrow_mut();
-        let count = by_address.entry(address).or_default();
-        if *count >= self.per_address_max {
+        let Some(share) = self.by_address.take(address) else {
             let text = format!("{address} has too many connections");
             stats.errors.count("too_many_connections", &text);
             return None;
-        }
-        *count += 1;
-        let share = AddressShare { address, by_address: Rc::clone(&self.by_address) };
+        };
         Some((accepted, Some(share)))
     }
 
@@ -233,28 +226,5 @@ impl Doors {
             tracing::warn!(%error, "source cannot accept connections");
         }
         stats.listener.set_accept_error(Some(error.to_string()));
-    }
-}
-
-/// Whether an address may send; an empty list allows all.
-pub(super) fn is_allowed(allowed: &[weir_expr::Network], address: IpAddr) -> bool {
-    allowed.is_empty() || allowed.iter().any(|network| network.contains_address(address))
-}
-
-/// Counts a connection of an address while it is open.
-struct AddressShare {
-    address: IpAddr,
-    by_address: Rc<RefCell<HashMap<IpAddr, usize>>>,
-}
-
-impl Drop for AddressShare {
-    fn drop(&mut self) {
-        let mut by_address = self.by_address.borrow_mut();
-        if let Some(count) = by_address.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(&self.address);
-            }
-        }
     }
 }

@@ -20,7 +20,6 @@ use weir_host::{Datagram, DatagramBuffers, DatagramSocket};
 use weir_model::DiscardReason;
 
 use super::Parts;
-use super::accept::is_allowed;
 use super::lanes::{GatheredLanes, LaneContext};
 use super::limiter::{Incoming as _, Limiter, Round};
 use super::limits::{DRAIN_TIME, DROPS_INTERVAL};
@@ -166,7 +165,7 @@ impl Receiver<'_> {
     /// Takes a datagram. Returns false if the journal has no room for it.
     fn take(&self, datagram: &Datagram<'_>, observed_ns: i64, round: &mut Round) -> bool {
         if let Some(peer) = datagram.peer
-            && !is_allowed(self.allowed, peer)
+            && !Network::allow(self.allowed, peer)
         {
             let text = format!("{peer} may not send to this source");
             self.context.stats.errors.count("not_allowed", &text);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use weir_host::Clock;
-use weir_model::{BatchBuilder, Full, SourceBook};
+use weir_model::{AbandonReason, BatchBuilder, DiscardReason, Full, SourceBook};
 
 use super::lanes::{AcknowledgedLanes, Blocked, GatheredLanes, LaneContext, Refusal};
 use super::limits::{PUBLISH_PAUSE, WAIT_SLICE};
@@ -56,7 +56,17 @@ pub(in crate::source) trait Incoming {
     fn len(&self) -> usize;
 
     /// Counts it as discarded for its quota.
-    fn discard(&self, book: &mut SourceBook);
+    fn discard(&self, book: &mut SourceBook) {
+        book.lines += 1;
+        book.discard(DiscardReason::RateLimit, 1);
+        book.bytes_read += self.len() as u64;
+        book.abandon(AbandonReason::LineTooLong, self.skipped_bytes());
+    }
+
+    /// Bytes of the message that are not part of the record, since it is too long.
+    fn skipped_bytes(&self) -> u64 {
+        0
+    }
 
     /// Adds it to a batch as the record that ends at `end_offset`, and counts it.
     fn push(

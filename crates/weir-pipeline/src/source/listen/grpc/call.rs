@@ -2,10 +2,14 @@
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::Response;
+use hyper::header::HeaderMap;
 use hyper::http::request;
-use hyper::{Response, StatusCode};
 use weir_codec::{GrpcStatus as Code, write_grpc_message};
+
+use crate::grpc::{self, Refused, Status};
+
+const SERVICE: &str = "loggregator.v2.Ingress";
 
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,65 +22,21 @@ pub(super) enum Call {
     Send,
 }
 
-/// How a call ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Status {
-    pub(super) code: Code,
-    pub(super) message: String,
-}
-
-/// Why a request is not served.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// It is not gRPC.
-    Http(StatusCode),
-    /// It cannot be served.
-    Status(Status),
-}
-
-impl Status {
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-
-    pub(super) fn ok() -> Self {
-        Self::new(Code::Ok, "")
-    }
-}
-
 impl Call {
     /// Determines what a request calls.
     pub(super) fn of(head: &request::Parts) -> Result<Self, Refused> {
-        let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        if head.method != hyper::Method::POST {
-            return Err(Refused::Http(StatusCode::METHOD_NOT_ALLOWED));
-        }
-        if !header("content-type").is_some_and(|kind| kind.starts_with("application/grpc")) {
-            return Err(Refused::Http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-        }
-        let call = Self::named(head.uri.path()).map_err(Refused::Status)?;
-        match header("grpc-encoding") {
+        let call = match grpc::method(head, SERVICE)? {
+            "Sender" => Self::Sender,
+            "BatchSender" => Self::BatchSender,
+            "Send" => Self::Send,
+            other => return Err(Status::unknown_method(SERVICE, other).into()),
+        };
+        let encoding = head.headers.get("grpc-encoding").and_then(|value| value.to_str().ok());
+        match encoding {
             None | Some("identity") => Ok(call),
             Some(encoding) => {
                 let text = format!("messages compressed with {encoding:?} are not supported");
-                Err(Refused::Status(Status::new(Code::Unimplemented, text)))
-            }
-        }
-    }
-
-    fn named(path: &str) -> Result<Self, Status> {
-        let (service, method) =
-            path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or((path, ""));
-        if service != "loggregator.v2.Ingress" {
-            return Err(Status::new(Code::Unimplemented, format!("unknown service {service}")));
-        }
-        match method {
-            "Sender" => Ok(Self::Sender),
-            "BatchSender" => Ok(Self::BatchSender),
-            "Send" => Ok(Self::Send),
-            _ => {
-                let text = format!("unknown method {method} for service {service}");
-                Err(Status::new(Code::Unimplemented, text))
+                Err(Status::new(Code::Unimplemented, text).into())
             }
         }
     }
@@ -96,10 +56,9 @@ pub(super) fn respond_with(
         Err(Refused::Status(status)) | Ok(status) => status,
     };
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-accept-encoding", HeaderValue::from_static("identity"));
+    grpc::add_headers(headers);
     if status.code != Code::Ok {
-        write_status(status, headers);
+        status.write(headers);
         return respond.send_response(response, true).map(drop);
     }
     let mut stream = respond.send_response(response, false)?;
@@ -107,19 +66,14 @@ pub(super) fn respond_with(
     write_grpc_message(b"", &mut message);
     stream.send_data(message.into(), false)?;
     let mut trailers = HeaderMap::new();
-    write_status(status, &mut trailers);
+    status.write(&mut trailers);
     stream.send_trailers(trailers)
-}
-
-fn write_status(status: &Status, headers: &mut HeaderMap) {
-    headers.insert("grpc-status", HeaderValue::from(status.code as u16));
-    if let Ok(message) = HeaderValue::from_str(&Code::percent_encoded(&status.message)) {
-        headers.insert("grpc-message", message);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use hyper::StatusCode;
+
     use super::*;
 
     fn call(path: &str, headers: &[(&str, &str)]) -> Result<Call, Refused> {

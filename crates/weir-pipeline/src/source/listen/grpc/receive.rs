@@ -17,8 +17,9 @@ use super::super::limiter::{Incoming as _, Round, Wait};
 use super::super::limits::{
     DRAIN_TIME, GRPC_MESSAGE_BYTES_MAX, GRPC_SPARE_BYTES_MAX, GRPC_SPARES_MAX, MESSAGE_TIMEOUT,
 };
-use super::call::{Call, Refused, Status, respond_with};
+use super::call::{Call, respond_with};
 use super::{Caller, GrpcService};
+use crate::grpc::{Refused, Status};
 use crate::stats::{SourceStats, add, sub};
 
 /// Memory for a message, which is in use until it is dropped.
@@ -131,7 +132,7 @@ impl GrpcService {
                 }
                 data = body.data() => {
                     return match data {
-                        None => Err(Some(Status::ok())),
+                        None => Err(Some(Status::new(Code::Ok, ""))),
                         Some(Ok(bytes)) => Ok(bytes),
                         Some(Err(error)) => {
                             tracing::debug!(%error, "a stream was ended by its client");

@@ -1,0 +1,80 @@
+//! Calls of gRPC over HTTP/2: which method a request calls, and how a call ends. For services that
+//! receive as well as for those that are read.
+
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::http::request;
+use hyper::{Method, StatusCode};
+use weir_codec::GrpcStatus;
+
+/// How a call ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Its code.
+    pub code: GrpcStatus,
+    /// What is to be said about it.
+    pub message: String,
+}
+
+/// Why a request is not served.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is not gRPC.
+    Http(StatusCode),
+    /// It cannot be served.
+    Status(Status),
+}
+
+impl Status {
+    /// Creates a status.
+    pub fn new(code: GrpcStatus, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// The status of a method that the service does not have.
+    pub fn unknown_method(service: &str, method: &str) -> Self {
+        let text = format!("unknown method {method} for service {service}");
+        Self::new(GrpcStatus::Unimplemented, text)
+    }
+
+    /// Adds it to headers or trailers.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        headers.insert("grpc-status", HeaderValue::from(self.code as u16));
+        if let Ok(message) = HeaderValue::from_str(&GrpcStatus::percent_encoded(&self.message)) {
+            headers.insert("grpc-message", message);
+        }
+    }
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// Returns the name of the method of a service that a request calls.
+///
+/// # Errors
+/// If it is not gRPC, or for another service.
+pub fn method<'h>(head: &'h request::Parts, service: &str) -> Result<&'h str, Refused> {
+    if head.method != Method::POST {
+        return Err(Refused::Http(StatusCode::METHOD_NOT_ALLOWED));
+    }
+    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if !content_type.is_some_and(|kind| kind.starts_with("application/grpc")) {
+        return Err(Refused::Http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    let path = head.uri.path();
+    let (called, method) =
+        path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or((path, ""));
+    if called != service {
+        let text = format!("unknown service {called}");
+        return Err(Status::new(GrpcStatus::Unimplemented, text).into());
+    }
+    Ok(method)
+}
+
+/// Adds the headers of every response.
+pub fn add_headers(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-accept-encoding", HeaderValue::from_static("identity"));
+}
