@@ -31,7 +31,11 @@ mod kill;
 #[cfg(test)]
 mod loggregator;
 #[cfg(test)]
+mod loggregator_access;
+#[cfg(test)]
 mod loggregator_egress;
+#[cfg(test)]
+mod loggregator_output;
 #[cfg(test)]
 mod multiline;
 #[cfg(test)]
@@ -58,5 +62,7 @@ mod syslog_load;
 mod syslog_senders;
 #[cfg(test)]
 mod tail;
+#[cfg(test)]
+mod threads;
 #[cfg(test)]
 mod torture;

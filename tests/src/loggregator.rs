@@ -51,7 +51,7 @@ pub(crate) fn log(app: &str, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Batches of a hundred numbered logs each.
-fn batches(app: &str, batches: u64) -> Vec<Vec<u8>> {
+pub(crate) fn batches(app: &str, batches: u64) -> Vec<Vec<u8>> {
     let batch = |number: u64| {
         let mut batch = Vec::new();
         for seq in number * 100..(number + 1) * 100 {
@@ -96,7 +96,7 @@ pub(crate) fn said(client: Child) -> String {
 }
 
 /// Returns how many envelopes were discarded for this reason.
-fn lost(books: &Books, reason: &str) -> u64 {
+pub(crate) fn lost(books: &Books, reason: &str) -> u64 {
     books.source("cf")["book"]["discarded"][reason].as_u64().unwrap_or(0)
 }
 
@@ -158,6 +158,8 @@ pub(crate) struct Certificates {
     pub(crate) good: (String, String),
     /// Of a client of another authority.
     pub(crate) bad: (String, String),
+    /// Of a server.
+    pub(crate) server: (String, String),
     /// The keys of a server that verifies its clients.
     pub(crate) tls: String,
 }
@@ -179,7 +181,7 @@ impl Certificates {
             "tls = {{ cert_file = {:?}, key_file = {:?}, client_ca_file = {ca:?} }}\n",
             server.0, server.1
         );
-        Self { ca, good: pair(&own, "good"), bad: pair(&other, "bad"), tls }
+        Self { ca, good: pair(&own, "good"), bad: pair(&other, "bad"), server, tls }
     }
 }
 

@@ -36,7 +36,7 @@ fn service(books: &Books, name: &str) -> Value {
     services.into_iter().find(|service| service["name"] == name).expect("the service is there")
 }
 
-fn address(weir: &Weir, name: &str) -> SocketAddr {
+pub(crate) fn address(weir: &Weir, name: &str) -> SocketAddr {
     service(&weir.books(), name)["address"].as_str().unwrap().parse().unwrap()
 }
 

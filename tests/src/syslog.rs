@@ -42,7 +42,8 @@ pub(crate) fn message(stream: &str, seq: u64) -> Vec<u8> {
     line
 }
 
-fn report(streams: &[(&str, u64)]) -> Vec<LoadReport> {
+/// Returns what senders of these streams would report.
+pub(crate) fn streams_report(streams: &[(&str, u64)]) -> Vec<LoadReport> {
     let lines = streams.iter().map(|(_, lines)| lines).sum();
     let streams = streams
         .iter()
@@ -239,7 +240,7 @@ fn kills_lose_nothing_that_relp_has_acknowledged() {
     assert_eq!(sender.send("s0", acknowledged, 20_000), 20_000);
     let oracle =
         Oracle { ordered: false, lost_answers_lines: u64::MAX / 2, ..Oracle::strict(OUTPUT) };
-    judge(&oracle, &report(&[("s0", 20_000)]), &collector, &weir);
+    judge(&oracle, &streams_report(&[("s0", 20_000)]), &collector, &weir);
     sender.frame("close", b"").unwrap();
     let mut end = String::new();
     sender.answers.read_to_string(&mut end).unwrap();

@@ -46,6 +46,7 @@ const FOR_TESTS: &[Package] = &[
         reason: "tests that make a chosen system call of the running binary fail",
     },
     Package { name: "golang-go", probe: "go", reason: "tests with docker's own json-file logger" },
+    Package { name: "nghttp2-client", probe: "h2load", reason: "sends with HTTP/2 in tests" },
     Package { name: "mount", probe: "mount", reason: "tests of a full and a read-only disk" },
 ];
 

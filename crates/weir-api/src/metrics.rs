@@ -177,8 +177,7 @@ impl Page {
         let (sum, count) = (&stats.discovery_ns, &stats.discovered_files);
         self.add(&component, "weir_source_discovery_seconds_sum", seconds(stats::get(sum)));
         self.add(&component, "weir_source_discovery_seconds_count", stats::get(count));
-        let is_blocked = stats.is_blocked.load(std::sync::atomic::Ordering::Relaxed);
-        self.add(&component, "weir_source_blocked", u8::from(is_blocked));
+        self.add(&component, "weir_source_blocked", u8::from(stats.is_blocked()));
         self.add(&component, "weir_source_refusals_total", stats::get(&stats.blocked_total));
         self.add(
             &component,

@@ -134,7 +134,7 @@ impl SourceStatus {
             files: stats::get(&stats.files),
             unreadable_files: stats::get(&stats.unreadable_files),
             lag_seconds: seconds(stats::get(&stats.lag_ns)),
-            blocked: stats.is_blocked.load(std::sync::atomic::Ordering::Relaxed),
+            blocked: stats.is_blocked(),
             blocked_seconds: seconds(stats::get(&stats.blocked_ns)),
             errors: stats.errors.by_kind().iter().map(|(_, count)| count).sum(),
             cpu_seconds: seconds(stats::get(&stats.cpu_ns)),

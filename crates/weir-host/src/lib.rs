@@ -28,7 +28,7 @@ pub use net::{
     Acceptor, AddressShare, AddressShares, BoundDatagrams, ConnectError, ConnectionSlot,
     ConnectionSlots, Connector, ConnectorSettings, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers,
     DatagramSocket, Receiving, ServerProtocol, ServerTlsFiles, Stream, TlsFiles, Working, bind_udp,
-    bind_unix_datagrams, listen, listen_unix,
+    bind_unix_datagrams, listen, listen_many, listen_unix,
 };
 pub use process::ProcessMetrics;
 pub use secret::{Secret, SecretError};

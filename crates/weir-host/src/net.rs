@@ -6,6 +6,7 @@
 //! cannot be loaded, the last valid set remains in use); every error names what is wrong, and its
 //! kind is a fixed identifier for counters.
 
+mod bind;
 mod datagram;
 mod error;
 mod server;
@@ -26,6 +27,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+pub use bind::{listen, listen_many};
 pub use datagram::{
     BoundDatagrams, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, bind_udp,
     bind_unix_datagrams,
@@ -33,7 +35,7 @@ pub use datagram::{
 pub use error::ConnectError;
 pub use server::{Acceptor, ServerProtocol, ServerTlsFiles};
 pub use shares::{AddressShare, AddressShares};
-pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working, listen};
+pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working};
 pub use stream::Stream;
 pub use unix::listen_unix;
 
@@ -54,6 +56,8 @@ pub struct TlsFiles {
     pub server_name: Option<String>,
     /// Accept any certificate.
     pub insecure_skip_verify: bool,
+    /// Speak HTTP/2 instead of HTTP/1.1, if the protocol is one of them.
+    pub is_http_2: bool,
 }
 
 /// Where to connect, and timeouts.

@@ -6,7 +6,7 @@
 
 use crate::config::{
     ContainersSource, DatadogIntake, Encoding, FileOutput, FileSource, HttpOutput,
-    LoggregatorSource, SocketOutput, SplunkHec, SyslogOutput, SyslogSource,
+    LoggregatorOutput, LoggregatorSource, SocketOutput, SplunkHec, SyslogOutput, SyslogSource,
 };
 
 macro_rules! component_types {
@@ -48,6 +48,7 @@ component_types! {
         SplunkHec = "splunk_hec",
         Http = "http",
         Socket = "socket",
+        Loggregator = "loggregator",
         Syslog = "syslog",
         File = "file",
         Stdout = "stdout",
@@ -81,6 +82,16 @@ impl SourceKind {
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
         }
     }
+
+    /// Number of its threads.
+    pub fn threads(&self) -> usize {
+        match self {
+            Self::File(_) | Self::Containers(_) => 1,
+            Self::Syslog(source) => source.listen.threads,
+            Self::Loggregator(source) => source.listen.threads,
+            Self::DatadogIntake(source) => source.listen.threads,
+        }
+    }
 }
 
 /// The kind of an output and its settings.
@@ -92,6 +103,8 @@ pub enum OutputKind {
     Http(Box<HttpOutput>),
     /// Lines over TCP or TLS, datagrams over UDP.
     Socket(Box<SocketOutput>),
+    /// Envelopes of Loggregator, over gRPC.
+    Loggregator(Box<LoggregatorOutput>),
     /// Messages of syslog, over any transport.
     Syslog(Box<SyslogOutput>),
     /// A local file, one line per record.
@@ -109,6 +122,7 @@ impl OutputKind {
             Self::SplunkHec(_) => OutputType::SplunkHec,
             Self::Http(_) => OutputType::Http,
             Self::Socket(_) => OutputType::Socket,
+            Self::Loggregator(_) => OutputType::Loggregator,
             Self::Syslog(_) => OutputType::Syslog,
             Self::File(_) => OutputType::File,
             Self::Stdout(_) => OutputType::Stdout,
@@ -122,6 +136,7 @@ impl OutputKind {
             Self::SplunkHec(hec) => hec.requests.tls.insecure_skip_verify,
             Self::Http(http) => http.requests.tls.insecure_skip_verify,
             Self::Socket(socket) => socket.tls.insecure_skip_verify,
+            Self::Loggregator(output) => output.requests.tls.insecure_skip_verify,
             Self::Syslog(syslog) => syslog.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify),
             Self::File(_) | Self::Stdout(_) | Self::Blackhole => false,
         }

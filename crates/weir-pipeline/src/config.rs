@@ -119,6 +119,8 @@ pub struct LoggregatorSource {
 pub struct ListenSettings {
     /// Where to listen.
     pub endpoint: ListenEndpoint,
+    /// Number of threads that receive, at least one, each with a socket of its own.
+    pub threads: usize,
     /// Maximum number of open connections; further ones wait.
     pub connections_max: usize,
     /// Maximum number of open connections from one address; further ones are closed.
@@ -404,6 +406,17 @@ pub enum HttpAuth {
         /// Password.
         password: Secret,
     },
+}
+
+/// `type = "loggregator"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggregatorOutput {
+    /// `host:port` of each receiver.
+    pub addresses: Vec<String>,
+    /// Connections use TLS.
+    pub is_encrypted: bool,
+    /// Batching, concurrency, retries and TLS.
+    pub requests: RequestSettings,
 }
 
 /// `type = "socket"`.

@@ -164,7 +164,7 @@ impl HealthCheck {
         if let Some(report) = source.stats.listener.rate_limit.report() {
             self.rate_limit(at, &report);
         }
-        if source.stats.is_blocked.load(Ordering::Relaxed) {
+        if source.stats.is_blocked() {
             let by: Vec<&str> =
                 ledger.cursors.iter().filter(|c| c.blocking).map(|c| c.name.as_str()).collect();
             let text = match (by.as_slice(), &ledger.journal.disk_error) {

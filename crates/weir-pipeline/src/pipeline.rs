@@ -159,7 +159,8 @@ impl Pipeline {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let journal = Journal::open(journal_config(plan), disk.clone(), clock.clone())?;
-        let context = OutputContext::new(plan.data_dir.clone(), clock.clone(), disk.clone());
+        let context = OutputContext::new(plan.data_dir.clone(), clock.clone(), disk.clone())
+            .with_sources(&plan.sources);
         let mut outputs = Outputs::new(journal.clone(), context);
         let change = outputs.prepare(&plan.outputs)?;
         let names = change.names.clone();

@@ -2,7 +2,8 @@
 //! and `top`.
 //!
 //! Invariant: nothing here makes a decision; the books (in the journal) are authoritative for
-//! records. All fields are atomics with one writing component and any number of readers.
+//! records. All fields are atomics with one writing component and any number of readers; of a
+//! component with several threads, each adds to them.
 
 mod rate_limit;
 
@@ -38,14 +39,21 @@ pub struct SourceStats {
     pub blocked_total: AtomicU64,
     /// Time during which at least one stream was refused, nanoseconds.
     pub blocked_ns: AtomicU64,
-    /// At least one stream is currently refused.
-    pub is_blocked: AtomicBool,
+    /// Threads of which at least one stream is currently refused.
+    pub blocked_threads: AtomicU64,
     /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,
     /// CPU time of the thread, nanoseconds.
     pub cpu_ns: AtomicU64,
     /// Additional statistics of a source that listens.
     pub listener: ListenerStats,
+}
+
+impl SourceStats {
+    /// Returns whether at least one stream is currently refused.
+    pub fn is_blocked(&self) -> bool {
+        get(&self.blocked_threads) > 0
+    }
 }
 
 /// Response statuses that a listener counts; any other status is counted as the last one.

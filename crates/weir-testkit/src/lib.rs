@@ -1,5 +1,6 @@
 //! Tools for tests only: a disk that fails and forgets, a clock that is moved by hand, a thread
-//! that runs only when it is told to, and the real binary as a process, for use in tests. The
+//! that runs only when it is told to, a stand-in for the cloud that knows who may read what, and the
+//! real binary as a process, for use in tests. The
 //! collector and the oracle are those of `weir-measure`, which `weir torture` uses as well.
 //!
 //! Invariants: nothing here is linked into the product; nothing here shares code with what it
@@ -7,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod cloud;
 pub mod disk;
 mod lockstep;
 mod pki;
@@ -15,6 +17,7 @@ mod sender;
 mod writing;
 
 pub use clock::FakeClock;
+pub use cloud::Cloud;
 pub use disk::{CallKind, FailingDisk, Fault, FaultKind, Faults, FaultyDisk, Moment};
 pub use lockstep::{Lockstep, Pause};
 pub use pki::{Pki, ServerCertificate};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
@@ -16,7 +17,8 @@ use weir_host::Clock;
 use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, Face};
 
 use super::FaceState;
-use super::body::{FaceBody, Parts, Step};
+use super::access::Denied;
+use super::body::{self, FaceBody, Step};
 use super::limits::HEARTBEAT;
 use super::query::{self, QueryError};
 
@@ -32,6 +34,7 @@ impl Problem {
     );
     const METHOD: Self =
         Self(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "method not allowed");
+    const NOT_FOUND: Self = Self(StatusCode::NOT_FOUND, "not_found", "resource not found");
     const UNAVAILABLE: Self = Self(
         StatusCode::SERVICE_UNAVAILABLE,
         "streaming_unavailable",
@@ -54,11 +57,17 @@ fn error(status: StatusCode, text: String) -> Response<FaceBody> {
 }
 
 /// Answers a request.
-pub(super) fn answer<B>(state: &FaceState, request: &Request<B>) -> Response<FaceBody> {
-    if request.uri().path() != "/v2/read" {
+pub(super) async fn answer<B>(state: &FaceState, request: Request<B>) -> Response<FaceBody> {
+    // The body is not wanted, and would have to be shared between threads.
+    let (head, _) = request.into_parts();
+    if head.uri.path() != "/v2/read" {
         return error(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
     }
-    let stream = match open(state, request) {
+    let opened = match allowed(state, &head).await {
+        Ok(()) => open(state, &head),
+        Err(problem) => Err(problem),
+    };
+    let stream = match opened {
         Ok(stream) => stream,
         Err(problem) => {
             state.refuse(problem.2);
@@ -69,17 +78,37 @@ pub(super) fn answer<B>(state: &FaceState, request: &Request<B>) -> Response<Fac
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    if request.version() < Version::HTTP_2 {
+    if head.version < Version::HTTP_2 {
         headers.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
     }
     response
 }
 
-fn open<B>(state: &FaceState, request: &Request<B>) -> Result<Events, Problem> {
-    if request.method() != Method::GET {
+/// Whether the sender may read what it asks for. As in the original, this comes before everything
+/// else, and whoever may not read something is told that it does not exist.
+async fn allowed(state: &FaceState, head: &Parts) -> Result<(), Problem> {
+    let Some(access) = &state.access else { return Ok(()) };
+    let asked = query::parse(head.uri.query().unwrap_or_default()).ok();
+    let selectors = asked.iter().flat_map(|asked| &asked.selectors);
+    let mut sources: Vec<&str> = selectors.map(|selector| selector.source_id.as_str()).collect();
+    sources.dedup();
+    // Without a source, everything is asked for.
+    let sources = if sources.contains(&"") { &[] } else { &*sources };
+    match access.check(&head.headers, sources).await {
+        Ok(()) => Ok(()),
+        Err(Denied::Unknown | Denied::Forbidden) => Err(Problem::NOT_FOUND),
+        Err(Denied::Unavailable(reason)) => {
+            tracing::warn!(reason, "it cannot be found out who may read");
+            Err(Problem::UNAVAILABLE)
+        }
+    }
+}
+
+fn open(state: &FaceState, head: &Parts) -> Result<Events, Problem> {
+    if head.method != Method::GET {
         return Err(Problem::METHOD);
     }
-    let asked = query::parse(request.uri().query().unwrap_or_default());
+    let asked = query::parse(head.uri.query().unwrap_or_default());
     let asked = asked.map_err(|error| match error {
         QueryError::Empty => Problem::EMPTY,
         QueryError::NoType => Problem::NO_TYPE,
@@ -118,7 +147,7 @@ enum Event {
 }
 
 impl Events {
-    async fn part(mut self: Box<Self>) -> Option<(Frame<Bytes>, Box<dyn Parts>)> {
+    async fn part(mut self: Box<Self>) -> Option<(Frame<Bytes>, Box<dyn body::Parts>)> {
         let envelopes = self.envelopes.as_mut()?;
         let event = tokio::select! {
             biased;
@@ -143,7 +172,7 @@ impl Events {
     }
 }
 
-impl Parts for Events {
+impl body::Parts for Events {
     fn next(self: Box<Self>) -> Step {
         Box::pin(self.part())
     }

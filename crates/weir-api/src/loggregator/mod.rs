@@ -9,6 +9,7 @@
 //! limited; a body is produced only when the client can take it, so what a slow client does not take
 //! waits, and is counted, in its queue; no connection outlives the thread.
 
+mod access;
 mod body;
 mod egress;
 mod gateway;
@@ -29,6 +30,10 @@ use weir_host::{Acceptor, Clock, RealClock, ServerTlsFiles};
 use weir_pipeline::live::Face;
 use weir_pipeline::view::PipelineView;
 
+pub use access::{AccessSettings, UaaSettings};
+
+use access::Access;
+
 /// Settings of one service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaceSettings {
@@ -46,6 +51,8 @@ pub struct FaceSettings {
     pub connections_per_address_max: usize,
     /// Maximum number of streams.
     pub streams_max: usize,
+    /// How it is decided who may read what; without, everyone who can connect may read everything.
+    pub access: Option<Arc<AccessSettings>>,
     /// When a stream of the gateway ends, so that its client connects again.
     pub stream_timeout: Duration,
 }
@@ -55,6 +62,7 @@ pub struct FaceSettings {
 struct FaceState {
     settings: FaceSettings,
     tls: Option<Acceptor>,
+    access: Option<Arc<Access>>,
     view: RwLock<Option<Arc<PipelineView>>>,
     streams: Arc<Semaphore>,
     clock: Arc<dyn Clock>,
@@ -75,6 +83,17 @@ impl FaceState {
     }
 }
 
+/// Returns what decides for all services, if one of them asks.
+fn shared_access(
+    settings: &[FaceSettings],
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Arc<Access>>, (Face, io::Error)> {
+    let asks = |face: &FaceSettings| Some((face.face, face.access.clone()?));
+    let Some((face, access)) = settings.iter().find_map(asks) else { return Ok(None) };
+    let access = Access::new(&access, clock.clone()).map_err(|error| (face, error))?;
+    Ok(Some(Arc::new(access)))
+}
+
 /// The services, and the thread that serves them.
 #[derive(Debug)]
 pub struct Faces {
@@ -91,6 +110,8 @@ impl Faces {
     pub fn bind(settings: &[FaceSettings]) -> Result<Self, (Face, io::Error)> {
         let (stop, stopped) = watch::channel(false);
         let mut all = Vec::new();
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        let access = shared_access(settings, &clock)?;
         let mut listeners = Vec::new();
         for settings in settings {
             let at = |error| (settings.face, error);
@@ -102,9 +123,10 @@ impl Faces {
             let state = FaceState {
                 settings: settings.clone(),
                 tls,
+                access: settings.access.as_ref().and(access.clone()),
                 view: RwLock::default(),
                 streams: Arc::new(Semaphore::new(settings.streams_max)),
-                clock: Arc::new(RealClock::new()),
+                clock: clock.clone(),
                 stopped: stopped.clone(),
             };
             let state = Arc::new(state);

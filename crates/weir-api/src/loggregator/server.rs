@@ -162,6 +162,6 @@ async fn serve_stream(
 async fn answer(state: &FaceState, request: Request<Incoming>) -> Response<FaceBody> {
     match state.settings.face {
         Face::Egress => egress::answer(state, request).await,
-        Face::Gateway => gateway::answer(state, &request),
+        Face::Gateway => gateway::answer(state, request).await,
     }
 }

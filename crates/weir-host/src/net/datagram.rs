@@ -53,18 +53,20 @@ pub struct Datagram<'a> {
     pub is_truncated: bool,
 }
 
-/// Binds a UDP socket with a receive buffer of this many bytes. Returns also the address, with the
-/// port selected for port 0, and the size of the buffer that the kernel granted: without the
-/// privilege to exceed it, at most `net.core.rmem_max`.
+/// Binds `count` UDP sockets to one address, each with a receive buffer of this many bytes. Returns
+/// also the address, with the port selected for port 0, and the size of the buffers that the kernel
+/// granted: without the privilege to exceed it, at most `net.core.rmem_max`.
 pub fn bind_udp(
     address: SocketAddr,
     buffer_bytes: usize,
-) -> io::Result<(BoundDatagrams, SocketAddr, usize)> {
-    let socket = std::net::UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    let granted = set_receive_buffer(&socket, buffer_bytes)?;
-    let address = socket.local_addr()?;
-    Ok((BoundDatagrams::Udp(socket), address, granted))
+    count: usize,
+) -> io::Result<(Vec<BoundDatagrams>, SocketAddr, usize)> {
+    let (sockets, address) = super::bind::bind_udp_many(address, count)?;
+    let mut granted_bytes = usize::MAX;
+    for socket in &sockets {
+        granted_bytes = granted_bytes.min(set_receive_buffer(socket, buffer_bytes)?);
+    }
+    Ok((sockets.into_iter().map(BoundDatagrams::Udp).collect(), address, granted_bytes))
 }
 
 /// The kernel doubles the requested size for its bookkeeping, and reports the doubled one.
@@ -234,8 +236,9 @@ mod tests {
 
     #[tokio::test]
     async fn datagrams_arrive_whole_with_their_sender_and_drops_are_counted() {
-        let (bound, address, _) = bind_udp("127.0.0.1:0".parse().unwrap(), 1 << 16).unwrap();
-        let socket = DatagramSocket::register(bound).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (mut bound, address, _) = bind_udp(any, 1 << 16, 1).unwrap();
+        let socket = DatagramSocket::register(bound.remove(0)).unwrap();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut sent = 0_u64;
         while socket.kernel_drops() < 10 {

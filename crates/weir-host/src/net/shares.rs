@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Counts = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
-/// The connections of a server, counted by address.
-#[derive(Debug)]
+/// The connections of a server, counted by address. Clones share the counts.
+#[derive(Debug, Clone)]
 pub struct AddressShares {
     max: usize,
     counts: Counts,

@@ -10,8 +10,6 @@
 //! its last handle is dropped.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,27 +17,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// Length of the kernel's queue of connections to accept, limited by `net.core.somaxconn`. A client
-/// that finds it full is delayed by its kernel for a second.
-const BACKLOG: i32 = 4096;
-
 /// Minimum time to send a request before its connection can be replaced: most requests fit in one
 /// packet.
 const RECEIVING_MIN: Duration = Duration::from_secs(1);
 
 /// How often to check again whether a connection has become slow.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// Binds a non-blocking server socket with a long accept queue. Also returns the address, with the
-/// port selected for port 0.
-pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let socket = TcpListener::bind(address)?;
-    // The standard library sets 128; a second call changes it.
-    rustix::net::listen(&socket, BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    let address = socket.local_addr()?;
-    Ok((socket, address))
-}
 
 /// What a connection is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +38,11 @@ enum Phase {
 
 #[derive(Debug)]
 struct SlotState {
-    phase: Phase,
+    /// Requests of the connection: several at once with HTTP/2.
+    requests: usize,
+    /// Those of them whose body is being received.
+    receiving: usize,
+    /// When the phase began.
     since: Instant,
     /// The client is authenticated, or authentication is not required.
     is_admitted: bool,
@@ -75,7 +62,7 @@ impl SlotTable {
     }
 }
 
-/// The connection slots of a server.
+/// The connection slots of a server. Clones share the slots.
 #[derive(Debug, Clone)]
 pub struct ConnectionSlots {
     max: usize,
@@ -113,8 +100,13 @@ impl ConnectionSlots {
         }
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let evict = Arc::new(Notify::new());
-        let state =
-            SlotState { phase: Phase::Idle, since: now, is_admitted: false, evict: evict.clone() };
+        let state = SlotState {
+            requests: 0,
+            receiving: 0,
+            since: now,
+            is_admitted: false,
+            evict: evict.clone(),
+        };
         all.insert(id, state);
         let guard = Arc::new(SlotGuard { id, shared: Arc::clone(&self.shared) });
         Some(ConnectionSlot { guard, evict })
@@ -122,15 +114,24 @@ impl ConnectionSlots {
 }
 
 impl SlotState {
+    fn phase(&self) -> Phase {
+        match (self.requests, self.receiving) {
+            (0, 0) => Phase::Idle,
+            (requests, receiving) if requests <= receiving => Phase::Receiving,
+            _ => Phase::Working,
+        }
+    }
+
     /// The slot with the lowest rank is replaced first; `None`: it cannot be replaced.
     fn rank(&self, now: Instant) -> Option<(bool, Phase, Instant)> {
         let is_slow = now.duration_since(self.since) >= RECEIVING_MIN;
-        let may_be_evicted = match self.phase {
+        let phase = self.phase();
+        let may_be_evicted = match phase {
             Phase::Idle => true,
             Phase::Receiving => is_slow || !self.is_admitted,
             Phase::Working => false,
         };
-        may_be_evicted.then_some((self.is_admitted, self.phase, self.since))
+        may_be_evicted.then_some((self.is_admitted, phase, self.since))
     }
 }
 
@@ -169,20 +170,26 @@ impl ConnectionSlot {
 
     /// Marks the client as sending the body of a request until the guard is dropped.
     pub fn receiving(&self) -> Receiving {
-        self.set(Phase::Receiving);
+        self.change(|state| state.receiving += 1);
         Receiving(self.clone())
     }
 
     /// Marks a request as being processed until the guard is dropped.
     pub fn working(&self) -> Working {
-        self.set(Phase::Working);
+        self.change(|state| state.requests += 1);
         Working(self.clone())
     }
 
-    fn set(&self, phase: Phase) {
-        if let Some(state) = self.guard.shared.lock().get_mut(&self.guard.id) {
-            (state.phase, state.since) = (phase, Instant::now());
+    fn change(&self, change: impl FnOnce(&mut SlotState)) {
+        let mut all = self.guard.shared.lock();
+        let Some(state) = all.get_mut(&self.guard.id) else { return };
+        let before = state.phase();
+        change(state);
+        let phase = state.phase();
+        if phase != before {
+            state.since = Instant::now();
         }
+        drop(all);
         if phase != Phase::Working {
             self.guard.shared.freed.notify_one();
         }
@@ -195,7 +202,7 @@ pub struct Working(ConnectionSlot);
 
 impl Drop for Working {
     fn drop(&mut self) {
-        self.0.set(Phase::Idle);
+        self.0.change(|state| state.requests -= 1);
     }
 }
 
@@ -205,7 +212,7 @@ pub struct Receiving(ConnectionSlot);
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.0.set(Phase::Working);
+        self.0.change(|state| state.receiving -= 1);
     }
 }
 

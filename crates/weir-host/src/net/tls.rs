@@ -113,7 +113,8 @@ fn build(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
         }
         _ => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let protocol = if files.is_http_2 { "h2" } else { "http/1.1" };
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     Ok(config)
 }
 

@@ -26,6 +26,7 @@ use weir_model::Batch;
 
 use crate::view::PipelineView;
 pub use envelopes::{EnvelopeChunk, EnvelopeStream, Face, FaceStats};
+pub(crate) use envelopes::{EnvelopeOrigin, write_envelope};
 pub(crate) use hub::Hub;
 use hub::{Names, TailNext};
 

@@ -15,6 +15,7 @@ mod devices;
 mod file;
 mod hec;
 mod http;
+mod loggregator;
 pub(crate) mod pending;
 mod post;
 mod signal;
@@ -31,7 +32,8 @@ use std::time::Duration;
 use weir_host::{Clock, ConnectError, Disk};
 use weir_journal::Cursor;
 
-use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan};
+use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan, SourcePlan};
+use crate::source::SourceNames;
 use crate::stats::OutputStats;
 use devices::Devices;
 use threads::{End, Ended, OutputThreads};
@@ -49,6 +51,8 @@ pub struct OutputContext {
     pub clock: Arc<dyn Clock>,
     /// The disk that files are written to.
     pub disk: Arc<dyn Disk>,
+    /// The sources whose records may come.
+    pub sources: Arc<SourceNames>,
     threads: OutputThreads,
     devices: Devices,
 }
@@ -57,7 +61,13 @@ impl OutputContext {
     /// Creates a context whose outputs share threads.
     pub fn new(data_dir: PathBuf, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>) -> Self {
         let (threads, devices) = (OutputThreads::default(), Devices::default());
-        Self { data_dir, clock, disk, threads, devices }
+        Self { data_dir, clock, disk, sources: Arc::default(), threads, devices }
+    }
+
+    /// Makes sources known to the outputs.
+    #[must_use]
+    pub fn with_sources(self, sources: &[SourcePlan]) -> Self {
+        Self { sources: Arc::new(SourceNames::new(sources)), ..self }
     }
 }
 
@@ -234,6 +244,9 @@ fn prepare(
         OutputKind::Socket(socket) => {
             let peer = socket::peer(&plan.name, socket)?;
             Ready::Socket(Box::new(peer), Box::new(socket::writer(socket)))
+        }
+        OutputKind::Loggregator(output) => {
+            Ready::Post(Arc::new(loggregator::sender(plan, output, context, stats)?))
         }
         OutputKind::Syslog(syslog) => syslog::prepare(&plan.name, syslog)?,
         OutputKind::File(file) => Ready::File(file.clone()),

@@ -1,12 +1,13 @@
 //! Sources: the components that take records in.
 //!
-//! The set of kinds is closed. Each source has one thread, named `source:<name>`. A source appends
-//! to the journal and knows nothing of destinations; when the journal has no room, it keeps its
+//! The set of kinds is closed. Each source has one thread, named `source:<name>`, or several if it
+//! listens and is configured so. A source appends to the journal and knows nothing of destinations; when the journal has no room, it keeps its
 //! position and continues when woken.
 
 mod datadog_intake;
 mod listen;
 mod loggregator;
+mod names;
 mod own_paths;
 mod syslog;
 mod tail;
@@ -26,8 +27,10 @@ use crate::stats::SourceStats;
 
 pub use listen::ListenError;
 pub use listen::limits::{
-    LISTENER_BYTES, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES,
+    LISTENER_BYTES, LISTENER_THREADS_MAX, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES,
+    SYSLOG_LISTENER_BYTES,
 };
+pub use names::SourceNames;
 pub use own_paths::{OwnPath, OwnPaths};
 pub use tail::{LayoutError, is_compressed_or_temporary};
 
@@ -126,10 +129,11 @@ impl Drop for SetOnDrop {
 #[derive(Debug)]
 pub struct SourceHandle {
     name: String,
-    wake: WakeFd,
+    /// One for each thread.
+    wakes: Vec<WakeFd>,
     stop: Arc<AtomicBool>,
     discovered: Arc<Flag>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl SourceHandle {
@@ -140,7 +144,9 @@ impl SourceHandle {
 
     /// Makes the source check again whatever it is waiting for.
     pub fn wake(&self) {
-        self.wake.wake();
+        for wake in &self.wakes {
+            wake.wake();
+        }
     }
 
     /// Returns a handle that reports when the source has opened the streams of all existing files.
@@ -151,44 +157,61 @@ impl SourceHandle {
     /// Tells the source to end, without waiting.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.wake.wake();
+        self.wake();
     }
 
-    /// Returns true if the thread has ended.
+    /// Returns true if its threads have ended.
     pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for the thread to end. Returns false if it panicked.
-    pub fn join(mut self) -> bool {
-        self.thread.take().is_none_or(|thread| thread.join().is_ok())
+    /// Waits for its threads to end. Returns false if one of them panicked.
+    pub fn join(self) -> bool {
+        let failed = self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err);
+        failed.count() == 0
     }
 }
 
 /// Starts a source.
 pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, SourceError> {
     let io = |error| SourceError::Io { name: plan.name.clone(), error };
-    let wake = WakeFd::new().map_err(io)?;
+    let wakes = (0..plan.kind.threads()).map(|_| WakeFd::new());
+    let wakes = wakes.collect::<Result<Vec<_>, _>>().map_err(io)?;
     raise_descriptor_limit();
     let stop = Arc::new(AtomicBool::new(false));
     let discovered = Arc::new(Flag::default());
-    let work = prepare(plan, context, &wake, &stop)?;
-    let when_discovered = discovered.clone();
-    let thread = std::thread::Builder::new()
-        .name(format!("source:{}", plan.name))
-        .spawn(move || work.run(SetOnDrop(when_discovered)))
-        .map_err(io)?;
-    Ok(SourceHandle { name: plan.name.clone(), wake, stop, discovered, thread: Some(thread) })
+    let works = prepare(plan, context, &wakes, &stop)?;
+    let mut source =
+        SourceHandle { name: plan.name.clone(), wakes, stop, discovered, threads: Vec::new() };
+    // It is set when the last thread has discovered what there is.
+    let when_discovered = Arc::new(SetOnDrop(source.discovered.clone()));
+    for (number, work) in works.into_iter().enumerate() {
+        let name = match number {
+            0 => format!("source:{}", plan.name),
+            _ => format!("source:{}.{number}", plan.name),
+        };
+        let when_discovered = when_discovered.clone();
+        let thread = std::thread::Builder::new().name(name);
+        match thread.spawn(move || work.run(when_discovered)) {
+            Ok(thread) => source.threads.push(thread),
+            Err(error) => {
+                source.stop();
+                source.join();
+                return Err(io(error));
+            }
+        }
+    }
+    Ok(source)
 }
 
-/// The work of a source's thread.
+/// The work of one thread of a source.
 enum Work {
     Tail(Box<tail::Tail>),
     Listen(Box<listen::Listener>),
 }
 
 impl Work {
-    fn run(self, discovered: SetOnDrop) {
+    fn run(self, discovered: Arc<SetOnDrop>) {
         match self {
             Self::Tail(mut source) => {
                 source.start();
@@ -200,28 +223,31 @@ impl Work {
     }
 }
 
-/// Checks whether a source can run: its globs and its port.
+/// Checks whether a source can run: its globs and its port. Returns the work of each thread, which
+/// is woken by one of `wakes`.
 fn prepare(
     plan: &SourcePlan,
     context: SourceContext,
-    wake: &WakeFd,
+    wakes: &[WakeFd],
     stop: &Arc<AtomicBool>,
-) -> Result<Work, SourceError> {
+) -> Result<Vec<Work>, SourceError> {
     let (layout, settings, format) = match &plan.kind {
         SourceKind::File(source) => (tail::files(source)?, &source.tail, source.format),
         SourceKind::Containers(source) => (tail::containers(source)?, &source.tail, Format::Auto),
         SourceKind::DatadogIntake(source) => {
-            let intake = datadog_intake::Intake::new(source.api_keys.as_ref());
-            let protocol = listen::Protocol::DatadogIntake(intake, source.in_flight_bytes_max);
-            return listen(plan, &source.listen, protocol, context, wake, stop);
+            let protocol = || {
+                let intake = datadog_intake::Intake::new(source.api_keys.as_ref());
+                listen::Protocol::DatadogIntake(intake, source.in_flight_bytes_max)
+            };
+            return listen(plan, &source.listen, protocol, context, wakes, stop);
         }
         SourceKind::Syslog(source) => {
-            let protocol = listen::Protocol::syslog(source);
-            return listen(plan, &source.listen, protocol, context, wake, stop);
+            let protocol = || listen::Protocol::syslog(source);
+            return listen(plan, &source.listen, protocol, context, wakes, stop);
         }
         SourceKind::Loggregator(source) => {
-            let protocol = listen::Protocol::Loggregator(source.clone());
-            return listen(plan, &source.listen, protocol, context, wake, stop);
+            let protocol = || listen::Protocol::Loggregator(source.clone());
+            return listen(plan, &source.listen, protocol, context, wakes, stop);
         }
     };
     let parts = tail::Parts {
@@ -232,21 +258,21 @@ fn prepare(
         rules: context.rules,
         clock: context.clock,
         stats: context.stats,
-        wake: wake.clone(),
+        wake: wakes[0].clone(),
         stop: stop.clone(),
         host: host_name(),
     };
-    Ok(Work::Tail(Box::new(tail::Tail::new(layout, parts, context.own_paths))))
+    Ok(vec![Work::Tail(Box::new(tail::Tail::new(layout, parts, context.own_paths)))])
 }
 
 fn listen(
     plan: &SourcePlan,
     settings: &ListenSettings,
-    protocol: listen::Protocol,
+    protocol: impl Fn() -> listen::Protocol,
     context: SourceContext,
-    wake: &WakeFd,
+    wakes: &[WakeFd],
     stop: &Arc<AtomicBool>,
-) -> Result<Work, SourceError> {
+) -> Result<Vec<Work>, SourceError> {
     let parts = listen::Parts {
         name: plan.name.clone(),
         settings: settings.clone(),
@@ -256,12 +282,12 @@ fn listen(
         received_file: context.data_dir.join("received").join(&plan.name),
         disk: context.disk,
         stats: context.stats,
-        wake: wake.clone(),
         stop: stop.clone(),
     };
-    let bound = listen::Listener::bind(parts, protocol);
-    let listener = bound.map_err(|error| SourceError::Listen { name: plan.name.clone(), error })?;
-    Ok(Work::Listen(Box::new(listener)))
+    let bound = listen::Listener::bind(&parts, wakes, protocol);
+    let listeners =
+        bound.map_err(|error| SourceError::Listen { name: plan.name.clone(), error })?;
+    Ok(listeners.into_iter().map(|listener| Work::Listen(Box::new(listener))).collect())
 }
 
 /// Raises the soft limit on open files to the hard limit: every followed file is kept open.

@@ -39,8 +39,6 @@ const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs until a signal.
 pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
-    let plan = load_plan(args, color)?;
-    logging::init(&plan.log, color)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Signal handlers are installed first, so that no signal ends the process in the middle of the
     // start.
@@ -48,6 +46,8 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
         let _entered = runtime.enter();
         Signals::new().context("failed to install signal handlers")?
     };
+    let plan = load_plan(args, color)?;
+    logging::init(&plan.log, color)?;
     let api = bind(&plan)?;
     let faces = bind_faces(&plan)?;
     let (pipeline, store) = start(&plan)?;

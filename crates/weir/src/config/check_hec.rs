@@ -121,6 +121,7 @@ fn tls_loads(tls: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostic
             key_file: tls.file("key_file"),
             server_name: tls.text("server_name").map(str::to_owned),
             insecure_skip_verify: tls.bool("insecure_skip_verify"),
+            is_http_2: false,
         }),
         connect_timeout: Duration::from_secs(1),
         handshake_timeout: Duration::from_secs(1),

@@ -1,4 +1,4 @@
-//! Constraints within an output of type `http` or `socket`.
+//! Constraints within an output of type `http`, `socket` or `loggregator`.
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
@@ -34,6 +34,37 @@ pub(crate) fn socket(section: &Section, diagnostics: &mut Diagnostics) {
             )
             .help("remove it");
     }
+}
+
+/// All checks of one output of type `loggregator`.
+pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
+    let key_path = section.key_path("addresses");
+    if section.is_empty_list("addresses") {
+        let message = format!("{key_path} is empty");
+        diagnostics
+            .error(section.location("addresses"), &key_path, message)
+            .help("write [\"doppler.service.cf.internal:8082\"]");
+    }
+    let is_encrypted = section.is_set("tls");
+    let mut is_local = true;
+    for (text, location) in section.list("addresses") {
+        match Endpoint::address(text) {
+            Ok(endpoint) => is_local &= endpoint.is_local(),
+            Err(problem) => {
+                diagnostics
+                    .error(Some(location.clone()), &key_path, format!("{text:?} {problem}"))
+                    .help(problem.help());
+            }
+        }
+    }
+    if !is_local && !is_encrypted {
+        let message = "all records cross the network unencrypted";
+        diagnostics
+            .warn(section.location("addresses"), &key_path, message)
+            .help("add tls = { ca_file = \"/path\", cert_file = \"/path\", key_file = \"/path\" }");
+    }
+    tls(section, Some(is_encrypted), diagnostics);
+    bounds(section, diagnostics);
 }
 
 /// The headers whose values are text.

@@ -16,7 +16,7 @@ use super::check::readable_file;
 use super::check_hec::secret_file;
 use super::choices::SyslogProtocol;
 use super::diagnostic::Diagnostics;
-use super::plan::{ComponentSection, Sections, server_tls};
+use super::plan::{ComponentSection, Sections, server_tls, threads};
 use super::rate_limit;
 use super::section::Section;
 use super::text::SourceLocation;
@@ -43,7 +43,7 @@ pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
     networks(section, diagnostics);
     let has_keys = section.secret("api_keys").is_some();
     open_to_all(section, has_keys, "add api_keys", diagnostics);
-    rate_limit::check(section, diagnostics);
+    rate_limit::check(section, threads(SourceType::DatadogIntake, section), diagnostics);
 }
 
 /// All checks of a source of type `loggregator`.
@@ -71,7 +71,7 @@ pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
     tls(section, diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add tls.client_ca_file, or allow", diagnostics);
-    rate_limit::check(section, diagnostics);
+    rate_limit::check(section, 1, diagnostics);
 }
 
 /// The tags that a source of type `loggregator` adds.
@@ -102,6 +102,7 @@ pub(crate) fn syslog(section: &Section, diagnostics: &mut Diagnostics) {
             required(section, "path", "a path such as \"/run/weir/log.sock\"", diagnostics);
             let keys = ["listen", "tls", "allow", "receive_buffer", "connections_per_address_max"];
             without_effect(section, &keys, diagnostics);
+            without_effect(section, &["threads"], diagnostics);
         }
     }
     if protocol == SyslogProtocol::Relp {
@@ -120,7 +121,7 @@ pub(crate) fn syslog(section: &Section, diagnostics: &mut Diagnostics) {
     tls(section, diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add allow", diagnostics);
-    rate_limit::check(section, diagnostics);
+    rate_limit::check(section, threads(SourceType::Syslog, section), diagnostics);
 }
 
 /// Permissions of a Unix socket.
@@ -200,13 +201,19 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
 pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
     let memory = |source: &ComponentSection<SourceType>| match source.component_type {
         SourceType::DatadogIntake => {
-            source.section.size("in_flight_max") + LISTENER_BYTES + quota_bytes(&source.section)
+            let section = &source.section;
+            let listeners = threads(source.component_type, section) as u64 * LISTENER_BYTES;
+            section.size("in_flight_max") + listeners + quota_bytes(section)
         }
         SourceType::Loggregator => {
             let section = &source.section;
             section.size("in_flight_max") + LOGGREGATOR_LISTENER_BYTES + quota_bytes(section)
         }
-        SourceType::Syslog => SYSLOG_LISTENER_BYTES + quota_bytes(&source.section),
+        SourceType::Syslog => {
+            let section = &source.section;
+            threads(source.component_type, section) as u64 * SYSLOG_LISTENER_BYTES
+                + quota_bytes(section)
+        }
         SourceType::Containers | SourceType::File => 0,
     };
     sections.sources.iter().map(memory).sum()

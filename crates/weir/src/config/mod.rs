@@ -8,6 +8,7 @@
 //! Invariants: nothing in the files is ignored (an unknown key is an error), all errors are
 //! reported at once, and the value of a secret is never printed.
 
+mod access;
 mod calculated_fields;
 mod check;
 mod check_file;

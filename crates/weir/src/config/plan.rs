@@ -12,10 +12,10 @@ use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
 use weir_pipeline::config::{
     Compression, ContainersSource, DatadogIntake, FileOutput, FilePath, FileSource, FsyncPolicy,
-    HttpAuth, HttpOutput, ListenEndpoint, ListenSettings, LoggregatorSource, OutputKind,
-    OutputPlan, OutputType, PipelinePlan, RateLimit, RequestSettings, Rotation, ServerTlsFiles,
-    SocketOutput, SourceKind, SourcePlan, SourceType, SplunkHec, SyslogOutput, SyslogOutputFraming,
-    SyslogSource, SyslogTransport, TailSettings, TlsSettings,
+    HttpAuth, HttpOutput, ListenEndpoint, ListenSettings, LoggregatorOutput, LoggregatorSource,
+    OutputKind, OutputPlan, OutputType, PipelinePlan, RateLimit, RequestSettings, Rotation,
+    ServerTlsFiles, SocketOutput, SourceKind, SourcePlan, SourceType, SplunkHec, SyslogOutput,
+    SyslogOutputFraming, SyslogSource, SyslogTransport, TailSettings, TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
 use weir_store::query::CalculatedField;
@@ -478,7 +478,12 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
         SourceType::Syslog => SourceKind::Syslog(Box::new(syslog(section)?)),
         SourceType::Loggregator => SourceKind::Loggregator(Box::new(loggregator(section)?)),
         SourceType::DatadogIntake => SourceKind::DatadogIntake(DatadogIntake {
-            listen: listen(section, ListenEndpoint::Tcp(section.listen("listen")?)),
+            listen: listen(
+                section,
+                ListenEndpoint::Tcp(section.listen("listen")?),
+                threads(named.component_type, section),
+                ServerProtocol::Http1And2,
+            ),
             in_flight_bytes_max: section.size("in_flight_max") as usize,
             api_keys: section.secret("api_keys"),
         }),
@@ -513,7 +518,12 @@ fn syslog(section: &Section) -> Option<SyslogSource> {
         }
     };
     Some(SyslogSource {
-        listen: listen(section, endpoint),
+        listen: listen(
+            section,
+            endpoint,
+            threads(SourceType::Syslog, section),
+            ServerProtocol::Http1,
+        ),
         is_relp: protocol == SyslogProtocol::Relp,
         framing: section.choice("framing"),
         message_bytes_max: section.size("message_max") as usize,
@@ -522,25 +532,43 @@ fn syslog(section: &Section) -> Option<SyslogSource> {
 }
 
 fn loggregator(section: &Section) -> Option<LoggregatorSource> {
-    let mut listen = listen(section, ListenEndpoint::Tcp(section.listen("listen")?));
-    listen.tls = section.table("tls").and_then(|tls| server_tls(tls, ServerProtocol::Http2));
+    let endpoint = ListenEndpoint::Tcp(section.listen("listen")?);
     Some(LoggregatorSource {
-        listen,
+        listen: listen(section, endpoint, 1, ServerProtocol::Http2),
         in_flight_bytes_max: section.size("in_flight_max") as usize,
         tags: check_listen::default_tags(section),
     })
 }
 
-fn listen(section: &Section, endpoint: ListenEndpoint) -> ListenSettings {
+fn listen(
+    section: &Section,
+    endpoint: ListenEndpoint,
+    threads: usize,
+    protocol: ServerProtocol,
+) -> ListenSettings {
     let count = |key| section.count(key).map_or(usize::MAX, |count| count as usize);
     let networks = section.list("allow").iter();
     ListenSettings {
+        threads,
         endpoint,
         connections_max: count("connections_max"),
         connections_per_address_max: count("connections_per_address_max"),
         allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
-        tls: section.table("tls").and_then(|tls| server_tls(tls, ServerProtocol::Http1)),
+        tls: section.table("tls").and_then(|tls| server_tls(tls, protocol)),
         rate_limit: rate_limit::settings(section),
+    }
+}
+
+/// Number of threads of a source. A socket in the file system can only be bound once.
+pub(crate) fn threads(source_type: SourceType, section: &Section) -> usize {
+    let configured = || section.count("threads").map_or(1, |count| count as usize);
+    match source_type {
+        SourceType::DatadogIntake => configured(),
+        SourceType::Syslog => match section.choice("protocol") {
+            SyslogProtocol::UnixStream | SyslogProtocol::UnixDatagram => 1,
+            SyslogProtocol::Tcp | SyslogProtocol::Relp | SyslogProtocol::Udp => configured(),
+        },
+        SourceType::Loggregator | SourceType::Containers | SourceType::File => 1,
     }
 }
 
@@ -578,6 +606,7 @@ fn output(named: &ComponentSection<OutputType>) -> Option<OutputPlan> {
         OutputType::SplunkHec => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),
         OutputType::Http => OutputKind::Http(Box::new(http(section)?)),
         OutputType::Socket => OutputKind::Socket(Box::new(socket(section)?)),
+        OutputType::Loggregator => OutputKind::Loggregator(Box::new(loggregator_output(section))),
         OutputType::Syslog => OutputKind::Syslog(Box::new(syslog_output(section)?)),
         OutputType::File => OutputKind::File(file(section)?),
         OutputType::Stdout => OutputKind::Stdout(section.choice("encoding")),
@@ -644,6 +673,14 @@ fn http(section: &Section) -> Option<HttpOutput> {
     })
 }
 
+fn loggregator_output(section: &Section) -> LoggregatorOutput {
+    LoggregatorOutput {
+        addresses: texts(section, "addresses"),
+        is_encrypted: section.is_set("tls"),
+        requests: requests(section, Compression::None),
+    }
+}
+
 fn requests(section: &Section, compression: Compression) -> RequestSettings {
     RequestSettings {
         compression,
@@ -653,11 +690,12 @@ fn requests(section: &Section, compression: Compression) -> RequestSettings {
         request_timeout: section.duration("request_timeout"),
         retry_min: section.duration("retry_min"),
         retry_max: section.duration("retry_max"),
-        tls: tls(section),
+        tls: tls_settings(section),
     }
 }
 
-fn tls(section: &Section) -> TlsSettings {
+/// TLS settings of connections to others.
+pub(crate) fn tls_settings(section: &Section) -> TlsSettings {
     section.table("tls").map_or_else(TlsSettings::default, |tls| TlsSettings {
         ca_file: tls.file("ca_file"),
         cert_file: tls.file("cert_file"),
@@ -676,7 +714,7 @@ fn socket(section: &Section) -> Option<SocketOutput> {
         write_timeout: section.duration("write_timeout"),
         retry_min: section.duration("retry_min"),
         retry_max: section.duration("retry_max"),
-        tls: tls(section),
+        tls: tls_settings(section),
     })
 }
 
@@ -697,7 +735,7 @@ fn syslog_output(section: &Section) -> Option<SyslogOutput> {
     Some(SyslogOutput {
         address: section.text("address")?.to_owned(),
         transport,
-        tls: check_syslog::is_tls(section).then(|| tls(section)),
+        tls: check_syslog::is_tls(section).then(|| tls_settings(section)),
         format: section.choice("format"),
         zone: Zone::parse(section.text("timezone")?).ok()?,
         message_bytes_max: check_syslog::message_bytes_max(section) as usize,

@@ -3,12 +3,14 @@
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use weir_api::FaceSettings;
 use weir_expr::Network;
 use weir_host::ServerProtocol;
 use weir_pipeline::live::Face;
 
+use super::access;
 use super::check_listen;
 use super::diagnostic::Diagnostics;
 use super::plan::{Sections, server_tls};
@@ -27,19 +29,24 @@ fn services(sections: &Sections) -> impl Iterator<Item = (Face, &Section)> {
 
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
-    for (_, service) in services(sections) {
+    access::check(sections, diagnostics);
+    for (face, service) in services(sections) {
         check_listen::tls(service, diagnostics);
         check_listen::networks(service, diagnostics);
         let Some(listen) = service.listen("listen") else { continue };
         let knows_clients = service.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
-        if !listen.ip().is_loopback() && !knows_clients {
+        let asks_for_tokens = face.has_tokens() && access::section(sections).is_some();
+        if !listen.ip().is_loopback() && !knows_clients && !asks_for_tokens {
+            let remedy = if face.has_tokens() { "[loggregator.access], " } else { "" };
             let message = format!(
                 "anyone who reaches {listen} could read the logs of all applications: clients must \
                  have certificates"
             );
             diagnostics
                 .error(service.location("listen"), &service.key_path("listen"), message)
-                .help("add tls with client_ca_file, or listen on the loopback address");
+                .help(format!(
+                    "add {remedy}tls with client_ca_file, or listen on the loopback address"
+                ));
         }
     }
     let loggregator = sections.table("loggregator");
@@ -79,7 +86,16 @@ pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
 
 /// Settings of the services; `None` if a required file is missing.
 pub(crate) fn settings(sections: &Sections) -> Option<Vec<FaceSettings>> {
-    services(sections).map(|(face, service)| face_settings(face, service)).collect()
+    let access = match access::section(sections) {
+        Some(section) => Some(Arc::new(access::settings(section)?)),
+        None => None,
+    };
+    services(sections)
+        .map(|(face, service)| {
+            let access = access.clone().filter(|_| face.has_tokens());
+            Some(FaceSettings { access, ..face_settings(face, service)? })
+        })
+        .collect()
 }
 
 fn face_settings(face: Face, service: &Section) -> Option<FaceSettings> {
@@ -101,6 +117,7 @@ fn face_settings(face: Face, service: &Section) -> Option<FaceSettings> {
         connections_max: count("connections_max"),
         connections_per_address_max: count("connections_per_address_max"),
         streams_max: count("streams_max"),
+        access: None,
         stream_timeout: match face {
             Face::Egress => std::time::Duration::MAX,
             Face::Gateway => service.duration("stream_timeout"),

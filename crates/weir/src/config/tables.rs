@@ -574,7 +574,7 @@ const ENCODING: Field = field(
     "How a record is written as a line.",
 );
 
-use outputs::{HTTP, SOCKET, SPLUNK_HEC, SYSLOG_OUTPUT};
+use outputs::{HTTP, LOGGREGATOR_OUTPUT, SOCKET, SPLUNK_HEC, SYSLOG_OUTPUT};
 
 /// Keys of `type = "containers"` alone.
 const CONTAINERS: &[Field] = &[
@@ -754,6 +754,7 @@ impl ComponentType for OutputType {
                       and records in flight when a connection breaks are lost without being noticed.",
                 fields: &[SOCKET, DELIVERY],
             },
+            Self::Loggregator => LOGGREGATOR_OUTPUT,
             Self::Syslog => Component {
                 doc: "Syslog (RFC 5424 or RFC 3164) over TCP, TLS, UDP or RELP. Only RELP acknowledges \
                       messages; with the others, a record counts as delivered as in `socket`.",
@@ -780,6 +781,7 @@ impl ComponentType for OutputType {
             Self::SplunkHec => check_hec::splunk_hec(section, diagnostics),
             Self::Http => check_http::http(section, diagnostics),
             Self::Socket => check_http::socket(section, diagnostics),
+            Self::Loggregator => check_http::loggregator(section, diagnostics),
             Self::Syslog => check_syslog::syslog(section, diagnostics),
             Self::File => check_file::file(named, sections, diagnostics),
             Self::Stdout | Self::Blackhole => {}

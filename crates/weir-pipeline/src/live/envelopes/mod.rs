@@ -28,6 +28,7 @@ pub(super) use dispatch::Dispatcher;
 pub(super) use index::{Index, Reading};
 pub use queue::EnvelopeChunk;
 pub(super) use queue::{Budget, Reader};
+pub(crate) use write::{Origin as EnvelopeOrigin, write_anew as write_envelope};
 
 /// By which service envelopes are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,14 @@ pub enum Face {
 impl Face {
     /// All faces.
     pub const ALL: [Self; 2] = [Self::Egress, Self::Gateway];
+
+    /// Whether its readers can have tokens. Those over gRPC have certificates.
+    pub fn has_tokens(self) -> bool {
+        match self {
+            Self::Egress => false,
+            Self::Gateway => true,
+        }
+    }
 
     /// Returns its name.
     pub fn name(self) -> &'static str {

@@ -148,6 +148,8 @@ struct Queue {
     missed_total: u64,
     /// Nothing will follow.
     is_over: bool,
+    /// Nobody reads any more. The thread learns of it later, and must not charge memory for it.
+    has_left: bool,
 }
 
 impl Reader {
@@ -171,8 +173,11 @@ impl Reader {
         let Staged { chunks, envelopes, lost } = std::mem::take(staged);
         add(&self.stats.matched, envelopes + lost);
         add(&self.stats.lost, lost);
-        add(&self.stats.queued, envelopes);
         let mut queue = self.queue();
+        if queue.has_left {
+            return add(&self.stats.abandoned, envelopes);
+        }
+        add(&self.stats.queued, envelopes);
         queue.lost += lost;
         queue.lost_total += lost;
         queue.envelopes += envelopes;
@@ -252,6 +257,7 @@ impl Reader {
         let (bytes, envelopes) = (queue.bytes, queue.envelopes);
         queue.chunks.clear();
         (queue.bytes, queue.envelopes) = (0, 0);
+        queue.has_left = true;
         drop(queue);
         self.charge(bytes, 0);
         subtract(&self.stats.queued, envelopes);

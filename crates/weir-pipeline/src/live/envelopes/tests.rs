@@ -324,6 +324,19 @@ fn memory_of_all_readers_is_limited_and_the_heaviest_loses() {
 }
 
 #[test]
+fn what_comes_for_a_reader_that_has_left_takes_no_memory() {
+    let mut scene = Scene::default();
+    let reader = scene.read(request(&[all_of(LoggregatorWanted::Log)]));
+    scene.dispatch(&batch(&[("app", log("waits"))]));
+    // The dispatcher does not know yet.
+    reader.leave();
+    scene.dispatch(&batch(&[("app", log("late"))]));
+    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    assert_eq!((get(&scene.stats.abandoned), get(&scene.stats.queued_bytes)), (2, 0));
+    scene.assert_balanced();
+}
+
+#[test]
 fn while_there_is_no_time_envelopes_are_counted_for_those_who_wanted_them() {
     let mut scene = Scene::default();
     let logs = scene.read(request(&[of("a", LoggregatorWanted::Log)]));

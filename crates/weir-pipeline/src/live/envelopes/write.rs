@@ -18,8 +18,8 @@ const INSTANCE: &str = "service.instance.id";
 
 /// What an envelope states about the source of a record.
 #[derive(Debug, Default)]
-pub(super) struct Origin {
-    pub(super) source_id: String,
+pub(crate) struct Origin {
+    pub(crate) source_id: String,
     instance_id: String,
     tags: BTreeMap<String, String>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Origin {
 impl Origin {
     /// The origin of records with this resource, which `is_envelope` if it is that of envelopes:
     /// then only its tags were tags. A log without a service is from the source of that name.
-    pub(super) fn new(encoded: &[u8], is_envelope: bool, source: &str) -> Self {
+    pub(crate) fn new(encoded: &[u8], is_envelope: bool, source: &str) -> Self {
         let resource = Resource::decode(encoded);
         let service = resource.text(SERVICE).or((!is_envelope).then_some(source));
         let mut tags = BTreeMap::new();
@@ -83,7 +83,7 @@ impl Body {
 
 /// Appends an envelope with what a record consists of. Returns false if it is a metric that cannot be
 /// read.
-pub(super) fn write_anew(
+pub(crate) fn write_anew(
     view: &RecordView<'_>,
     origin: &Origin,
     is_envelope: bool,

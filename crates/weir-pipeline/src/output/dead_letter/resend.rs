@@ -47,7 +47,9 @@ pub struct ResendReport {
 #[derive(Debug, thiserror::Error)]
 pub enum ResendError {
     /// Outputs of this kind do not support resending.
-    #[error("output {0} is neither splunk_hec nor http: its dead letters cannot be resent")]
+    #[error(
+        "dead letters of output {0} cannot be resent: it is not of type splunk_hec, http or loggregator"
+    )]
     Kind(String),
     /// The output's settings are not usable.
     #[error(transparent)]

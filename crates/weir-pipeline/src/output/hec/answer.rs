@@ -126,7 +126,8 @@ mod tests {
 
     fn verdict(status: u16, body: &str) -> Verdict {
         let body = body.as_bytes().to_vec();
-        Answer { status, retry_after: None, is_splunk: false, body, is_whole: true }.of_collector()
+        Answer { status, retry_after: None, is_splunk: false, grpc: None, body, is_whole: true }
+            .of_collector()
     }
 
     fn word(status: u16, code: u16) -> &'static str {

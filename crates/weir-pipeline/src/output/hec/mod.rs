@@ -36,7 +36,7 @@ pub(super) fn sender(
         protocol: Protocol::Collector,
         method: Method::POST,
         path: format!("{collector}/{kind}"),
-        endpoint,
+        endpoints: vec![endpoint],
         headers,
         send_channel: hec.indexer_ack || hec.mode == HecMode::Raw,
         acks: hec.indexer_ack.then(|| (format!("{collector}/ack"), hec.ack_timeout)),

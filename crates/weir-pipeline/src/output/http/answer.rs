@@ -50,6 +50,7 @@ mod tests {
                 status,
                 retry_after: None,
                 is_splunk: false,
+                grpc: None,
                 body: Vec::new(),
                 is_whole: false,
             };

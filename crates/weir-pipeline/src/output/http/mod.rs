@@ -36,7 +36,7 @@ pub(super) fn sender(
             HttpMethod::Put => Method::PUT,
         },
         path: endpoint.target(),
-        endpoint,
+        endpoints: vec![endpoint],
         headers,
         send_channel: false,
         acks: None,

@@ -2,16 +2,36 @@
 
 use std::time::Duration;
 
+use hyper::header::{HeaderMap, HeaderValue};
+
 /// A response as received.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
+    /// How the call ended, if it was one of gRPC.
+    pub(crate) grpc: Option<GrpcEnd>,
     /// It identifies itself as Splunk, whose behaviour is known in detail.
     pub(crate) is_splunk: bool,
     pub(crate) body: Vec<u8>,
     /// The body is complete: it ended properly, within the limit for responses.
     pub(crate) is_whole: bool,
+}
+
+/// The status of a call of gRPC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GrpcEnd {
+    pub(crate) code: u32,
+    pub(crate) message: String,
+}
+
+impl GrpcEnd {
+    /// Returns the status in headers or trailers, if there is one.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+        let message = headers.get("grpc-message").map(HeaderValue::as_bytes).unwrap_or_default();
+        Some(Self { code, message: String::from_utf8_lossy(message).into_owned() })
+    }
 }
 
 /// What to do after a response.

@@ -1,22 +1,23 @@
-//! HTTP/1.1 to one destination over a few kept-alive connections.
+//! HTTP/1.1 or 2 to one destination over a few kept-alive connections.
 //!
 //! Invariants: a connection carries one request at a time; it returns to the pool only after a
 //! complete, well-formed response; every request has a deadline; responses are read up to a limit,
 //! and the meaning of a status does not depend on whether its body was received completely.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::{http1, http2};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::Instant;
-use weir_host::{Clock, ConnectError, Connector};
+use weir_host::{Clock, ConnectError, Connector, Stream};
 
-use super::answer::{self, Answer};
+use super::answer::{self, Answer, GrpcEnd};
 use super::body::{Body, Outgoing};
 use super::sender::Sending;
 
@@ -29,6 +30,12 @@ const CONNECTION_AGE_MAX: Duration = Duration::from_mins(5);
 /// chunk of a body is written while it is in the processor cache, and before the next one is
 /// created. The chunks themselves are handed over as they are, however large.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
+
+/// How often a peer that is silent during a request is asked whether it is there. Servers of
+/// Loggregator close connections whose clients ask more often than every ten seconds.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// How long it may take to answer.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 const CHANNEL: HeaderName = HeaderName::from_static("x-splunk-request-channel");
 
@@ -69,9 +76,34 @@ pub(crate) struct Reply {
     pub(crate) channel: Arc<str>,
 }
 
+/// Sends the requests of a connection.
+#[derive(Debug)]
+enum RequestSender {
+    Http1(http1::SendRequest<Outgoing>),
+    Http2(http2::SendRequest<Outgoing>),
+}
+
+impl RequestSender {
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Http1(sender) => sender.is_ready(),
+            Self::Http2(sender) => sender.is_ready(),
+        }
+    }
+
+    async fn send(&mut self, request: Request<Outgoing>) -> hyper::Result<Response<Incoming>> {
+        match self {
+            Self::Http1(sender) => sender.send_request(request).await,
+            Self::Http2(sender) => sender.send_request(request).await,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Connection {
-    sender: SendRequest<Outgoing>,
+    sender: RequestSender,
+    /// What requests of HTTP/2 state with their path.
+    authority: String,
     opened: Instant,
     channel: Arc<str>,
 }
@@ -85,7 +117,10 @@ impl Connection {
 /// The connection pool.
 #[derive(Debug)]
 pub(crate) struct Client {
-    connector: Connector,
+    /// For each address; the first attempts of connections take turns over them.
+    connectors: Vec<Connector>,
+    next_connector: AtomicUsize,
+    is_http_2: bool,
     method: Method,
     headers: HeaderMap,
     send_channel: bool,
@@ -95,9 +130,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(connector: Connector, sending: &Sending, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        connectors: Vec<Connector>,
+        sending: &Sending,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
-            connector,
+            connectors,
+            next_connector: AtomicUsize::new(0),
+            is_http_2: sending.protocol.is_http_2(),
             method: sending.method.clone(),
             headers: sending.headers.clone(),
             send_channel: sending.send_channel,
@@ -108,12 +149,13 @@ impl Client {
     }
 
     pub(crate) fn target(&self) -> String {
-        self.connector.target()
+        let targets: Vec<String> = self.connectors.iter().map(Connector::target).collect();
+        targets.join(", ")
     }
 
     /// Returns what is wrong with changed certificate files, if anything.
     pub(crate) fn reload_error(&self) -> Option<String> {
-        self.connector.reload_error()
+        self.connectors.iter().find_map(Connector::reload_error)
     }
 
     /// Posts a body and reads the response. `channel` is set for queries about an earlier one.
@@ -128,9 +170,9 @@ impl Client {
             None => self.connect().await?,
         };
         let channel = channel.cloned().unwrap_or_else(|| connection.channel.clone());
-        let request = self.request(path, body, &channel)?;
+        let request = self.request(&connection, path, body, &channel)?;
         let deadline = Instant::now() + self.timeout;
-        let response = tokio::time::timeout_at(deadline, connection.sender.send_request(request))
+        let response = tokio::time::timeout_at(deadline, connection.sender.send(request))
             .await
             .map_err(|_| SendError::Timeout { target: self.target(), after: self.timeout })?
             .map_err(|e| self.broken(&e))?;
@@ -145,8 +187,10 @@ impl Client {
         let (status, retry_after) = (response.status().as_u16(), self.retry_after(&response));
         let server = response.headers().get(header::SERVER);
         let is_splunk = server.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"splunkd"));
-        let (body, is_whole) = read_answer(response.into_body(), deadline).await;
-        Answer { status, retry_after, is_splunk, body, is_whole }
+        let at_once = GrpcEnd::of(response.headers());
+        let (body, trailers, is_whole) = read_answer(response.into_body(), deadline).await;
+        let grpc = at_once.or_else(|| GrpcEnd::of(&trailers?));
+        Answer { status, retry_after, grpc, is_splunk, body, is_whole }
     }
 
     fn take_idle(&self) -> Option<Connection> {
@@ -164,26 +208,61 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Connection, SendError> {
-        let stream = self.connector.connect().await?;
-        let (sender, connection) = http1::Builder::new()
-            .max_buf_size(WRITE_BUFFER_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| self.broken(&e))?;
-        // Ends with the connection; the request reports its errors.
-        tokio::spawn(connection);
-        Ok(Connection { sender, opened: Instant::now(), channel: new_channel().into() })
+        let (stream, authority) = self.open().await?;
+        let stream = TokioIo::new(stream);
+        // The task ends with the connection; the request reports its errors.
+        let sender = if self.is_http_2 {
+            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .handshake(stream)
+                .await
+                .map_err(|e| self.broken(&e))?;
+            tokio::spawn(connection);
+            RequestSender::Http2(sender)
+        } else {
+            let (sender, connection) = http1::Builder::new()
+                .max_buf_size(WRITE_BUFFER_BYTES)
+                .handshake(stream)
+                .await
+                .map_err(|e| self.broken(&e))?;
+            tokio::spawn(connection);
+            RequestSender::Http1(sender)
+        };
+        let (opened, channel) = (Instant::now(), new_channel().into());
+        Ok(Connection { sender, authority, opened, channel })
+    }
+
+    /// Opens a connection to the next address that accepts one.
+    async fn open(&self) -> Result<(Stream, String), SendError> {
+        let first = self.next_connector.fetch_add(1, Ordering::Relaxed);
+        let mut attempt = 0;
+        loop {
+            let connector = &self.connectors[(first + attempt) % self.connectors.len()];
+            attempt += 1;
+            match connector.connect().await {
+                Ok(stream) => return Ok((stream, connector.target())),
+                Err(error) if attempt >= self.connectors.len() => return Err(error.into()),
+                Err(error) => tracing::debug!(%error, "trying the next address"),
+            }
+        }
     }
 
     fn request(
         &self,
+        connection: &Connection,
         path: &str,
         body: &Body,
         channel: &str,
     ) -> Result<Request<Outgoing>, SendError> {
         let mut request = Request::new(body.outgoing());
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = path.parse().map_err(|_| self.unsendable())?;
+        let uri = match connection.sender {
+            RequestSender::Http1(_) => path.parse(),
+            RequestSender::Http2(_) => format!("http://{}{path}", connection.authority).parse(),
+        };
+        *request.uri_mut() = uri.map_err(|_| self.unsendable())?;
         let headers = request.headers_mut();
         headers.clone_from(&self.headers);
         if let Some(encoding) = body.compression().content_encoding() {
@@ -218,22 +297,29 @@ impl Client {
     }
 }
 
-/// Reads a body up to the limit; false if it is longer than that, or is not received completely.
-async fn read_answer(mut body: Incoming, deadline: Instant) -> (Vec<u8>, bool) {
-    let mut read = Vec::new();
+/// Reads a body up to the limit, and what comes after it; false if it is longer than that, or is not
+/// received completely.
+async fn read_answer(mut body: Incoming, deadline: Instant) -> (Vec<u8>, Option<HeaderMap>, bool) {
+    let (mut read, mut trailers) = (Vec::new(), None);
     loop {
         let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return (read, true),
-            Ok(Some(Err(_))) | Err(_) => return (read, false),
+            Ok(None) => return (read, trailers, true),
+            Ok(Some(Err(_))) | Err(_) => return (read, trailers, false),
         };
-        let Some(data) = frame.data_ref() else { continue };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(other) => {
+                trailers = other.into_trailers().ok();
+                continue;
+            }
+        };
         let room = ANSWER_BYTES_MAX - read.len();
         if data.len() > room {
             read.extend_from_slice(&data[..room]);
-            return (read, false);
+            return (read, trailers, false);
         }
-        read.extend_from_slice(data);
+        read.extend_from_slice(&data);
     }
 }
 

@@ -17,6 +17,7 @@ use weir_journal::Outcome;
 use weir_model::StreamId;
 
 use super::body::{Body, Events};
+use crate::output::loggregator::EnvelopeEncoder;
 use crate::output::pending::PendingBatch;
 
 /// How records are encoded.
@@ -26,6 +27,8 @@ pub(crate) enum Encoder {
     Event(HecEncoder),
     /// As JSON objects.
     Json(Framing),
+    /// As batches of envelopes.
+    Envelopes(Box<EnvelopeEncoder>),
 }
 
 impl Encoder {
@@ -34,7 +37,7 @@ impl Encoder {
     fn queries(&mut self, pending: &PendingBatch, mut visit: impl FnMut(&Arc<str>, usize)) {
         match self {
             Self::Event(encoder) => encoder.queries(&pending.records, visit),
-            Self::Json(_) => visit(&Arc::from(""), pending.len()),
+            Self::Json(_) | Self::Envelopes(_) => visit(&Arc::from(""), pending.len()),
         }
     }
 
@@ -49,7 +52,7 @@ impl Encoder {
     pub(crate) fn has_own_index(&mut self, pending: &PendingBatch, number: usize) -> bool {
         match self {
             Self::Event(encoder) => encoder.has_own_index(&pending.records, number),
-            Self::Json(_) => false,
+            Self::Json(_) | Self::Envelopes(_) => false,
         }
     }
 
@@ -63,6 +66,7 @@ impl Encoder {
         match self {
             Self::Event(encoder) => encoder.encode(&pending.records, range, out),
             Self::Json(framing) => framing.append(&pending.records, range, out),
+            Self::Envelopes(encoder) => encoder.encode(&pending.records, range, out),
         }
     }
 
@@ -70,7 +74,7 @@ impl Encoder {
     fn length(&mut self, pending: &PendingBatch, range: Range<usize>) -> Option<usize> {
         match self {
             Self::Event(encoder) => encoder.length(&pending.records, range),
-            Self::Json(_) => None,
+            Self::Json(_) | Self::Envelopes(_) => None,
         }
     }
 
@@ -85,7 +89,7 @@ impl Encoder {
     ) -> usize {
         match self {
             Self::Event(encoder) => encoder.encode_checked(&pending.records, range, until, out),
-            Self::Json(_) => 0,
+            Self::Json(_) | Self::Envelopes(_) => 0,
         }
     }
 

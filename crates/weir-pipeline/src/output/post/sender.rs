@@ -58,7 +58,8 @@ pub(crate) struct Sender {
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) protocol: Protocol,
-    pub(crate) endpoint: Endpoint,
+    /// Where to connect; at least one.
+    pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) method: Method,
     /// Path and query of the requests.
     pub(crate) path: String,
@@ -78,13 +79,23 @@ pub(crate) enum Protocol {
     Collector,
     /// By the status code alone.
     Status,
+    /// By the status of a call of gRPC.
+    Grpc,
 }
 
 impl Protocol {
+    pub(crate) fn is_http_2(self) -> bool {
+        match self {
+            Self::Collector | Self::Status => false,
+            Self::Grpc => true,
+        }
+    }
+
     fn verdict(self, answer: &Answer) -> Verdict {
         match self {
             Self::Collector => answer.of_collector(),
             Self::Status => answer.of_status(),
+            Self::Grpc => answer.of_grpc(),
         }
     }
 
@@ -94,7 +105,7 @@ impl Protocol {
     fn unproven_max(self) -> usize {
         match self {
             Self::Collector => 0,
-            Self::Status => 8,
+            Self::Status | Self::Grpc => 8,
         }
     }
 }
@@ -119,9 +130,10 @@ impl Sender {
         stats: &Arc<OutputStats>,
     ) -> Result<Self, OutputError> {
         let output = plan.name.clone();
-        let connector = connector(&sending)
+        let connectors = connectors(&sending)
             .map_err(|error| OutputError::Tls { output: output.clone(), error })?;
-        if sending.requests.tls.insecure_skip_verify && sending.endpoint.tls {
+        let has_tls = sending.endpoints.iter().any(|endpoint| endpoint.tls);
+        if sending.requests.tls.insecure_skip_verify && has_tls {
             tracing::warn!(%output, "certificates are not verified (tls.insecure_skip_verify)");
         }
         let clock = context.clock.clone();
@@ -130,7 +142,7 @@ impl Sender {
             .dead_letter
             .then(|| DeadLetterFile::new(context.disk.clone(), &context.data_dir, &output));
         Ok(Self {
-            client: Client::new(connector, &sending, clock.clone()),
+            client: Client::new(connectors, &sending, clock.clone()),
             limiter: ConcurrencyLimiter::new(
                 sending.requests.connections_max,
                 sending.requests.retry_min,
@@ -512,15 +524,20 @@ fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
     *part_max = (part.len() / 2).max(1);
 }
 
-fn connector(sending: &Sending) -> Result<Connector, ConnectError> {
+fn connectors(sending: &Sending) -> Result<Vec<Connector>, ConnectError> {
     let step_timeout = sending.requests.request_timeout.min(CONNECT_TIMEOUT_MAX);
-    Connector::new(ConnectorSettings {
-        host: sending.endpoint.host.clone(),
-        port: sending.endpoint.port,
-        tls: sending.endpoint.tls.then(|| tls_files(&sending.requests.tls)),
-        connect_timeout: step_timeout,
-        handshake_timeout: step_timeout,
-    })
+    let is_http_2 = sending.protocol.is_http_2();
+    let tls = || TlsFiles { is_http_2, ..tls_files(&sending.requests.tls) };
+    let connector = |endpoint: &Endpoint| {
+        Connector::new(ConnectorSettings {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            tls: endpoint.tls.then(tls),
+            connect_timeout: step_timeout,
+            handshake_timeout: step_timeout,
+        })
+    };
+    sending.endpoints.iter().map(connector).collect()
 }
 
 pub(crate) fn tls_files(tls: &TlsSettings) -> TlsFiles {
@@ -530,5 +547,6 @@ pub(crate) fn tls_files(tls: &TlsSettings) -> TlsFiles {
         key_file: tls.key_file.clone(),
         server_name: tls.server_name.clone(),
         insecure_skip_verify: tls.insecure_skip_verify,
+        is_http_2: false,
     }
 }

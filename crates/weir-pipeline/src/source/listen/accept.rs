@@ -13,14 +13,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weir_expr::Network;
-use weir_host::{Acceptor, AddressShare, AddressShares, ConnectionSlot, ConnectionSlots};
+use weir_host::{
+    Acceptor, AddressShare, AddressShares, ConnectError, ConnectionSlot, ConnectionSlots, WakeFd,
+};
 
 use super::Parts;
 use super::connection;
 use super::grpc::GrpcService;
 use super::handshakes::Handshakes;
 use super::http::HttpService;
-use super::limits::ACCEPT_PAUSE;
+use super::limits::{ACCEPT_PAUSE, HANDSHAKE_TIMEOUT};
 use super::socket::{Accepted, Socket};
 use super::stream::{LineService, RelpService};
 use super::wakes::Wakes;
@@ -29,7 +31,7 @@ use crate::stats::SourceStats;
 
 /// What serves the connections of a source.
 pub(super) enum Service {
-    Http(HttpService),
+    Http(Rc<HttpService>),
     Lines(LineService),
     Relp(RelpService),
     Grpc(Rc<GrpcService>),
@@ -58,8 +60,8 @@ impl Service {
     /// Serves a connection until it ends.
     pub(super) async fn serve(
         &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin,
-        connection: &Connection,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        connection: &Rc<Connection>,
         stopped: watch::Receiver<bool>,
     ) {
         match self {
@@ -105,14 +107,14 @@ impl Service {
 pub(super) async fn serve(
     service: Rc<Service>,
     socket: Socket,
-    tls: Option<Acceptor>,
+    mut doors: Doors,
+    wake: &WakeFd,
     parts: &Parts,
 ) -> io::Result<()> {
     let (socket, _name) = socket.accepting()?;
-    let wakes = Wakes::new(&parts.wake)?;
+    let wakes = Wakes::new(wake)?;
     let (stopping, stopped) = watch::channel(false);
-    let mut doors = Doors::new(&parts.settings);
-    let tls = tls.map(|acceptor| Rc::new((acceptor, Handshakes::new())));
+    let tls = doors.tls.take().map(|acceptor| Rc::new((acceptor, Handshakes::new())));
     let mut connections = JoinSet::new();
     let mut waiting = None;
     let mut running = std::pin::pin!(service.run());
@@ -135,7 +137,7 @@ pub(super) async fn serve(
             Err(Ok(accepted)) => waiting = doors.admit(accepted, service.stats()),
             Ok(slot) => {
                 let Some((accepted, share)) = waiting.take() else { continue };
-                let connection = doors.connection(&accepted, slot, share);
+                let connection = Rc::new(doors.connection(&accepted, slot, share));
                 let (service, tls) = (Rc::clone(&service), tls.clone());
                 let stopped = stopped.clone();
                 connections.spawn_local(async move {
@@ -168,8 +170,10 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Who may connect, and how often.
-struct Doors {
+/// Who may connect, and how often. The threads of a source have clones, which share the limits.
+#[derive(Clone)]
+pub(super) struct Doors {
+    tls: Option<Arc<Acceptor>>,
     slots: ConnectionSlots,
     allowed: Vec<Network>,
     by_address: AddressShares,
@@ -178,14 +182,18 @@ struct Doors {
 }
 
 impl Doors {
-    fn new(settings: &ListenSettings) -> Self {
-        Self {
+    /// Reads the certificates, if there are any.
+    pub(super) fn new(settings: &ListenSettings) -> Result<Self, ConnectError> {
+        let tls = settings.tls.clone();
+        let tls = tls.map(|files| Acceptor::new(files, HANDSHAKE_TIMEOUT)).transpose()?;
+        Ok(Self {
+            tls: tls.map(Arc::new),
             slots: ConnectionSlots::new(settings.connections_max),
             allowed: settings.allowed_networks.clone(),
             by_address: AddressShares::new(settings.connections_per_address_max),
             count: 0,
             cannot_accept: false,
-        }
+        })
     }
 
     /// Returns a connection that may be served; closes any other.

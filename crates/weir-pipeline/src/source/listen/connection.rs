@@ -31,8 +31,8 @@ impl Drop for OpenConnection {
 pub(super) async fn serve(
     accepted: Accepted,
     service: &Service,
-    tls: Option<Rc<(Acceptor, Handshakes)>>,
-    connection: &Connection,
+    tls: Option<Rc<(Arc<Acceptor>, Handshakes)>>,
+    connection: &Rc<Connection>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let stats = service.stats();

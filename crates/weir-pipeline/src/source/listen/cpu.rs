@@ -1,24 +1,35 @@
-//! The CPU time of a listener's thread, published at intervals.
+//! The CPU time of a thread of a listener, published at intervals.
+//!
+//! Invariant: the threads of a source add to one counter, each what it has used since the last time.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-use weir_host::Clock;
+use weir_host::{Clock, process};
 
 use super::limits::PUBLISH_PAUSE;
-use crate::stats::{SourceStats, publish_cpu};
+use crate::stats::{SourceStats, shift};
 
-/// When the CPU time was published last.
+/// What was published last, and when.
 #[derive(Debug, Default)]
-pub(super) struct CpuTime(Cell<Duration>);
+pub(super) struct CpuTime {
+    published_at: Cell<Duration>,
+    published_ns: Cell<u64>,
+}
 
 impl CpuTime {
     /// Publishes the CPU time of the calling thread, if the last time is long enough ago.
     pub(super) fn publish(&self, clock: &dyn Clock, stats: &SourceStats) {
         let now = clock.monotonic();
-        if now.saturating_sub(self.0.get()) >= PUBLISH_PAUSE {
-            self.0.set(now);
-            publish_cpu(&stats.cpu_ns);
+        if now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
+            self.published_at.set(now);
+            self.publish_now(stats);
         }
+    }
+
+    /// Publishes the CPU time of the calling thread.
+    pub(super) fn publish_now(&self, stats: &SourceStats) {
+        let used_ns = process::thread_cpu_ns();
+        shift(&stats.cpu_ns, self.published_ns.replace(used_ns), used_ns);
     }
 }

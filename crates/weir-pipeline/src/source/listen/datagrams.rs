@@ -16,10 +16,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use weir_codec::syslog_datagram;
 use weir_expr::Network;
-use weir_host::{Datagram, DatagramBuffers, DatagramSocket};
+use weir_host::{Datagram, DatagramBuffers, DatagramSocket, WakeFd};
 use weir_model::DiscardReason;
 
 use super::Parts;
+use super::cpu::CpuTime;
 use super::lanes::{GatheredLanes, LaneContext};
 use super::limiter::{Incoming as _, Limiter, Round};
 use super::limits::{DRAIN_TIME, DROPS_INTERVAL};
@@ -27,7 +28,6 @@ use super::socket::Socket;
 use super::wakes::Wakes;
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
-use crate::stats::publish_cpu;
 
 /// Receives the datagrams of one socket.
 struct Receiver<'p> {
@@ -44,6 +44,7 @@ struct Receiver<'p> {
     /// Drops of the kernel that are in the book.
     drops: Cell<u64>,
     drops_checked_at: Cell<Duration>,
+    cpu_time: CpuTime,
 }
 
 /// Receives until told to stop, then what has arrived by then.
@@ -53,10 +54,11 @@ pub(super) async fn serve(
     lanes: Rc<GatheredLanes>,
     context: &LaneContext,
     limiter: Option<Rc<Limiter>>,
+    wake: &WakeFd,
     parts: &Parts,
 ) -> io::Result<()> {
     let (socket, _name) = socket.datagrams()?;
-    let wakes = Wakes::new(&parts.wake)?;
+    let wakes = Wakes::new(wake)?;
     let mut receiver = Receiver {
         socket,
         buffers: DatagramBuffers::default(),
@@ -72,6 +74,7 @@ pub(super) async fn serve(
         context,
         drops: Cell::new(0),
         drops_checked_at: Cell::default(),
+        cpu_time: CpuTime::default(),
     };
     let stopped = async {
         while !parts.stop.load(Ordering::Acquire) {
@@ -96,7 +99,7 @@ pub(super) async fn serve(
     if !wakes.finish(|| lanes.wake(), ending).await {
         tracing::warn!(source = parts.name, "the journal has no room for the last records");
     }
-    publish_cpu(&context.stats.cpu_ns);
+    receiver.cpu_time.publish_now(&context.stats);
     Ok(())
 }
 
@@ -201,6 +204,6 @@ impl Receiver<'_> {
             let text = format!("the kernel dropped {more} datagrams: the receive buffer was full");
             self.context.stats.errors.count("receive_buffer", &text);
         }
-        publish_cpu(&self.context.stats.cpu_ns);
+        self.cpu_time.publish_now(&self.context.stats);
     }
 }

@@ -10,6 +10,9 @@ use weir_model::limits::{FRAME_BYTES_MAX, LINE_BYTES_MAX};
 /// stream, a listener could not use them.
 pub(in crate::source) const LANES: usize = 4;
 
+/// Maximum number of threads of a listener.
+pub const LISTENER_THREADS_MAX: usize = 16;
+
 /// How long a record without acknowledgement waits for others to fill a batch: the flush that
 /// follows takes as long, and readers of a live tail do not notice it.
 pub(super) const GATHER_TIME: Duration = Duration::from_millis(4);
@@ -104,6 +107,16 @@ pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
 
 /// Minimum interval between updates of the statistics.
 pub(super) const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
+
+/// Requests of a connection with HTTP/2 at once: they take turns in the lane of their connection.
+pub(super) const HTTP2_REQUESTS_MAX: u32 = 64;
+
+/// Bytes that a client may send of a request before they are read: enough for 5 MB/s at a distance
+/// of 50 ms.
+pub(super) const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// Bytes that it may send of all requests of a connection.
+pub(super) const HTTP2_CONNECTION_BYTES: u32 = 4 * HTTP2_WINDOW_BYTES;
 
 /// Maximum size of a message of gRPC: that of Loggregator's servers.
 pub(super) const GRPC_MESSAGE_BYTES_MAX: usize = 10 << 20;

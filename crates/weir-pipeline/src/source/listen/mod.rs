@@ -8,8 +8,8 @@
 //! between, the *limiter* holds back records of keys above their *quota*, if there is one.
 //!
 //! Invariants: the socket is bound before the thread starts, so a port in use is an error at start;
-//! a source is one thread with one event loop, so nothing here is shared with other threads except
-//! statistics; a request is answered with success only when all of its records are on stable
+//! each thread of a source has one event loop with a socket and lanes of its own, so nothing here is
+//! shared with other threads except statistics and who may connect; a request is answered with success only when all of its records are on stable
 //! storage; while the journal has no room, nothing more is read.
 
 mod accept;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tokio::task::LocalSet;
-use weir_host::{Acceptor, Clock, ConnectError, Disk, WakeFd};
+use weir_host::{Clock, ConnectError, Disk, OpenMode, WakeFd};
 use weir_journal::Journal;
 
 use crate::config::{ListenEndpoint, ListenSettings, LoggregatorSource, SyslogSource};
@@ -47,15 +47,16 @@ pub(super) use lanes::Refusal;
 pub(super) use limiter::{Claim, Incoming, Limiter};
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
 
-use accept::Service;
+use accept::{Doors, Service};
 use grpc::GrpcService;
 use http::HttpService;
 use lanes::{AcknowledgedLanes, GatheredLanes, LaneContext};
-use limits::HANDSHAKE_TIMEOUT;
+use limits::LISTENER_THREADS_MAX;
 use socket::Socket;
 use stream::{LineService, RelpService};
 
 /// Dependencies and settings of a listening source.
+#[derive(Clone)]
 pub(super) struct Parts {
     pub(super) name: String,
     pub(super) settings: ListenSettings,
@@ -64,10 +65,35 @@ pub(super) struct Parts {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) stats: Arc<SourceStats>,
-    /// File for the number of records received without acknowledgement.
+    /// File for the number of records that the first thread received without acknowledgement;
+    /// those of others stand beside it.
     pub(super) received_file: PathBuf,
-    pub(super) wake: WakeFd,
     pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Parts {
+    /// Returns the file with the number of records that a thread received.
+    fn received_file(&self, thread: usize) -> PathBuf {
+        if thread == 0 {
+            return self.received_file.clone();
+        }
+        // Names of sources have no dots.
+        let mut path = self.received_file.clone().into_os_string();
+        path.push(format!(".{thread}"));
+        path.into()
+    }
+
+    /// Counts what threads that are no longer configured had received and not stored before weir
+    /// was killed. Where the journal has no room, it is counted at the next start.
+    fn count_losses_of_former_threads(&self, context: &LaneContext) {
+        for thread in self.settings.threads..LISTENER_THREADS_MAX {
+            let path = self.received_file(thread);
+            if self.disk.open(&path, OpenMode::Read).is_ok() {
+                let context = LaneContext { thread, ..context.clone() };
+                GatheredLanes::open(context, &*self.disk, &path);
+            }
+        }
+    }
 }
 
 /// The meaning of what is received: one variant per protocol.
@@ -124,24 +150,38 @@ pub enum ListenError {
     Tls(#[from] ConnectError),
 }
 
-/// A bound socket with its protocol.
+/// One thread of a source: a bound socket with its protocol.
 pub(super) struct Listener {
     parts: Parts,
+    thread: usize,
+    wake: WakeFd,
     protocol: Protocol,
     socket: Socket,
-    tls: Option<Acceptor>,
+    doors: Doors,
 }
 
 impl Listener {
-    /// Binds the socket.
-    pub(super) fn bind(parts: Parts, protocol: Protocol) -> Result<Self, ListenError> {
-        let tls = parts.settings.tls.clone();
-        let tls = tls.map(|files| Acceptor::new(files, HANDSHAKE_TIMEOUT)).transpose()?;
-        let (socket, endpoint) = Socket::bind(&parts.settings.endpoint)?;
+    /// Binds a socket for each thread, which is woken by one of `wakes`.
+    pub(super) fn bind(
+        parts: &Parts,
+        wakes: &[WakeFd],
+        protocol: impl Fn() -> Protocol,
+    ) -> Result<Vec<Self>, ListenError> {
+        let doors = Doors::new(&parts.settings)?;
+        let (sockets, endpoint) = Socket::bind(&parts.settings.endpoint, wakes.len())?;
         parts.journal.register_source(&parts.name);
         parts.stats.listener.open(&endpoint);
-        tracing::info!(source = parts.name, endpoint, tls = tls.is_some(), "source listens");
-        Ok(Self { parts, protocol, socket, tls })
+        let has_tls = parts.settings.tls.is_some();
+        tracing::info!(source = parts.name, endpoint, tls = has_tls, "source listens");
+        let listener = |(thread, (socket, wake)): (usize, (Socket, &WakeFd))| Self {
+            parts: parts.clone(),
+            thread,
+            wake: wake.clone(),
+            protocol: protocol(),
+            socket,
+            doors: doors.clone(),
+        };
+        Ok(sockets.into_iter().zip(wakes).enumerate().map(listener).collect())
     }
 
     /// Opens the streams, calls `opened`, and serves until told to stop.
@@ -158,16 +198,22 @@ impl Listener {
     }
 
     async fn serve(self, opened: impl FnOnce()) -> io::Result<()> {
-        let Self { parts, protocol, socket, tls } = self;
-        parts.journal.on_room(parts.wake.clone());
+        let Self { parts, thread, wake, protocol, socket, doors } = self;
+        parts.journal.on_room(wake.clone());
         let context = LaneContext {
             name: parts.name.clone(),
+            thread,
             journal: parts.journal.clone(),
             rules: parts.rules.clone(),
             clock: parts.clock.clone(),
             stats: parts.stats.clone(),
         };
-        let gathered = || GatheredLanes::open(context.clone(), &*parts.disk, &parts.received_file);
+        let gathered = || {
+            if thread == 0 {
+                parts.count_losses_of_former_threads(&context);
+            }
+            GatheredLanes::open(context.clone(), &*parts.disk, &parts.received_file(thread))
+        };
         let acknowledged = || AcknowledgedLanes::open(context.clone());
         let settings = parts.settings.rate_limit.as_ref();
         let limiter = settings.map(|settings| Limiter::new(settings, &context));
@@ -190,10 +236,12 @@ impl Listener {
             Protocol::SyslogDatagrams(source) => {
                 let lanes = gathered();
                 opened();
-                return datagrams::serve(socket, &source, lanes, &context, limiter, &parts).await;
+                let context = &context;
+                return datagrams::serve(socket, &source, lanes, context, limiter, &wake, &parts)
+                    .await;
             }
         };
         opened();
-        accept::serve(Rc::new(service), socket, tls, &parts).await
+        accept::serve(Rc::new(service), socket, doors, &wake, &parts).await
     }
 }

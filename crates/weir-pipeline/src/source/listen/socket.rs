@@ -1,4 +1,4 @@
-//! Binding the socket of a source, whatever its type.
+//! Binding the sockets of a source, whatever their type: one for each of its threads.
 //!
 //! Invariant: a Unix socket is removed when its source ends, unless another process has replaced
 //! it.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use weir_host::{BoundDatagrams, DatagramSocket, bind_udp, bind_unix_datagrams, listen};
+use weir_host::{BoundDatagrams, DatagramSocket, bind_udp, bind_unix_datagrams, listen_many};
 
 use super::ListenError;
 use crate::config::ListenEndpoint;
@@ -47,18 +47,24 @@ pub(super) enum Accepted {
 }
 
 impl Socket {
-    /// Binds it. Also returns its address or path, for messages.
-    pub(super) fn bind(endpoint: &ListenEndpoint) -> Result<(Self, String), ListenError> {
+    /// Binds `count` of them; there is only one in the file system. Also returns their address or
+    /// path, for messages.
+    pub(super) fn bind(
+        endpoint: &ListenEndpoint,
+        count: usize,
+    ) -> Result<(Vec<Self>, String), ListenError> {
+        let unnamed = |bound| Self { bound, name: None };
         match endpoint {
             ListenEndpoint::Tcp(address) => {
-                let bound = listen(*address);
-                let (socket, address) =
+                let bound = listen_many(*address, count);
+                let (sockets, address) =
                     bound.map_err(|error| ListenError::Port { address: *address, error })?;
-                Ok((Self { bound: Bound::Tcp(socket), name: None }, address.to_string()))
+                let sockets = sockets.into_iter().map(Bound::Tcp).map(unnamed);
+                Ok((sockets.collect(), address.to_string()))
             }
             ListenEndpoint::Udp { address, buffer_bytes } => {
-                let bound = bind_udp(*address, *buffer_bytes);
-                let (socket, address, granted) =
+                let bound = bind_udp(*address, *buffer_bytes, count);
+                let (sockets, address, granted) =
                     bound.map_err(|error| ListenError::Port { address: *address, error })?;
                 if granted < *buffer_bytes {
                     tracing::warn!(
@@ -68,7 +74,8 @@ impl Socket {
                         "the kernel limits the receive buffer: raise net.core.rmem_max"
                     );
                 }
-                Ok((Self { bound: Bound::Datagrams(socket), name: None }, address.to_string()))
+                let sockets = sockets.into_iter().map(Bound::Datagrams).map(unnamed);
+                Ok((sockets.collect(), address.to_string()))
             }
             ListenEndpoint::UnixStream { path, mode } => {
                 Self::unix(path, weir_host::listen_unix(path, *mode).map(Bound::Unix))
@@ -79,12 +86,12 @@ impl Socket {
         }
     }
 
-    fn unix(path: &Path, bound: io::Result<Bound>) -> Result<(Self, String), ListenError> {
+    fn unix(path: &Path, bound: io::Result<Bound>) -> Result<(Vec<Self>, String), ListenError> {
         let bound = bound.map_err(|error| ListenError::Path { path: path.to_owned(), error })?;
         let name = fs::symlink_metadata(path)
             .ok()
             .map(|metadata| SocketName { path: path.to_owned(), inode: metadata.ino() });
-        Ok((Self { bound, name }, path.display().to_string()))
+        Ok((vec![Self { bound, name }], path.display().to_string()))
     }
 
     /// Registers a socket that accepts connections with the event loop.

@@ -122,6 +122,18 @@ fn wrong_rate_limits() {
             "",
         ),
         (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\nthreads = 2\nrate_limit = { records_per_second = 10 }",
+            4,
+            "source.b.threads must be 1 with a rate_limit",
+            "one thread counts them",
+        ),
+        (
+            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\nthreads = 17",
+            4,
+            "must be from 1 to 16",
+            "",
+        ),
+        (
             "[source.b]\ntype = \"syslog\"\nprotocol = \"udp\"\nlisten = \"127.0.0.1:0\"\n[source.b.rate_limit]\nrecords_per_second = 10\nwhen_limited = \"delay\"",
             7,
             "source.b.rate_limit.when_limited cannot be \"delay\": datagrams cannot be delayed",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_pipeline::config::SyslogFramingKind;
+use weir_pipeline::source::LISTENER_THREADS_MAX;
 
 use super::super::choices::{Choice as _, SyslogProtocol, WhenOverQuota};
 use super::{Component, Field, FieldDefault, ValueType, field, time};
@@ -13,7 +14,7 @@ pub(super) const SYSLOG_SOURCE: Component = Component {
     doc: "Syslog (RFC 5424 and RFC 3164) over UDP, TCP, TLS, RELP or a Unix socket. Only RELP \
           acknowledges messages; of the others, a crash loses at most what arrived within the last \
           20 ms, and counts it.",
-    fields: &[SYSLOG, LISTEN],
+    fields: &[SYSLOG, THREADS, LISTEN],
 };
 
 pub(super) const LOGGREGATOR_SOURCE: Component = Component {
@@ -25,8 +26,17 @@ pub(super) const DATADOG_INTAKE_SOURCE: Component = Component {
     doc: "Logs that Datadog's agents and client libraries send over HTTP (`POST /api/v2/logs`, and \
           `/v1/input` for older ones). A request is accepted once all its records are on stable \
           storage.",
-    fields: &[DATADOG_INTAKE, LISTEN],
+    fields: &[DATADOG_INTAKE, THREADS, LISTEN],
 };
+
+/// Keys of the sources that can receive with several threads.
+const THREADS: &[Field] = &[field(
+    "threads",
+    ValueType::Count { min: 1, max: LISTENER_THREADS_MAX as u64 },
+    Value("1"),
+    "Number of threads that receive. The kernel distributes connections over them, and datagrams by \
+     their sender. One thread receives hundreds of thousands of messages per second.",
+)];
 
 /// Keys of every source that accepts connections.
 const LISTEN: &[Field] = &[

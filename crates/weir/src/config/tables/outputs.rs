@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    DAY, ENCODING, Field,
+    Component, DAY, DELIVERY, ENCODING, Field,
     FieldDefault::{None, Required, Value},
     MS, TLS, ValueType, field, time,
 };
@@ -213,6 +213,48 @@ pub(super) const SOCKET: &[Field] = &[
         ValueType::Table(TLS),
         None("the system's CA certificates"),
         "TLS settings for `tls`.",
+    ),
+];
+
+pub(super) const LOGGREGATOR_OUTPUT: Component = Component {
+    doc: "Envelopes of Loggregator v2 over gRPC: to routers and agents of Loggregator, or to a source \
+          of type `loggregator` of another weir. Records of other sources are sent as logs. A record \
+          counts as delivered once the receiver has read it; what it then loses in a crash is not \
+          noticed.",
+    fields: &[LOGGREGATOR, DELIVERY],
+};
+
+const LOGGREGATOR: &[Field] = &[
+    field(
+        "addresses",
+        ValueType::Names,
+        Required,
+        "Hosts and ports of the receivers: `[\"doppler.service.cf.internal:8082\"]`. Connections are \
+         distributed over them; each is opened anew, and names are looked up again, after five \
+         minutes.",
+    ),
+    field(
+        "batch_size",
+        ValueType::Size { min: 1 << 10, max: 64 << 20 },
+        Value("\"1MiB\""),
+        "Target size of a call. Its messages have at most a hundred envelopes each.",
+    ),
+    field(
+        "batch_age",
+        time(MS, Duration::from_mins(5)),
+        Value("\"100ms\""),
+        "Maximum time that a record waits for a batch to fill.",
+    ),
+    CONNECTIONS_MAX,
+    REQUEST_TIMEOUT,
+    RETRY_MIN,
+    RETRY_MAX,
+    field(
+        "tls",
+        ValueType::Table(TLS),
+        None("no TLS"),
+        "TLS settings. Receivers of Loggregator require `cert_file` and `key_file`; routers have \
+         `server_name = \"doppler\"`, agents `server_name = \"metron\"`.",
     ),
 ];
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::listeners::SERVER_TLS;
-use super::{Field, FieldDefault, Table, ValueType, field, time};
+use super::{Field, FieldDefault, TLS as CLIENT_TLS, Table, ValueType, field, time};
 use FieldDefault::{None, Value};
 
 pub(super) const LOGGREGATOR: Table = Table {
@@ -21,6 +21,12 @@ pub(super) const LOGGREGATOR: Table = Table {
              too slow loses its oldest envelopes, and is told how many.",
         ),
         field(
+            "access",
+            ValueType::Table(ACCESS),
+            None("everyone who can connect may read everything"),
+            "Who may read what over HTTP. Requests must have a token of UAA, or one of `tokens`.",
+        ),
+        field(
             "egress",
             ValueType::Table(EGRESS),
             None("no such service"),
@@ -34,6 +40,42 @@ pub(super) const LOGGREGATOR: Table = Table {
         ),
     ],
 };
+
+const ACCESS: &[Field] = &[
+    field(
+        "tokens",
+        ValueType::Secret,
+        None("no tokens of weir"),
+        "Comma-separated list of tokens that may read everything, besides those of UAA.",
+    ),
+    field(
+        "uaa",
+        ValueType::Url,
+        None("no tokens of UAA"),
+        "URL of UAA, which checks tokens. Those with the scope `doppler.firehose` or `logs.admin` may \
+         read everything.",
+    ),
+    field(
+        "uaa_client",
+        ValueType::Text,
+        None("required with `uaa`"),
+        "Name of a client of UAA with the authority `uaa.resource`.",
+    ),
+    field("uaa_secret", ValueType::Secret, None("required with `uaa`"), "Its secret."),
+    field(
+        "cloud_controller",
+        ValueType::Url,
+        None("only operators may read"),
+        "URL of the Cloud Controller, which is asked whether the owner of a token may read the logs \
+         of an application. A positive answer is believed for a minute.",
+    ),
+    field(
+        "tls",
+        ValueType::Table(CLIENT_TLS),
+        None("the system's CA certificates"),
+        "TLS settings for both.",
+    ),
+];
 
 const CONNECTIONS_MAX: Field = field(
     "connections_max",

@@ -40,7 +40,7 @@ use super::limits::{
 };
 use crate::config::LoggregatorSource;
 use crate::source::loggregator::LoggregatorIntake;
-use crate::stats::{SourceStats, publish_cpu};
+use crate::stats::SourceStats;
 
 /// Serves the connections of a source.
 pub(super) struct GrpcService {
@@ -105,7 +105,7 @@ impl GrpcService {
             limiter.finish_gathered(&self.lanes);
         }
         self.lanes.drain().await;
-        publish_cpu(&self.context.stats.cpu_ns);
+        self.cpu_time.publish_now(&self.context.stats);
     }
 
     /// Serves the streams of a connection until it ends.

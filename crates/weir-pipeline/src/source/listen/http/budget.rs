@@ -1,13 +1,14 @@
-//! Memory for the bodies being received, over all connections of a listener.
+//! Memory for the bodies being received, over all connections and threads of a listener.
 //!
 //! Invariant: bytes are charged as they arrive, so a client occupies no more memory than it has
 //! sent, and released when the request is done, however it ends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::stats::{SourceStats, add, get, sub};
+use crate::stats::{SourceStats, sub};
 
-/// The limit; the amount in use is a gauge of the source, which only its thread changes.
+/// The limit; the amount in use is a gauge of the source.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     max: u64,
@@ -37,10 +38,11 @@ impl Charge {
     /// Charges more bytes. Returns false, without charging anything, if they are not available.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let used = &self.budget.stats.listener.in_flight_bytes;
-        if get(used) + bytes as u64 > self.budget.max {
+        let before = used.fetch_add(bytes as u64, Ordering::Relaxed);
+        if before + bytes as u64 > self.budget.max {
+            sub(used, bytes as u64);
             return false;
         }
-        add(used, bytes as u64);
         self.bytes += bytes as u64;
         true
     }
@@ -55,6 +57,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::get;
 
     #[test]
     fn dropping_a_charge_releases_its_bytes() {

@@ -28,7 +28,7 @@ use super::lanes::{AcknowledgedLanes, LaneContext};
 use super::limiter::Limiter;
 use super::limits::BODY_BYTES_MAX;
 use crate::source::datadog_intake::Intake;
-use crate::stats::{SourceStats, add, publish_cpu};
+use crate::stats::{SourceStats, add};
 use budget::{Budget, Charge};
 
 /// The meaning of requests: one variant per protocol.
@@ -115,11 +115,11 @@ impl HttpService {
         context: LaneContext,
         limiter: Option<Rc<Limiter>>,
         in_flight_bytes_max: usize,
-    ) -> Self {
+    ) -> Rc<Self> {
         let LaneContext { clock, stats, .. } = context;
         let budget = Budget::new(in_flight_bytes_max, stats.clone());
         let context = RequestContext { lanes, clock, limiter, budget };
-        Self { context, protocol, stats, cpu_time: CpuTime::default() }
+        Rc::new(Self { context, protocol, stats, cpu_time: CpuTime::default() })
     }
 
     pub(super) fn stats(&self) -> &Arc<SourceStats> {
@@ -144,14 +144,14 @@ impl HttpService {
         if let Some(limiter) = &self.context.limiter {
             limiter.publish();
         }
-        publish_cpu(&self.stats.cpu_ns);
+        self.cpu_time.publish_now(&self.stats);
     }
 
     /// Answers the requests of a connection until it ends.
     pub(super) async fn serve(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin,
-        connection: &Connection,
+        self: &Rc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        connection: &Rc<Connection>,
         stopped: watch::Receiver<bool>,
     ) {
         connection::serve(stream, self, connection, stopped).await;

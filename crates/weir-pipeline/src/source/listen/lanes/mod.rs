@@ -20,7 +20,6 @@ mod received;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -30,7 +29,7 @@ use weir_model::{BatchBuilder, Full, Position, Seal, SourceBook, SourceId, Strea
 
 use super::limits::LANES;
 use crate::rule::RuleSwitch;
-use crate::stats::{SourceStats, add};
+use crate::stats::{SourceStats, add, sub};
 
 pub(in crate::source) use acknowledged::{AcknowledgedLanes, Refusal};
 pub(in crate::source) use gathered::{Blocked, GatheredLanes};
@@ -43,6 +42,8 @@ pub(in crate::source) type Push<'p> =
 #[derive(Debug, Clone)]
 pub(in crate::source) struct LaneContext {
     pub(in crate::source) name: String,
+    /// Number of the thread among those of the source: each has lanes of its own.
+    pub(in crate::source) thread: usize,
     pub(in crate::source) journal: Journal,
     pub(in crate::source) rules: Arc<RuleSwitch>,
     pub(in crate::source) clock: Arc<dyn Clock>,
@@ -81,7 +82,7 @@ impl Shared {
         }
         if self.blocked_since.get().is_none() {
             self.blocked_since.set(Some(self.context.clock.monotonic()));
-            stats.is_blocked.store(true, Ordering::Relaxed);
+            add(&stats.blocked_threads, 1);
         }
         if let RefusedReason::Disk { error } = reason {
             stats.errors.count("journal_disk", error);
@@ -93,7 +94,7 @@ impl Shared {
         if let Some(since) = self.blocked_since.take() {
             let blocked = self.context.clock.monotonic().saturating_sub(since);
             add(&self.context.stats.blocked_ns, blocked.as_nanos() as u64);
-            self.context.stats.is_blocked.store(false, Ordering::Relaxed);
+            sub(&self.context.stats.blocked_threads, 1);
         }
     }
 
@@ -101,6 +102,12 @@ impl Shared {
     fn blocked_for(&self) -> Option<Duration> {
         let since = self.blocked_since.get()?;
         Some(self.context.clock.monotonic().saturating_sub(since))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.set_unblocked();
     }
 }
 
@@ -117,7 +124,8 @@ impl Lane {
     fn open_all(shared: &Shared) -> Vec<(Self, ResumePoint)> {
         let unix_ns = shared.context.clock.unix_ns();
         let now_seconds = u32::try_from(unix_ns / 1_000_000_000).unwrap_or_default();
-        (0..LANES)
+        let first = shared.context.thread * LANES;
+        (first..first + LANES)
             .map(|number| Self::open(&shared.context.journal, shared.source, number, now_seconds))
             .collect()
     }

@@ -31,7 +31,7 @@ use super::super::limiter::{Incoming as _, Limiter, Round, Wait};
 use super::super::limits::{DRAIN_TIME, MESSAGE_TIMEOUT, READ_BYTES};
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
-use crate::stats::{SourceStats, publish_cpu};
+use crate::stats::SourceStats;
 
 /// Reads the messages of all connections of a listener.
 pub(in super::super) struct LineService {
@@ -117,7 +117,7 @@ impl LineService {
             limiter.finish_gathered(&self.lanes);
         }
         self.lanes.drain().await;
-        publish_cpu(&self.context.stats.cpu_ns);
+        self.cpu_time.publish_now(&self.context.stats);
     }
 
     /// Reads the messages of a connection until it ends.

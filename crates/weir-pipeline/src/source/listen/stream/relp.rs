@@ -26,7 +26,7 @@ use super::super::limiter::{Incoming as _, Limiter, Wait};
 use super::super::limits::{GRACE, MESSAGE_TIMEOUT, READ_BYTES, RETRY_AFTER_DISK, WRITE_TIMEOUT};
 use crate::config::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
-use crate::stats::{SourceStats, publish_cpu};
+use crate::stats::SourceStats;
 
 /// Serves all connections of a listener.
 pub(in super::super) struct RelpService {
@@ -110,7 +110,7 @@ impl RelpService {
         if let Some(limiter) = &self.limiter {
             limiter.publish();
         }
-        publish_cpu(&self.context.stats.cpu_ns);
+        self.cpu_time.publish_now(&self.context.stats);
     }
 
     /// Serves a session until it ends.

@@ -1,0 +1,133 @@
+//! Requests to UAA and the Cloud Controller.
+//!
+//! Invariants: each request has its own connection, as they are rare; it has a deadline and a limit
+//! on its answer, and only a few are open at a time; redirects are not followed.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use weir_host::{ConnectError, Connector, ConnectorSettings, TlsFiles};
+use weir_pipeline::config::Endpoint;
+
+/// Maximum time of a request, shorter than that of the original (20 s): readers give up before.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum length of an answer: a token with thousands of scopes.
+const ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// Requests at a time; others wait.
+const REQUESTS_MAX: usize = 32;
+
+/// A server that is asked.
+#[derive(Debug)]
+pub(super) struct Client {
+    connector: Connector,
+    authority: String,
+    /// In front of every path.
+    prefix: String,
+    open: Semaphore,
+}
+
+/// A request.
+pub(super) enum Ask<'a> {
+    /// A form, with the credentials of a client.
+    Form { path: &'a str, user: &'a str, password: &'a str, form: String },
+    /// Whether something is there for the owner of a token.
+    Get { path: &'a str, token: &'a str },
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Whether its text contains a word.
+    pub(super) fn says(&self, word: &str) -> bool {
+        String::from_utf8_lossy(&self.body).contains(word)
+    }
+}
+
+impl Client {
+    pub(super) fn new(endpoint: &Endpoint, tls: TlsFiles) -> Result<Self, ConnectError> {
+        let connector = Connector::new(ConnectorSettings {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            tls: endpoint.tls.then_some(tls),
+            connect_timeout: REQUEST_TIMEOUT,
+            handshake_timeout: REQUEST_TIMEOUT,
+        })?;
+        Ok(Self {
+            connector,
+            authority: endpoint.authority.clone(),
+            prefix: endpoint.path.trim_end_matches('/').to_owned(),
+            open: Semaphore::new(REQUESTS_MAX),
+        })
+    }
+
+    /// Sends a request. The error says what is wrong, without the request.
+    pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+        let target = self.connector.target();
+        // It is never closed.
+        let _turn = self.open.acquire().await;
+        match timeout(REQUEST_TIMEOUT, self.exchange(ask)).await {
+            Ok(answer) => answer.map_err(|error| format!("{target}: {error}")),
+            Err(_) => Err(format!("{target} did not answer within {REQUEST_TIMEOUT:?}")),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        ask: &Ask<'_>,
+    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+        let stream = self.connector.connect().await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // Ends with the connection; the request reports its errors.
+        tokio::spawn(connection);
+        let response = sender.send_request(self.request(ask)?).await?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?;
+        Ok(Answer { status, body: body.to_bytes().into() })
+    }
+
+    fn request(&self, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let builder = |path: &str| {
+            Request::builder()
+                .uri(format!("{}{path}", self.prefix))
+                .header(HOST, &self.authority)
+                .header(ACCEPT, "application/json")
+        };
+        match ask {
+            Ask::Form { path, user, password, form } => builder(path)
+                .method(Method::POST)
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .header(AUTHORIZATION, secret(&basic(user, password))?)
+                .body(Full::new(form.clone().into())),
+            Ask::Get { path, token } => builder(path)
+                .method(Method::GET)
+                .header(AUTHORIZATION, secret(&format!("bearer {token}"))?)
+                .body(Full::default()),
+        }
+    }
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+fn secret(text: &str) -> Result<HeaderValue, hyper::http::Error> {
+    let mut value = HeaderValue::from_str(text)?;
+    value.set_sensitive(true);
+    Ok(value)
+}

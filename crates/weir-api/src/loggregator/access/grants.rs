@@ -1,0 +1,64 @@
+//! Positive answers, for a while.
+//!
+//! Invariant: at most [`GRANTS_MAX`] are kept; when there is no room, all are forgotten and asked for
+//! again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Answers that are kept: those of a thousand readers of sixty applications each, in 5 MiB.
+const GRANTS_MAX: usize = 65_536;
+
+/// What was allowed, by hash, and when.
+#[derive(Debug)]
+pub(super) struct Grants {
+    time: Duration,
+    all: Mutex<HashMap<[u8; 32], Duration>>,
+}
+
+impl Grants {
+    /// Keeps answers for this time.
+    pub(super) fn new(time: Duration) -> Self {
+        Self { time, all: Mutex::default() }
+    }
+
+    /// Whether it was allowed recently.
+    pub(super) fn has(&self, grant: &[u8; 32], now: Duration) -> bool {
+        let mut all = self.lock();
+        let Some(since) = all.get(grant) else { return false };
+        if now.saturating_sub(*since) < self.time {
+            return true;
+        }
+        all.remove(grant);
+        false
+    }
+
+    /// It is allowed.
+    pub(super) fn add(&self, grant: [u8; 32], now: Duration) {
+        let mut all = self.lock();
+        if all.len() >= GRANTS_MAX {
+            all.clear();
+        }
+        all.insert(grant, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Duration>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_believed_for_their_time() {
+        let grants = Grants::new(Duration::from_mins(1));
+        let at = Duration::from_secs;
+        assert!(!grants.has(&[1; 32], at(0)));
+        grants.add([1; 32], at(0));
+        assert!(grants.has(&[1; 32], at(59)) && !grants.has(&[2; 32], at(59)));
+        assert!(!grants.has(&[1; 32], at(60)) && !grants.has(&[1; 32], at(1)));
+    }
+}

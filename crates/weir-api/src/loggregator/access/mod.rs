@@ -1,0 +1,296 @@
+//! Who may read what: tokens of UAA, and the Cloud Controller's answer whether their owner may see
+//! the logs of an application.
+//!
+//! An operator, whose token has one of the scopes [`OPERATOR_SCOPES`] or is one of the configured
+//! ones, may read everything. Everyone else may read the sources that the Cloud Controller allows,
+//! one by one.
+//!
+//! Invariants: without a positive answer nothing can be read; a positive answer is believed for
+//! [`CACHE_TIME`], a negative one is not remembered; tokens are kept as hashes, and appear in no
+//! message.
+
+mod client;
+mod grants;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap};
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+use weir_codec::percent_encoded;
+use weir_host::{Clock, Secret, TlsFiles};
+use weir_pipeline::config::{Endpoint, TlsSettings};
+
+use client::{Ask, Client};
+use grants::Grants;
+
+/// How long a positive answer is believed, as in the original's proxy of log-cache.
+const CACHE_TIME: Duration = Duration::from_mins(1);
+
+/// Maximum length of a token: some times that of one with hundreds of scopes.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// Sources that a request may name, if each has to be asked for.
+const SOURCES_MAX: usize = 100;
+
+/// Scopes that may read everything.
+const OPERATOR_SCOPES: [&str; 2] = ["doppler.firehose", "logs.admin"];
+
+/// Where readers are looked up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccessSettings {
+    /// Tokens that may read everything, separated by commas.
+    pub tokens: Option<Secret>,
+    /// UAA, with the client that may check tokens there.
+    pub uaa: Option<UaaSettings>,
+    /// The Cloud Controller.
+    pub cloud_controller: Option<Endpoint>,
+    /// TLS settings of both.
+    pub tls: TlsSettings,
+}
+
+/// How tokens are checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UaaSettings {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Name of the client.
+    pub client: String,
+    /// Its secret.
+    pub secret: Secret,
+}
+
+/// Who has sent a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// May read everything.
+    Operator,
+    /// May read what the Cloud Controller allows.
+    User,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Denied {
+    /// There is no token, or it is not valid.
+    #[error("the token is missing or not valid")]
+    Unknown,
+    /// Its owner may not read this.
+    #[error("the owner of the token may not read this")]
+    Forbidden,
+    /// It cannot be found out.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Decides who may read what.
+#[derive(Debug)]
+pub(super) struct Access {
+    /// Hashes of the tokens that may read everything.
+    operators: Vec<[u8; 32]>,
+    uaa: Option<(Client, UaaSettings)>,
+    cloud_controller: Option<Client>,
+    grants: Grants,
+    clock: Arc<dyn Clock>,
+}
+
+/// What UAA says about a token.
+#[derive(Debug, Deserialize)]
+struct CheckedToken {
+    #[serde(default)]
+    scope: Vec<String>,
+}
+
+impl Access {
+    /// Reads the certificate files.
+    pub(super) fn new(settings: &AccessSettings, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let client = |endpoint: &Endpoint| {
+            let tls = TlsFiles {
+                ca_file: settings.tls.ca_file.clone(),
+                cert_file: settings.tls.cert_file.clone(),
+                key_file: settings.tls.key_file.clone(),
+                server_name: settings.tls.server_name.clone(),
+                insecure_skip_verify: settings.tls.insecure_skip_verify,
+                is_http_2: false,
+            };
+            Client::new(endpoint, tls).map_err(io::Error::other)
+        };
+        let tokens = settings.tokens.as_ref().and_then(Secret::list).unwrap_or_default();
+        let uaa = settings.uaa.as_ref();
+        let uaa = uaa.map(|uaa| Ok::<_, io::Error>((client(&uaa.endpoint)?, uaa.clone())));
+        Ok(Self {
+            operators: tokens.into_iter().map(|token| hash(&[token.as_bytes()])).collect(),
+            uaa: uaa.transpose()?,
+            cloud_controller: settings.cloud_controller.as_ref().map(client).transpose()?,
+            grants: Grants::new(CACHE_TIME),
+            clock,
+        })
+    }
+
+    /// Finds out who has sent a request, and that it may read all of these sources; none stands for
+    /// everything.
+    pub(super) async fn check(&self, headers: &HeaderMap, sources: &[&str]) -> Result<(), Denied> {
+        let token = token(headers).ok_or(Denied::Unknown)?;
+        match self.reader(&token).await? {
+            Reader::Operator => Ok(()),
+            Reader::User => self.allows(&token, sources).await,
+        }
+    }
+
+    /// Finds out whose token it is.
+    async fn reader(&self, token: &str) -> Result<Reader, Denied> {
+        let own = hash(&[token.as_bytes()]);
+        if self.operators.contains(&own) {
+            return Ok(Reader::Operator);
+        }
+        let now = self.clock.monotonic();
+        let is_operator = hash(&[b"operator", token.as_bytes()]);
+        if self.grants.has(&is_operator, now) {
+            return Ok(Reader::Operator);
+        }
+        if self.grants.has(&own, now) {
+            return Ok(Reader::User);
+        }
+        let Some((client, uaa)) = &self.uaa else { return Err(Denied::Unknown) };
+        let answer = client
+            .ask(&Ask::Form {
+                path: "/check_token",
+                user: &uaa.client,
+                password: uaa.secret.expose(),
+                form: format!("token={}", percent_encoded(token)),
+            })
+            .await
+            .map_err(Denied::Unavailable)?;
+        match answer.status {
+            200 => {}
+            400 => return Err(Denied::Unknown),
+            // Any other 401 concerns the client of weir.
+            401 if answer.says("invalid_token") => return Err(Denied::Unknown),
+            status => {
+                return Err(Denied::Unavailable(format!("UAA answers with status {status}")));
+            }
+        }
+        let checked: CheckedToken = serde_json::from_slice(&answer.body)
+            .map_err(|error| Denied::Unavailable(format!("UAA answers with {error}")))?;
+        let has = |scope: &&str| checked.scope.iter().any(|given| given == scope);
+        if OPERATOR_SCOPES.iter().any(has) {
+            self.grants.add(is_operator, now);
+            return Ok(Reader::Operator);
+        }
+        self.grants.add(own, now);
+        Ok(Reader::User)
+    }
+
+    /// Finds out whether the owner of a token may read these sources.
+    async fn allows(&self, token: &str, sources: &[&str]) -> Result<(), Denied> {
+        let are_named = !sources.is_empty() && sources.len() <= SOURCES_MAX;
+        let Some(client) = self.cloud_controller.as_ref().filter(|_| are_named) else {
+            return Err(Denied::Forbidden);
+        };
+        for source in sources {
+            if !is_guid(source) {
+                return Err(Denied::Forbidden);
+            }
+            let now = self.clock.monotonic();
+            let grant = hash(&[token.as_bytes(), b" ", source.as_bytes()]);
+            if self.grants.has(&grant, now) {
+                continue;
+            }
+            self.ask_for(client, token, source).await?;
+            self.grants.add(grant, now);
+        }
+        Ok(())
+    }
+
+    /// Asks the Cloud Controller for an application, then for a service instance.
+    async fn ask_for(&self, client: &Client, token: &str, source: &str) -> Result<(), Denied> {
+        for path in ["/internal/v4/log_access/", "/v3/service_instances/"] {
+            let path = format!("{path}{source}");
+            let ask = Ask::Get { path: &path, token };
+            match client.ask(&ask).await.map_err(Denied::Unavailable)?.status {
+                200 => return Ok(()),
+                401 | 403 | 404 => {}
+                status => {
+                    let text = format!("the Cloud Controller answers with status {status}");
+                    return Err(Denied::Unavailable(text));
+                }
+            }
+        }
+        Err(Denied::Forbidden)
+    }
+}
+
+/// Returns the token of a request: in its header, or in a cookie, as browsers send it.
+fn token(headers: &HeaderMap) -> Option<String> {
+    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let cookie = || {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut named = cookies.flat_map(|text| text.split("; ")).filter_map(|c| c.split_once('='));
+        named.find(|(name, _)| *name == "authorization").map(|(_, value)| value)
+    };
+    let text = header.or_else(cookie)?.trim();
+    let (kind, token) = text.split_once([' ', '+']).unwrap_or(("bearer", text));
+    let is_valid = kind.eq_ignore_ascii_case("bearer")
+        && !token.is_empty()
+        && token.len() <= TOKEN_BYTES_MAX
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    is_valid.then(|| token.to_owned())
+}
+
+fn hash(parts: &[&[u8]]) -> [u8; 32] {
+    let bytes = parts.concat();
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, &bytes).as_ref());
+    hash
+}
+
+/// Whether it is the identifier of an application. Anything else would be part of a path.
+fn is_guid(text: &str) -> bool {
+    let lens = [8, 4, 4, 4, 12];
+    let mut parts = text.split('-');
+    lens.iter().all(|len| {
+        parts.next().is_some_and(|part| {
+            part.len() == *len && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    }) && parts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_in_a_header_or_a_cookie() {
+        let of = |name, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            token(&headers)
+        };
+        assert_eq!(of(AUTHORIZATION, "bearer a.b").as_deref(), Some("a.b"));
+        assert_eq!(of(AUTHORIZATION, "Bearer a.b").as_deref(), Some("a.b"));
+        assert_eq!(of(AUTHORIZATION, "a.b").as_deref(), Some("a.b"));
+        assert_eq!(of(COOKIE, "x=y; authorization=bearer+a.b").as_deref(), Some("a.b"));
+        assert_eq!(of(AUTHORIZATION, "Basic YTpi"), None);
+        assert_eq!(of(AUTHORIZATION, "bearer "), None);
+        assert_eq!(of(AUTHORIZATION, "bearer a b"), None);
+        assert_eq!(token(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn only_identifiers_are_part_of_a_path() {
+        assert!(is_guid("0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11"));
+        for wrong in [
+            "",
+            "a",
+            "0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b1/",
+            "../../../../x",
+            "0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11-1",
+        ] {
+            assert!(!is_guid(wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `type = "loggregator"`: envelopes over gRPC, to routers and agents of Loggregator or to another
+//! weir.
+//!
+//! The content of requests and the meaning of responses; `post` sends the requests. A request is a
+//! call of `BatchSender` that ends after a few batches: the response of a server that has read it to
+//! its end is the only acknowledgement that the protocol has. Servers of Loggregator end such a call
+//! with the error `EOF`.
+//!
+//! Invariant: a record counts as delivered only after the server has read its whole call.
+
+mod answer;
+mod encode;
+
+use std::sync::Arc;
+
+use hyper::Method;
+use hyper::header::{self, HeaderMap, HeaderValue};
+
+use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::{OutputContext, OutputError};
+use crate::config::{LoggregatorOutput, OutputPlan};
+use crate::stats::OutputStats;
+
+pub(super) use encode::EnvelopeEncoder;
+
+const METHOD: &str = "/loggregator.v2.Ingress/BatchSender";
+
+/// Checks the settings and reads the certificate files.
+pub(super) fn sender(
+    plan: &OutputPlan,
+    loggregator: &LoggregatorOutput,
+    context: &OutputContext,
+    stats: &Arc<OutputStats>,
+) -> Result<Sender, OutputError> {
+    let endpoint = |text: &String| {
+        let endpoint = Endpoint::address(text).map_err(|problem| OutputError::Endpoint {
+            output: plan.name.clone(),
+            endpoint: text.clone(),
+            problem,
+        })?;
+        Ok(Endpoint { tls: loggregator.is_encrypted, ..endpoint })
+    };
+    let endpoints = loggregator.addresses.iter().map(endpoint).collect::<Result<_, _>>()?;
+    let sending = Sending {
+        protocol: Protocol::Grpc,
+        method: Method::POST,
+        path: METHOD.to_owned(),
+        endpoints,
+        headers: headers(),
+        send_channel: false,
+        acks: None,
+        requests: loggregator.requests.clone(),
+    };
+    let encoder = EnvelopeEncoder::new(Arc::clone(&context.sources));
+    Sender::new(plan, sending, Encoder::Envelopes(Box::new(encoder)), context, stats)
+}
+
+/// The headers of every request. The host is part of a request of HTTP/2 itself.
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    let agent = concat!("weir/", env!("CARGO_PKG_VERSION"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+    headers
+}

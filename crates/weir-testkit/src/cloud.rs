@@ -1,0 +1,174 @@
+//! A stand-in for UAA and the Cloud Controller of Cloud Foundry: who has which token, and may see
+//! which application.
+//!
+//! Invariant: it answers as the originals do, as far as weir asks: what is not known there is 404,
+//! a token that is not known is 400, a client that is not known is 401.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Name and secret of the client that may check tokens.
+const CLIENT: &str = "weir:cloud-secret";
+
+/// A running stand-in.
+#[derive(Debug)]
+pub struct Cloud {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: Mutex<Known>,
+    requests: AtomicU64,
+    is_failing: AtomicBool,
+    is_stopped: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Scopes of each token.
+    tokens: BTreeMap<String, String>,
+    /// Applications that the owners of tokens may see.
+    visible: BTreeSet<(String, String)>,
+}
+
+impl Cloud {
+    /// Starts it on a free port of the loopback address.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let shared = Arc::new(Shared::default());
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if serving.is_stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let serving = Arc::clone(&serving);
+                // A client that leaves early is no concern of others.
+                std::thread::spawn(move || drop(serving.answer(&stream)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Returns its URL, of both servers.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Makes a token known, with scopes separated by spaces.
+    pub fn add_token(&self, token: &str, scopes: &str) {
+        self.shared.known().tokens.insert(token.to_owned(), scopes.to_owned());
+    }
+
+    /// Lets the owner of a token see an application.
+    pub fn allow(&self, token: &str, application: &str) {
+        self.shared.known().visible.insert((token.to_owned(), application.to_owned()));
+    }
+
+    /// From now on, every request fails, or none.
+    pub fn fail(&self, is_failing: bool) {
+        self.shared.is_failing.store(is_failing, Ordering::Relaxed);
+    }
+
+    /// Returns how many requests were answered.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        let _woken = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, stream: &TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let request = line.trim().to_owned();
+        let (mut credentials, mut length) = (String::new(), 0);
+        loop {
+            line.clear();
+            reader.read_line(&mut line)?;
+            let Some((name, value)) = line.trim().split_once(": ") else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "authorization" => value.clone_into(&mut credentials),
+                "content-length" => length = value.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let (status, text) = if self.is_failing.load(Ordering::Relaxed) {
+            (500, String::new())
+        } else {
+            self.respond(&request, &credentials, &String::from_utf8_lossy(&body))
+        };
+        let mut stream = stream;
+        write!(
+            stream,
+            "HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+             connection: close\r\n\r\n{text}",
+            text.len()
+        )
+    }
+
+    fn respond(&self, request: &str, credentials: &str, body: &str) -> (u16, String) {
+        let known = self.known();
+        let parts: Vec<&str> = request.split(' ').collect();
+        let error = |status, name: &str| (status, format!("{{\"error\":\"{name}\"}}"));
+        match parts[..] {
+            ["POST", "/check_token", _] => {
+                let client = credentials.strip_prefix("Basic ").unwrap_or_default();
+                if base64(CLIENT.as_bytes()) != client {
+                    return error(401, "unauthorized");
+                }
+                let token = body.strip_prefix("token=").unwrap_or_default();
+                let Some(scopes) = known.tokens.get(token) else {
+                    return error(400, "invalid_token");
+                };
+                let scopes: Vec<&str> = scopes.split(' ').collect();
+                (200, format!("{{\"user_id\":\"u\",\"scope\":{scopes:?}}}"))
+            }
+            ["GET", path, _] => {
+                let token = credentials.strip_prefix("bearer ").unwrap_or_default();
+                let application = path.strip_prefix("/internal/v4/log_access/").unwrap_or_default();
+                if !known.visible.contains(&(token.to_owned(), application.to_owned())) {
+                    return error(404, "not_found");
+                }
+                (200, "{}".to_owned())
+            }
+            _ => error(404, "not_found"),
+        }
+    }
+}
+
+/// Encodes in base64 with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let n = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let digit = DIGITS[(n >> (18 - 6 * at)) as usize & 63];
+            out.push(if at > chunk.len() { '=' } else { char::from(digit) });
+        }
+    }
+    out
+}

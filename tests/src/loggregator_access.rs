@@ -1,0 +1,115 @@
+//! Who may read what: tokens of UAA and of weir, and the answers of the Cloud Controller.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use weir_testkit::{Cloud, PATIENCE, Weir};
+
+use crate::loggregator_egress::address;
+use crate::scene::Scene;
+
+const OWN: &str = "0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11";
+const OTHER: &str = "7b1d6c2e-9a0f-4c1b-8b7e-3d5f2a6c9e00";
+const NOT_FOUND: &str = "{\"message\":\"resource not found\",\"error\":\"not_found\"}\n\n";
+
+/// Returns a gateway that asks this cloud.
+fn config(scene: &Scene, cloud: &Cloud) -> String {
+    let file = |name: &str, text: &str| {
+        let path = scene.dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    format!(
+        "[source.cf]\ntype = \"loggregator\"\nlisten = \"127.0.0.1:0\"\n\
+         [output.none]\ntype = \"blackhole\"\n\
+         [loggregator.gateway]\nlisten = \"127.0.0.1:0\"\n\
+         [loggregator.access]\nuaa = \"{url}\"\ncloud_controller = \"{url}\"\n\
+         uaa_client = \"weir\"\nuaa_secret = {{ file = \"{}\" }}\ntokens = {{ file = \"{}\" }}\n",
+        file("secret", "cloud-secret"),
+        file("tokens", "first-token,second-token"),
+        url = cloud.url(),
+    )
+}
+
+/// Requests something with a token. Returns the response, without the events that would follow.
+fn get(weir: &Weir, query: &str, authorization: &str) -> String {
+    let mut tcp = TcpStream::connect(address(weir, "gateway")).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(tcp, "GET /v2/read?{query} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n").unwrap();
+    let (mut answer, mut space) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let is_stream = text.starts_with("HTTP/1.1 200 ") && text.contains("\r\n\r\n");
+        if is_stream || text.ends_with("}\n\n") {
+            return text;
+        }
+        let count = tcp.read(&mut space).expect("an answer arrives");
+        assert!(count > 0, "the connection ends: {text}");
+        answer.extend_from_slice(&space[..count]);
+    }
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: bearer {token}\r\n")
+}
+
+#[test]
+fn operators_read_everything_and_others_what_the_cloud_controller_allows() {
+    let scene = Scene::new();
+    let cloud = Cloud::start();
+    cloud.add_token("operator", "openid doppler.firehose");
+    cloud.add_token("admin", "logs.admin");
+    cloud.add_token("developer", "openid cloud_controller.read");
+    cloud.allow("developer", OWN);
+    let mut weir = scene.start(&config(&scene, &cloud));
+    let is_open = |query: &str, authorization: &str| {
+        let text = get(&weir, query, authorization);
+        assert!(text.starts_with("HTTP/1.1 200 ") || text.ends_with(NOT_FOUND), "{text}");
+        text.starts_with("HTTP/1.1 200 ")
+    };
+    let (own, other) = (format!("log&source_id={OWN}"), format!("log&source_id={OTHER}"));
+    for query in ["log", &own, &other, "log&source_id=doppler"] {
+        for token in ["operator", "admin", "first-token", "second-token"] {
+            assert!(is_open(query, &bearer(token)), "{query} {token}");
+        }
+        for authorization in ["", &bearer("unknown"), &bearer("first-token,second-token")] {
+            assert!(!is_open(query, authorization), "{query} {authorization}");
+        }
+        assert_eq!(is_open(query, &bearer("developer")), query == own, "{query}");
+    }
+    assert!(is_open(&own, "Cookie: a=b; authorization=bearer developer\r\n"));
+    assert!(is_open(&own, "authorization: BEARER developer\r\n"));
+    assert!(!is_open(&format!("{own}&source_id={OTHER}"), &bearer("developer")));
+    assert!(!is_open("log&source_id=../../v3/info", &bearer("developer")));
+    // The token comes before everything else, as in the original.
+    assert!(get(&weir, "", "").ends_with(NOT_FOUND));
+    assert!(get(&weir, "", &bearer("operator")).contains("empty_query"));
+    let log = weir.log();
+    assert!(!log.contains("developer") && !log.contains("cloud-secret"), "{log}");
+    weir.stop();
+}
+
+#[test]
+fn without_an_answer_nobody_gets_in_who_was_not_in_before() {
+    let scene = Scene::new();
+    let cloud = Cloud::start();
+    cloud.add_token("developer", "openid");
+    cloud.allow("developer", OWN);
+    let mut weir = scene.start(&config(&scene, &cloud));
+    let own = format!("log&source_id={OWN}");
+    for _ in 0..5 {
+        assert!(get(&weir, &own, &bearer("developer")).starts_with("HTTP/1.1 200 "));
+    }
+    // One for the token and one for the application: positive answers are remembered.
+    assert_eq!(cloud.requests(), 2);
+    cloud.fail(true);
+    assert!(get(&weir, &own, &bearer("developer")).starts_with("HTTP/1.1 200 "));
+    let unknown = get(&weir, &own, &bearer("someone"));
+    assert!(unknown.starts_with("HTTP/1.1 503 ") && unknown.contains("streaming_unavailable"));
+    let other = format!("log&source_id={OTHER}");
+    assert!(get(&weir, &other, &bearer("developer")).starts_with("HTTP/1.1 503 "));
+    weir.wait_log("it cannot be found out who may read");
+    cloud.fail(false);
+    assert!(get(&weir, &own, &bearer("someone")).ends_with(NOT_FOUND));
+    weir.stop();
+}
