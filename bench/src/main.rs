@@ -13,6 +13,7 @@
 mod bare;
 mod clock;
 mod data;
+mod grpc;
 mod http;
 mod machine;
 mod peer;

@@ -20,7 +20,8 @@ fuzz_target!(|input: &[u8]| {
         while let Ok(GrpcStep::Message(message)) = framing.next(&mut bytes) {
             for envelope in LoggregatorBatch::new(message).map_while(Result::ok) {
                 let end_offset = envelopes.len() as u64 + 1;
-                let origin = LoggregatorOrigin { resource: 0, end_offset, observed_ns: 1 };
+                let origin =
+                    LoggregatorOrigin { resource: 0, end_offset, observed_ns: 1, added: b"" };
                 let pushed = match LoggregatorEnvelope::parse(envelope, &mut tags) {
                     Ok(parsed) => {
                         let tags = tags.iter(envelope);

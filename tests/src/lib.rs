@@ -29,6 +29,8 @@ mod isolation;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod log_cache;
+#[cfg(test)]
 mod loggregator;
 #[cfg(test)]
 mod loggregator_access;
@@ -36,6 +38,8 @@ mod loggregator_access;
 mod loggregator_egress;
 #[cfg(test)]
 mod loggregator_output;
+#[cfg(test)]
+mod loggregator_v1;
 #[cfg(test)]
 mod multiline;
 #[cfg(test)]
@@ -52,6 +56,8 @@ mod rotation;
 mod rules;
 #[cfg(test)]
 mod scene;
+#[cfg(test)]
+mod statsd;
 #[cfg(test)]
 mod store;
 #[cfg(test)]

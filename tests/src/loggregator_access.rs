@@ -89,6 +89,63 @@ fn operators_read_everything_and_others_what_the_cloud_controller_allows() {
     weir.stop();
 }
 
+/// Requests a path of a service with a token; returns the status.
+fn status(weir: &Weir, service: &str, path: &str, authorization: &str) -> u16 {
+    let mut tcp = TcpStream::connect(address(weir, service)).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let websocket = if path.starts_with("/api") { "" } else { websocket };
+    write!(tcp, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{websocket}{authorization}\r\n")
+        .unwrap();
+    let mut line = [0; 12];
+    tcp.read_exact(&mut line).unwrap();
+    String::from_utf8_lossy(&line[9..]).parse().unwrap()
+}
+
+#[test]
+fn the_traffic_controller_and_the_log_cache_ask_for_tokens_in_their_own_way() {
+    let scene = Scene::new();
+    let cloud = Cloud::start();
+    cloud.add_token("operator", "doppler.firehose");
+    cloud.add_token("developer", "openid");
+    cloud.allow("developer", OWN);
+    let services = "[loggregator.traffic_controller]\nlisten = \"127.0.0.1:0\"\n\
+                    [loggregator.log_cache]\nlisten = \"127.0.0.1:0\"\n[store]\nenabled = true\n";
+    let mut weir = scene.start(&(config(&scene, &cloud) + services));
+    let (operator, developer) = (&*bearer("operator"), &*bearer("developer"));
+    let controller = |path: &str, token: &str| status(&weir, "traffic_controller", path, token);
+    let app = |app: &str, what: &str| format!("/apps/{app}/{what}");
+    for (path, of_operator, of_developer, of_nobody) in [
+        ("/firehose/a".to_owned(), 101, 401, 401),
+        (app(OWN, "stream"), 101, 101, 401),
+        (app(OTHER, "stream"), 101, 404, 401),
+        (app(OWN, "containermetrics"), 200, 200, 401),
+        (app(OTHER, "containermetrics"), 200, 404, 401),
+        (app(OWN, "recentlogs"), 200, 200, 401),
+        (app(OTHER, "recentlogs"), 200, 404, 401),
+    ] {
+        let found = [operator, developer, ""].map(|token| controller(&path, token));
+        assert_eq!(found, [of_operator, of_developer, of_nobody], "{path}");
+    }
+    let cache = |path: &str, token: &str| status(&weir, "log_cache", path, token);
+    let read = |app: &str| format!("/api/v1/read/{app}");
+    let query = |app: &str| format!("/api/v1/query?query=cpu%7Bsource_id%3D%22{app}%22%7D");
+    for (path, of_operator, of_developer, of_nobody) in [
+        ("/api/v1/info".to_owned(), 200, 200, 200),
+        ("/api/v1/meta".to_owned(), 200, 404, 404),
+        (read(OWN), 200, 200, 404),
+        (read(OTHER), 200, 404, 404),
+        (read("doppler"), 200, 404, 404),
+        (query(OWN), 200, 200, 404),
+        (query(OTHER), 200, 404, 404),
+    ] {
+        let found = [operator, developer, ""].map(|token| cache(&path, token));
+        assert_eq!(found, [of_operator, of_developer, of_nobody], "{path}");
+    }
+    weir.stop();
+}
+
 #[test]
 fn without_an_answer_nobody_gets_in_who_was_not_in_before() {
     let scene = Scene::new();

@@ -23,15 +23,15 @@ use crate::syslog::file;
 const CLIENT: &str =
     concat!(include_str!("loggregator_wire.py"), include_str!("loggregator_reader.py"));
 
-const EGRESS: &str = "[loggregator.egress]\nlisten = \"127.0.0.1:0\"\n";
+pub(crate) const EGRESS: &str = "[loggregator.egress]\nlisten = \"127.0.0.1:0\"\n";
 const GATEWAY: &str = "[loggregator.gateway]\nlisten = \"127.0.0.1:0\"\n";
-const BLACKHOLE: &str = "[output.none]\ntype = \"blackhole\"\n";
+pub(crate) const BLACKHOLE: &str = "[output.none]\ntype = \"blackhole\"\n";
 
 /// Lines of a client that wait: more than any test reads, so that no client waits for its test.
-const LINES_MAX: usize = 200_000;
+pub(crate) const LINES_MAX: usize = 200_000;
 
 /// What the ledger says about a service.
-fn service(books: &Books, name: &str) -> Value {
+pub(crate) fn service(books: &Books, name: &str) -> Value {
     let services = books.json()["readers"].as_array().cloned().unwrap_or_default();
     services.into_iter().find(|service| service["name"] == name).expect("the service is there")
 }
@@ -41,7 +41,7 @@ pub(crate) fn address(weir: &Weir, name: &str) -> SocketAddr {
 }
 
 /// Waits until nothing waits for readers, and everything that they asked for is accounted for.
-fn settled(weir: &Weir, name: &str, matched: u64) -> Value {
+pub(crate) fn settled(weir: &Weir, name: &str, matched: u64) -> Value {
     let books = weir.wait_books("readers have everything", PATIENCE, |books| {
         let service = service(books, name);
         service["matched"] == matched && service["queued"] == 0 && service["unaccounted"] == 0

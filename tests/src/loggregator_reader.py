@@ -9,7 +9,6 @@ that a counter states as dropped count as read.
 """
 
 import json
-import struct
 import sys
 
 import grpc
@@ -27,33 +26,6 @@ def encoded(request):
         selector = text(1, source) + (text(KINDS[kind], message) if kind else b"")
         out += text(4, selector)
     return out
-
-
-def fields(message):
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        elif key & 7 == 1:
-            at += 8
-            yield key >> 3, struct.unpack("<d", message[at - 8 : at])[0]
-        else:
-            length = varint()
-            at += length
-            yield key >> 3, message[at - length : at]
 
 
 def line_of(envelope):

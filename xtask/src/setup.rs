@@ -244,8 +244,13 @@ fn unpack(name: &str, packages: &[&str], reason: &str) -> Result<PathBuf> {
 
 /// Other engines that read what weir stores, and third-party clients that query it, as Python
 /// packages.
-const STRANGERS: &[&str] =
-    &["chdb-core==26.9.0", "datadog-api-client==2.62.0", "duckdb==2.0.0", "grpcio==1.81.0"];
+const STRANGERS: &[&str] = &[
+    "chdb-core==26.9.0",
+    "datadog-api-client==2.62.0",
+    "duckdb==2.0.0",
+    "grpcio==1.81.0",
+    "websocket-client==1.9.2",
+];
 
 /// Returns a Python of the repository's own, under `.tools`, with these packages.
 fn python() -> Result<PathBuf> {

@@ -6,6 +6,7 @@ pub(crate) mod journal;
 mod noisy;
 mod paced;
 mod peer;
+mod recent;
 mod rules;
 mod store;
 mod syslog;
@@ -138,6 +139,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "noisy",
         what: "one application at 100,000 lines/s, 99 at 2/s, a slow output that drops",
         run: noisy::noisy,
+    },
+    Scenario {
+        name: "recent",
+        what: "1,000 recent logs of one among 10,000 applications",
+        run: recent::recent,
     },
 ];
 

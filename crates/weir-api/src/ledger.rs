@@ -196,7 +196,7 @@ pub struct CursorEntry {
 /// counted for each reader, since the start; nothing is held back for readers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReadersEntry {
-    /// Name of the service: `egress` or `gateway`.
+    /// Name of the service: `egress`, `gateway` or `traffic_controller`.
     pub name: String,
     /// Its address, with the actual port if port 0 was configured.
     pub address: String,
@@ -218,6 +218,9 @@ pub struct ReadersEntry {
     pub missed: u64,
     /// Requests and connections that were refused.
     pub refused: u64,
+    /// Streams that were ended since their clients did not take an envelope in time.
+    #[serde(default)]
+    pub cut: u64,
     /// 0 if everything is accounted for. While envelopes are sent the terms are from slightly
     /// different moments; at rest they are exact.
     pub unaccounted: i64,
@@ -243,6 +246,7 @@ impl ReadersEntry {
             queued_bytes: stats::get(&face_stats.queued_bytes),
             missed: stats::get(&face_stats.missed),
             refused: stats::get(&face_stats.refused),
+            cut: stats::get(&face_stats.cut),
             unaccounted: 0,
         };
         let accounted = entry.delivered + entry.lost + entry.abandoned + entry.queued;

@@ -38,7 +38,7 @@ pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
     RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
 };
-pub use loggregator::{AccessSettings, FaceSettings, Faces, UaaSettings};
+pub use loggregator::{AccessSettings, FaceSettings, Faces, StoredSettings, UaaSettings};
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};

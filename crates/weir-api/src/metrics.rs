@@ -348,6 +348,7 @@ impl Page {
                 ("weir_reader_queued_bytes", entry.queued_bytes),
                 ("weir_reader_missed_events_total", entry.missed),
                 ("weir_reader_refused_requests_total", entry.refused),
+                ("weir_reader_cut_streams_total", entry.cut),
             ] {
                 self.row(name, &labels, value);
             }

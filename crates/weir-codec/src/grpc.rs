@@ -15,6 +15,8 @@ pub const GRPC_PREFIX_LEN: usize = 5;
 pub enum GrpcStatus {
     /// It has succeeded.
     Ok = 0,
+    /// It has failed, and nothing more precise is said.
+    Unknown = 2,
     /// The request makes no sense.
     InvalidArgument = 3,
     /// It has taken too long.
@@ -27,6 +29,8 @@ pub enum GrpcStatus {
     Internal = 13,
     /// The client should come again.
     Unavailable = 14,
+    /// The client has no valid token.
+    Unauthenticated = 16,
 }
 
 impl GrpcStatus {

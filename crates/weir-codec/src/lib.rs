@@ -31,6 +31,7 @@ mod multiline;
 mod percent;
 mod relp;
 mod state;
+mod statsd;
 mod structured;
 mod syslog;
 mod text;
@@ -55,12 +56,18 @@ pub use grpc::{GRPC_PREFIX_LEN, GrpcError, GrpcFraming, GrpcStatus, GrpcStep, wr
 pub use join::{Partials, cut_body};
 pub use json::is_json_object;
 pub use loggregator::{
-    LoggregatorBatch, LoggregatorDecoder, LoggregatorEnvelope, LoggregatorError, LoggregatorGauge,
-    LoggregatorMessage, LoggregatorMetric, LoggregatorOrigin, LoggregatorRequest,
-    LoggregatorSelector, LoggregatorTagValue, LoggregatorTags, LoggregatorWanted,
-    add_to_loggregator_batch, convert_loggregator_tags, encode_loggregator_envelope,
+    DropsondeContainer, DropsondeConverter, DropsondeEnvelope, DropsondeFilter, DropsondeForwarded,
+    DropsondeHttp, DropsondeMessage, DropsondeOutline, DropsondeReceiver, DropsondeRequest,
+    DropsondeType, DropsondeUuid, LogCacheKind, LogCacheRead, LogCacheSource, LoggregatorBatch,
+    LoggregatorDecoder, LoggregatorEnvelope, LoggregatorError, LoggregatorGauge,
+    LoggregatorMessage, LoggregatorMetric, LoggregatorOrigin, LoggregatorPacker,
+    LoggregatorRequest, LoggregatorSelector, LoggregatorTagValue, LoggregatorTags,
+    LoggregatorWanted, add_to_loggregator_batch, convert_loggregator_tags, encode_log_cache_meta,
+    encode_log_cache_read, encode_loggregator_envelope, encode_loggregator_gauge,
     encode_loggregator_metrics, encode_loggregator_source, encode_loggregator_tag,
-    encode_loggregator_total, has_loggregator_tags, write_loggregator_json,
+    encode_loggregator_time, encode_loggregator_total, has_loggregator_tags, is_shortened,
+    lengthen_packed, packed_frame, shorten_packed, unpack_loggregator_envelope,
+    write_log_cache_meta_json, write_loggregator_json,
 };
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use percent::{form_decoded, percent_encoded};
@@ -69,6 +76,7 @@ pub use relp::{
     RelpStep, RelpTransaction,
 };
 pub use state::StateError;
+pub use statsd::{StatsdDecoder, StatsdError};
 pub use syslog::{
     SYSLOG_MESSAGE_BYTES_DEFAULT, SyslogDecoder, SyslogEnd, SyslogFormat, SyslogFraming,
     SyslogFramingError, SyslogFramingKind, SyslogMessage, SyslogOrigin, SyslogStep,

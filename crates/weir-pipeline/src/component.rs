@@ -5,8 +5,9 @@
 //! compile. `cargo xtask check` reports wildcards.
 
 use crate::config::{
-    ContainersSource, DatadogIntake, Encoding, FileOutput, FileSource, HttpOutput,
-    LoggregatorOutput, LoggregatorSource, SocketOutput, SplunkHec, SyslogOutput, SyslogSource,
+    ContainersSource, DatadogIntake, DropsondeSource, Encoding, FileOutput, FileSource, HttpOutput,
+    ListenSettings, LoggregatorOutput, LoggregatorSource, SocketOutput, SplunkHec, StatsdSource,
+    SyslogOutput, SyslogSource,
 };
 
 macro_rules! component_types {
@@ -38,6 +39,8 @@ component_types! {
         File = "file",
         Syslog = "syslog",
         Loggregator = "loggregator",
+        Dropsonde = "dropsonde",
+        Statsd = "statsd",
         DatadogIntake = "datadog_intake",
     }
 }
@@ -56,6 +59,16 @@ component_types! {
     }
 }
 
+impl SourceType {
+    /// Whether its records are envelopes of Loggregator.
+    pub const fn has_envelopes(self) -> bool {
+        match self {
+            Self::Loggregator | Self::Dropsonde | Self::Statsd => true,
+            Self::Containers | Self::File | Self::Syslog | Self::DatadogIntake => false,
+        }
+    }
+}
+
 /// The kind of a source and its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceKind {
@@ -67,6 +80,10 @@ pub enum SourceKind {
     Syslog(Box<SyslogSource>),
     /// Envelopes of Loggregator, over gRPC.
     Loggregator(Box<LoggregatorSource>),
+    /// Envelopes of Loggregator, version 1, over UDP.
+    Dropsonde(Box<DropsondeSource>),
+    /// Metrics of statsd, over UDP.
+    Statsd(Box<StatsdSource>),
     /// Datadog's logs intake over HTTP.
     DatadogIntake(DatadogIntake),
 }
@@ -79,17 +96,26 @@ impl SourceKind {
             Self::Containers(_) => SourceType::Containers,
             Self::Syslog(_) => SourceType::Syslog,
             Self::Loggregator(_) => SourceType::Loggregator,
+            Self::Dropsonde(_) => SourceType::Dropsonde,
+            Self::Statsd(_) => SourceType::Statsd,
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
         }
     }
 
     /// Number of its threads.
     pub fn threads(&self) -> usize {
+        self.listen().map_or(1, |listen| listen.threads)
+    }
+
+    /// Where it listens; `None` if it follows files.
+    pub fn listen(&self) -> Option<&ListenSettings> {
         match self {
-            Self::File(_) | Self::Containers(_) => 1,
-            Self::Syslog(source) => source.listen.threads,
-            Self::Loggregator(source) => source.listen.threads,
-            Self::DatadogIntake(source) => source.listen.threads,
+            Self::File(_) | Self::Containers(_) => None,
+            Self::Syslog(source) => Some(&source.listen),
+            Self::Loggregator(source) => Some(&source.listen),
+            Self::Dropsonde(source) => Some(&source.listen),
+            Self::Statsd(source) => Some(&source.listen),
+            Self::DatadogIntake(source) => Some(&source.listen),
         }
     }
 }

@@ -114,6 +114,24 @@ pub struct LoggregatorSource {
     pub tags: Vec<(String, String)>,
 }
 
+/// `type = "dropsonde"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DropsondeSource {
+    /// Address and limits of the listener.
+    pub listen: ListenSettings,
+    /// Tags of envelopes that have none of that name.
+    pub tags: Vec<(String, String)>,
+}
+
+/// `type = "statsd"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatsdSource {
+    /// Address and limits of the listener.
+    pub listen: ListenSettings,
+    /// Tags of metrics that have none of that name.
+    pub tags: Vec<(String, String)>,
+}
+
 /// Settings of every source that listens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenSettings {

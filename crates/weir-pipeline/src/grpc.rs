@@ -51,11 +51,14 @@ impl From<Status> for Refused {
     }
 }
 
-/// Returns the name of the method of a service that a request calls.
+/// Returns which of these services a request calls, and the name of the method.
 ///
 /// # Errors
 /// If it is not gRPC, or for another service.
-pub fn method<'h>(head: &'h request::Parts, service: &str) -> Result<&'h str, Refused> {
+pub fn method<'h>(
+    head: &'h request::Parts,
+    services: &[&'static str],
+) -> Result<(&'static str, &'h str), Refused> {
     if head.method != Method::POST {
         return Err(Refused::Http(StatusCode::METHOD_NOT_ALLOWED));
     }
@@ -66,11 +69,13 @@ pub fn method<'h>(head: &'h request::Parts, service: &str) -> Result<&'h str, Re
     let path = head.uri.path();
     let (called, method) =
         path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or((path, ""));
-    if called != service {
-        let text = format!("unknown service {called}");
-        return Err(Status::new(GrpcStatus::Unimplemented, text).into());
-    }
-    Ok(method)
+    let unknown =
+        || Status::new(GrpcStatus::Unimplemented, format!("unknown service {called}")).into();
+    services
+        .iter()
+        .find(|service| **service == called)
+        .map(|service| (*service, method))
+        .ok_or_else(unknown)
 }
 
 /// Adds the headers of every response.

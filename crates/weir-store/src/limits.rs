@@ -58,6 +58,10 @@ pub const REGEXP_CACHE_SHARE: usize = 4;
 /// hardly helps.
 pub const REGEXP_CACHE_BYTES_MIN: usize = 16 * 1024;
 
+/// Maximum number of services of segments that are remembered, over all segments: about 32 MiB with
+/// names of the usual length.
+pub const SERVICE_SPANS_CACHED_MAX: usize = 256 * 1024;
+
 /// Minimum size for rewriting the manifest, which also requires that it is mostly history.
 pub const MANIFEST_BYTES_MIN: u64 = 1024 * 1024;
 

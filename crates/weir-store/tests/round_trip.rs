@@ -4,7 +4,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::{Input, open, read_all, rows_of, write};
-use weir_codec::Scalar;
+use weir_codec::{LoggregatorPacker, Scalar};
 use weir_store::embedded::columns::{AttributeValue, Form, NewRow, Rows, StoredRecord};
 use weir_store::embedded::segment::{Role, Segment, ValueKind};
 
@@ -84,13 +84,28 @@ struct Record {
     fixed: [Option<Vec<u8>>; 9],
     numbers: (i64, u64, u64, u32, u64, u64),
     attributes: Vec<(Vec<u8>, Given)>,
+    received: Option<Vec<u8>>,
+}
+
+/// The packed bytes of an envelope of one of a few sources, or of something else.
+fn received() -> impl Strategy<Value = Vec<u8>> {
+    let content = proptest::collection::vec(any::<u8>(), 0..5);
+    (0_u8..4, content).prop_map(|(app, content)| {
+        let mut envelope = vec![0x12, 1, b'a' + app, 0x2a, content.len() as u8];
+        envelope.extend_from_slice(&content);
+        // An envelope that ends within a field is packed as a whole.
+        envelope.truncate(if app == 3 { 4 } else { envelope.len() });
+        LoggregatorPacker::default().pack(&envelope, b"", 0).to_vec()
+    })
 }
 
 fn record() -> impl Strategy<Value = Record> {
     let fixed = proptest::array::uniform9(proptest::option::weighted(0.8, text()));
     let numbers = (any::<i64>(), any::<u64>(), 0_u64..3, 0_u32..2, any::<u64>(), any::<u64>());
-    (fixed, numbers, proptest::collection::vec(attribute(), 0..7))
-        .prop_map(|(fixed, numbers, attributes)| Record { fixed, numbers, attributes })
+    let received = proptest::option::weighted(0.8, received());
+    (fixed, numbers, proptest::collection::vec(attribute(), 0..7), received).prop_map(
+        |(fixed, numbers, attributes, received)| Record { fixed, numbers, attributes, received },
+    )
 }
 
 impl Record {
@@ -113,6 +128,7 @@ impl Record {
             message,
             trace_id,
             span_id,
+            received: self.received.as_deref(),
         };
         let attributes =
             self.attributes.iter().map(|(path, value)| (path.as_slice(), value.as_scalar()));

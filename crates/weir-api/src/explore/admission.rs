@@ -27,7 +27,7 @@ use super::metrics::{Outcome, QueryKind, QueryMetrics};
 
 /// Why a query was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rejection {
+pub(crate) enum Rejection {
     /// Too many queries are waiting; retry after this many seconds.
     Full(u64),
     /// It waited too long; retry after this many seconds.
@@ -38,7 +38,7 @@ pub(super) enum Rejection {
 
 /// The outcome that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerStatus {
+pub(crate) enum AnswerStatus {
     /// The answer is complete.
     Complete,
     /// The answer is partial.
@@ -151,7 +151,7 @@ impl Admission {
 
     /// Runs `work` on a worker, with at most `time` from now on (`None` means no limit) and the
     /// memory limit of a query. Dropping the returned future cancels the work.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         kind: QueryKind,
         time: Option<Duration>,

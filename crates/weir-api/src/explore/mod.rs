@@ -50,10 +50,9 @@ use crate::compression::compress;
 use crate::problem::Problem;
 use crate::response::json_text;
 use crate::state::ApiState;
-use admission::{AnswerStatus, Rejection};
 use meta::{Meta, RequestContext};
 
-pub(crate) use admission::Admission;
+pub(crate) use admission::{Admission, AnswerStatus, Rejection};
 pub(crate) use metrics::{DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
 pub(crate) use query::parameters;
 

@@ -1,4 +1,5 @@
-//! `loggregator.v2.Egress` over gRPC: `Receiver` and `BatchedReceiver`.
+//! `loggregator.v2.Egress` over gRPC: `Receiver` and `BatchedReceiver`; and `plumbing.Doppler` with
+//! envelopes of version 1: `Subscribe` and `BatchSubscribe`.
 //!
 //! Invariants: a request that is not valid is answered as by the original; a stream ends only with a
 //! status: the client's, or that weir is stopping.
@@ -12,17 +13,20 @@ use hyper::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 use weir_codec::{
-    GrpcError, GrpcFraming, GrpcStatus, GrpcStep, LoggregatorBatch, LoggregatorRequest,
-    write_grpc_message,
+    DropsondeRequest, GrpcError, GrpcFraming, GrpcStatus, GrpcStep, LoggregatorBatch,
+    LoggregatorError, LoggregatorRequest, add_to_loggregator_batch, write_grpc_message,
 };
 use weir_pipeline::grpc::{self, Refused, Status};
 use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, Face};
 
 use super::FaceState;
 use super::body::{FaceBody, Parts, Step};
-use super::limits::{REFUSAL_PAUSE, REQUEST_BYTES_MAX, REQUEST_TIMEOUT};
+use super::limits::{REFUSAL_PAUSE, REQUEST_BYTES_MAX, REQUEST_TIMEOUT, SELECTORS_MAX};
 
 const SERVICE: &str = "loggregator.v2.Egress";
+
+/// The service for envelopes of version 1.
+const SERVICE_V1: &str = "plumbing.Doppler";
 
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,10 @@ enum Call {
     Receiver,
     /// A stream of batches.
     BatchedReceiver,
+    /// A stream of envelopes of version 1.
+    Subscribe,
+    /// A stream of batches of them.
+    BatchSubscribe,
 }
 
 fn stopping() -> Status {
@@ -39,10 +47,12 @@ fn stopping() -> Status {
 
 impl Call {
     fn of(head: &Head) -> Result<Self, Refused> {
-        match grpc::method(head, SERVICE)? {
-            "Receiver" => Ok(Self::Receiver),
-            "BatchedReceiver" => Ok(Self::BatchedReceiver),
-            other => Err(Status::unknown_method(SERVICE, other).into()),
+        match grpc::method(head, &[SERVICE, SERVICE_V1])? {
+            (SERVICE, "Receiver") => Ok(Self::Receiver),
+            (SERVICE, "BatchedReceiver") => Ok(Self::BatchedReceiver),
+            (SERVICE_V1, "Subscribe") => Ok(Self::Subscribe),
+            (SERVICE_V1, "BatchSubscribe") => Ok(Self::BatchSubscribe),
+            (service, other) => Err(Status::unknown_method(service, other).into()),
         }
     }
 }
@@ -80,15 +90,13 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let call = Call::of(head)?;
-    let request = read_request(body).await?;
-    if request.selectors.is_empty() {
-        let text = "Selectors cannot be empty";
-        return Err(Status::new(GrpcStatus::InvalidArgument, text).into());
-    }
-    if request.selectors.iter().any(|selector| selector.message.is_none()) {
-        let text = "Selectors must have a Message";
-        return Err(Status::new(GrpcStatus::InvalidArgument, text).into());
-    }
+    let message = read_message(body, REQUEST_BYTES_MAX).await?;
+    let asked = match call {
+        Call::Receiver | Call::BatchedReceiver => Asked::V2(valid(&message)?),
+        Call::Subscribe | Call::BatchSubscribe => {
+            Asked::V1(DropsondeRequest::parse(&message).map_err(unreadable)?)
+        }
+    };
     let Ok(permit) = state.streams.clone().try_acquire_owned() else {
         let max = state.settings.streams_max;
         let text = format!("unable to create stream, max egress streams reached: {max}");
@@ -96,18 +104,50 @@ where
     };
     let starting = || Status::new(GrpcStatus::Unavailable, "the server is starting");
     let view = state.view().ok_or_else(starting)?;
-    let envelopes = EnvelopeStream::new(&view, Face::Egress, &request)
-        .map_err(|error| Status::new(GrpcStatus::Unavailable, error.to_string()))?;
+    let envelopes = match asked {
+        Asked::V2(request) => EnvelopeStream::new(&view, Face::Egress, &request),
+        Asked::V1(request) => EnvelopeStream::of_v1(&view, Face::Egress, request),
+    };
+    let envelopes =
+        envelopes.map_err(|error| Status::new(GrpcStatus::Unavailable, error.to_string()))?;
     let stopped = state.stopped.clone();
     Ok(EgressStream { call, envelopes: Some(envelopes), stopped, _permit: permit })
 }
 
-/// Reads the one message of a request.
-async fn read_request<B: Body>(body: B) -> Result<LoggregatorRequest, Status>
+/// What a stream is to consist of.
+enum Asked {
+    V2(LoggregatorRequest),
+    V1(DropsondeRequest),
+}
+
+fn unreadable(error: LoggregatorError) -> Status {
+    Status::new(GrpcStatus::Internal, format!("grpc: error unmarshalling request: {error}"))
+}
+
+/// Reads a request for envelopes of version 2.
+fn valid(message: &[u8]) -> Result<LoggregatorRequest, Status> {
+    let request = LoggregatorRequest::parse(message).map_err(unreadable)?;
+    if request.selectors.is_empty() {
+        let text = "Selectors cannot be empty";
+        return Err(Status::new(GrpcStatus::InvalidArgument, text));
+    }
+    if request.selectors.iter().any(|selector| selector.message.is_none()) {
+        let text = "Selectors must have a Message";
+        return Err(Status::new(GrpcStatus::InvalidArgument, text));
+    }
+    if request.selectors.len() > SELECTORS_MAX {
+        let text = format!("a stream can have at most {SELECTORS_MAX} selectors");
+        return Err(Status::new(GrpcStatus::InvalidArgument, text));
+    }
+    Ok(request)
+}
+
+/// Reads the one message of a call, of at most `bytes_max` with its prefix.
+pub(super) async fn read_message<B: Body>(body: B, bytes_max: usize) -> Result<Bytes, Status>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let collecting = Limited::new(body, REQUEST_BYTES_MAX).collect();
+    let collecting = Limited::new(body, bytes_max).collect();
     let bytes = match timeout(REQUEST_TIMEOUT, collecting).await {
         Err(_) => {
             let text = "the request was not complete in time";
@@ -119,24 +159,20 @@ where
         }
         Ok(Ok(collected)) => collected.to_bytes(),
     };
-    let mut framing = GrpcFraming::new(REQUEST_BYTES_MAX);
-    let message = match framing.next(&mut &bytes[..]) {
-        Ok(GrpcStep::Message(message)) => message,
+    let mut framing = GrpcFraming::new(bytes_max);
+    match framing.next(&mut &bytes[..]) {
+        Ok(GrpcStep::Message(message)) => Ok(bytes.slice_ref(message)),
         Ok(GrpcStep::NeedMore { .. }) => {
-            return Err(Status::new(GrpcStatus::Internal, "the call has no message"));
+            Err(Status::new(GrpcStatus::Internal, "the call has no message"))
         }
         Err(error) => {
             let status = match error {
                 GrpcError::TooLong { .. } => GrpcStatus::ResourceExhausted,
                 GrpcError::Compressed => GrpcStatus::Unimplemented,
             };
-            return Err(Status::new(status, format!("grpc: {error}")));
+            Err(Status::new(status, format!("grpc: {error}")))
         }
-    };
-    LoggregatorRequest::parse(message).map_err(|error| {
-        let text = format!("grpc: error unmarshalling request: {error}");
-        Status::new(GrpcStatus::Internal, text)
-    })
+    }
 }
 
 /// The envelopes of one call.
@@ -157,8 +193,11 @@ impl EgressStream {
             _ = self.stopped.wait_for(|stopped| *stopped) => None,
         };
         let frame = match (chunk, self.call) {
-            (Some(chunk), Call::BatchedReceiver) => Frame::data(chunk.into_message().into()),
+            (Some(chunk), Call::BatchedReceiver | Call::BatchSubscribe) => {
+                Frame::data(chunk.into_message().into())
+            }
             (Some(chunk), Call::Receiver) => Frame::data(one_by_one(&chunk).into()),
+            (Some(chunk), Call::Subscribe) => Frame::data(one_by_one_in_v1(&chunk).into()),
             (None, _) => {
                 self.envelopes = None;
                 let mut trailers = HeaderMap::new();
@@ -181,6 +220,18 @@ fn one_by_one(chunk: &EnvelopeChunk) -> Vec<u8> {
     let mut messages = Vec::with_capacity(chunk.batch().len() + 8 * chunk.envelopes());
     for envelope in LoggregatorBatch::new(chunk.batch()).flatten() {
         write_grpc_message(envelope, &mut messages);
+    }
+    messages
+}
+
+/// The envelopes of a batch of version 1 as a message each: a batch of one.
+fn one_by_one_in_v1(chunk: &EnvelopeChunk) -> Vec<u8> {
+    let mut messages = Vec::with_capacity(chunk.batch().len() + 16 * chunk.envelopes());
+    let mut message = Vec::new();
+    for envelope in LoggregatorBatch::new(chunk.batch()).flatten() {
+        message.clear();
+        add_to_loggregator_batch(envelope, &mut message);
+        write_grpc_message(&message, &mut messages);
     }
     messages
 }

@@ -1,7 +1,9 @@
 //! The services that readers of Loggregator connect to: the reverse log proxy over gRPC
-//! ([`egress`]) and its gateway over HTTP ([`gateway`]).
+//! ([`egress`]), its gateway over HTTP ([`gateway`]), and the traffic controller over websockets
+//! ([`traffic_controller`]), which send what comes in; and the log-cache ([`log_cache`]), which
+//! answers from the store ([`stored`]).
 //!
-//! Both have their own ports and share one thread; what they send comes from
+//! They have their own ports and share one thread; what they send comes from
 //! [`EnvelopeStream`](weir_pipeline::live::EnvelopeStream). Streams end when the pipeline is
 //! restarted, and clients open them again.
 //!
@@ -11,16 +13,22 @@
 
 mod access;
 mod body;
+mod containers;
 mod egress;
 mod gateway;
 mod limits;
+mod log_cache;
 mod query;
 mod server;
+mod stored;
+mod traffic_controller;
+mod websocket;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,10 +37,15 @@ use weir_expr::Network;
 use weir_host::{Acceptor, Clock, RealClock, ServerTlsFiles};
 use weir_pipeline::live::Face;
 use weir_pipeline::view::PipelineView;
+use weir_store::query::LogStore;
+
+use log_cache::KnownSources;
+use stored::StoredEnvelopes;
 
 pub use access::{AccessSettings, UaaSettings};
 
 use access::Access;
+use containers::Containers;
 
 /// Settings of one service.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +68,17 @@ pub struct FaceSettings {
     pub access: Option<Arc<AccessSettings>>,
     /// When a stream of the gateway ends, so that its client connects again.
     pub stream_timeout: Duration,
+    /// The domain of cookies that the traffic controller sets.
+    pub cookie_domain: Option<String>,
+}
+
+/// Settings of what is read from the store.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StoredSettings {
+    /// Names of the sources that receive envelopes.
+    pub sources: BTreeSet<String>,
+    /// When a read ends with what it has found.
+    pub deadline: Duration,
 }
 
 /// What all connections of a service share.
@@ -63,15 +87,19 @@ struct FaceState {
     settings: FaceSettings,
     tls: Option<Acceptor>,
     access: Option<Arc<Access>>,
-    view: RwLock<Option<Arc<PipelineView>>>,
+    view: watch::Sender<Option<Arc<PipelineView>>>,
     streams: Arc<Semaphore>,
+    stored: Arc<StoredEnvelopes>,
+    sources: KnownSources,
     clock: Arc<dyn Clock>,
     stopped: watch::Receiver<bool>,
+    /// Empty except for the traffic controller.
+    containers: Mutex<Containers>,
 }
 
 impl FaceState {
     fn view(&self) -> Option<Arc<PipelineView>> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.view.borrow().clone()
     }
 
     /// Counts a request that is refused.
@@ -98,6 +126,7 @@ fn shared_access(
 #[derive(Debug)]
 pub struct Faces {
     all: Vec<(Arc<FaceState>, SocketAddr)>,
+    stored: Arc<StoredEnvelopes>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -107,7 +136,13 @@ impl Faces {
     ///
     /// # Errors
     /// With the service that cannot be started.
-    pub fn bind(settings: &[FaceSettings]) -> Result<Self, (Face, io::Error)> {
+    pub fn bind(
+        settings: &[FaceSettings],
+        stored: &StoredSettings,
+    ) -> Result<Self, (Face, io::Error)> {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        let StoredSettings { sources, deadline } = stored.clone();
+        let stored = Arc::new(StoredEnvelopes::new(sources, deadline, clock.clone()));
         let (stop, stopped) = watch::channel(false);
         let mut all = Vec::new();
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
@@ -124,10 +159,13 @@ impl Faces {
                 settings: settings.clone(),
                 tls,
                 access: settings.access.as_ref().and(access.clone()),
-                view: RwLock::default(),
+                view: watch::Sender::new(None),
                 streams: Arc::new(Semaphore::new(settings.streams_max)),
+                stored: stored.clone(),
+                sources: KnownSources::default(),
                 clock: clock.clone(),
                 stopped: stopped.clone(),
+                containers: Mutex::default(),
             };
             let state = Arc::new(state);
             listeners.push((state.clone(), listener));
@@ -140,7 +178,7 @@ impl Faces {
                 Some(server::spawn(listeners).map_err(|error| (face, error))?)
             }
         };
-        Ok(Self { all, stop, thread })
+        Ok(Self { all, stored, stop, thread })
     }
 
     /// The addresses that were bound.
@@ -148,12 +186,20 @@ impl Faces {
         self.all.iter().map(|(state, address)| (state.settings.face, *address))
     }
 
-    /// Serves this pipeline from now on.
-    pub fn set_pipeline(&self, view: &Arc<PipelineView>) {
+    /// Serves this pipeline and its store from now on.
+    pub fn set_pipeline(&self, view: &Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
+        if self.all.iter().any(|(state, _)| state.settings.face.reads_store()) {
+            self.stored.set_store(store);
+        }
         for (state, address) in &self.all {
             let _already_set = view.face(state.settings.face).address.set(*address);
-            *state.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
+            state.view.send_replace(Some(view.clone()));
         }
+    }
+
+    /// Releases the store until another one is set.
+    pub fn clear_store(&self) {
+        self.stored.set_store(None);
     }
 
     /// Ends all streams, closes all connections and ends the thread.
@@ -164,5 +210,6 @@ impl Faces {
         {
             tracing::error!("the thread of the readers' services panicked");
         }
+        self.stored.stop();
     }
 }

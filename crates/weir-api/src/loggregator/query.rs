@@ -68,7 +68,8 @@ pub(super) fn parse(query: &str) -> Result<LoggregatorRequest, QueryError> {
     })
 }
 
-fn parameters(query: &str) -> Vec<(String, String)> {
+/// Names and values, decoded.
+pub(super) fn parameters(query: &str) -> Vec<(String, String)> {
     let text = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();
     let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
     pairs

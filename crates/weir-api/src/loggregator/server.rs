@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use hyper::body::Incoming;
@@ -25,7 +25,8 @@ use super::limits::{
     ACCEPT_PAUSE, HEAD_BYTES_MAX, HEAD_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
     SEND_BYTES_MAX, SHUTDOWN_TIMEOUT, WRITE_TIMEOUT,
 };
-use super::{FaceState, egress, gateway};
+use super::websocket::Session;
+use super::{FaceState, containers, egress, gateway, log_cache, traffic_controller};
 use crate::absence::{limit_absence, with_write_timeout};
 
 /// Starts the thread.
@@ -35,6 +36,9 @@ pub(super) fn spawn(listeners: Vec<(Arc<FaceState>, TcpListener)>) -> io::Result
         runtime.block_on(async {
             let mut all = JoinSet::new();
             for (state, listener) in listeners {
+                if state.settings.face == Face::TrafficController {
+                    all.spawn(containers::follow(state.clone()));
+                }
                 all.spawn(serve(state, listener));
             }
             while all.join_next().await.is_some() {}
@@ -117,12 +121,13 @@ async fn serve_stream(
 ) {
     let stream = with_write_timeout(stream, WRITE_TIMEOUT);
     let working = OnceLock::new();
+    let upgraded: Arc<Mutex<Option<Session>>> = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
         slot.admit();
         // A connection is not idle as long as it is open: its streams are silent for hours.
         working.get_or_init(|| slot.working());
-        let state = state.clone();
-        async move { Ok::<_, Infallible>(answer(&state, request).await) }
+        let (state, upgraded) = (state.clone(), upgraded.clone());
+        async move { Ok::<_, Infallible>(answer(&state, request, &upgraded).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -138,10 +143,12 @@ async fn serve_stream(
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_send_buf_size(SEND_BYTES_MAX)
         .max_concurrent_streams(state.settings.streams_max.min(u32::MAX as usize) as u32);
-    if state.settings.face == Face::Egress {
-        builder = builder.http2_only();
+    match state.settings.face {
+        Face::Egress => builder = builder.http2_only(),
+        Face::Gateway | Face::LogCache => {}
+        Face::TrafficController => builder = builder.http1_only(),
     }
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut stopped = state.stopped.clone();
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
@@ -156,12 +163,28 @@ async fn serve_stream(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "the connection of a reader ended with an error");
+        return;
+    }
+    let session = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(session) = session {
+        session.run().await;
     }
 }
 
-async fn answer(state: &FaceState, request: Request<Incoming>) -> Response<FaceBody> {
+/// Answers a request. If its connection is to be a websocket, the stream is put into `upgraded`.
+async fn answer(
+    state: &Arc<FaceState>,
+    request: Request<Incoming>,
+    upgraded: &Mutex<Option<Session>>,
+) -> Response<FaceBody> {
     match state.settings.face {
         Face::Egress => egress::answer(state, request).await,
         Face::Gateway => gateway::answer(state, request).await,
+        Face::TrafficController => {
+            let (response, session) = traffic_controller::answer(state, request).await;
+            *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = session;
+            response
+        }
+        Face::LogCache => log_cache::answer(state, request).await,
     }
 }

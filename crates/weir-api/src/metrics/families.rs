@@ -369,7 +369,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
     ),
     family("weir_queries_total", Counter, "Queries of the store, by kind and outcome."),
     family("weir_queries_running", Gauge, "Queries that are running."),
-    family("weir_readers", Gauge, "Readers of envelopes, by service (`egress`, `gateway`)."),
+    family(
+        "weir_readers",
+        Gauge,
+        "Readers of envelopes, by service (`egress`, `gateway`, `traffic_controller`, `log_cache`).",
+    ),
     family(
         "weir_reader_matched_envelopes_total",
         Counter,
@@ -401,6 +405,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "weir_reader_refused_requests_total",
         Counter,
         "Requests and connections of readers that were refused.",
+    ),
+    family(
+        "weir_reader_cut_streams_total",
+        Counter,
+        "Streams that were ended because their clients did not take an envelope in time.",
     ),
     family("weir_live_tails", Gauge, "Active live tails."),
     family(

@@ -16,8 +16,9 @@ use weir_store::query::{
     Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, CalculatedField, CancelError,
     Compute, ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, DeletionRequest,
     Facet, Facets, FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore,
-    PartialReason, Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
-    SearchRequest, StopReason, StoreMetrics, StoreReport, TimeRange, ValueType, naive,
+    PartialReason, Pattern, Patterns, PatternsRequest, QueryError, ReceivedRequest, RecordContext,
+    SearchPage, SearchRequest, Services, ServicesRequest, StopReason, StoreMetrics, StoreReport,
+    TimeRange, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -97,6 +98,18 @@ impl LogStore for MemoryStore {
         }
         page.coverage.unknown_fields = unknown(&request.filter.query);
         Ok(page)
+    }
+
+    fn received(
+        &self,
+        request: &ReceivedRequest,
+        budget: &Budget,
+    ) -> Result<SearchPage, QueryError> {
+        self.search(&request.search, budget)
+    }
+
+    fn services(&self, _: &ServicesRequest, _: &Budget) -> Result<Services, QueryError> {
+        Ok(Services::default())
     }
 
     fn calculated_fields(&self) -> &[CalculatedField] {
@@ -299,6 +312,7 @@ pub(crate) fn record(index: i64) -> StoredRecord {
             ("request_time".to_owned(), vec![AttributeValue::Int(index + 5)]),
             ("service_time".to_owned(), vec![AttributeValue::Int(index)]),
         ],
+        received: None,
         original: None,
     }
 }

@@ -1,7 +1,14 @@
 //! Envelopes to bytes.
 
-use super::envelope::{LoggregatorEnvelope, LoggregatorMessage, LoggregatorMetric};
-use super::wire::{Fields, LoggregatorError, Value, put_bytes_field, put_number, put_number_field};
+use super::envelope::{
+    LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
+};
+use super::wire::{
+    Fields, LoggregatorError, Value, put_bytes_field, put_entry, put_metric, put_number_field,
+};
+
+const COUNTER: u32 = 5;
+const GAUGE: u32 = 6;
 
 /// Appends an envelope with these tags. What is in `envelope.bytes` has no effect.
 pub fn encode_loggregator_envelope(
@@ -53,10 +60,12 @@ pub fn encode_loggregator_envelope(
 
 /// Appends a tag to an envelope; it replaces an earlier one of that name.
 pub fn encode_loggregator_tag(key: &str, value: &str, out: &mut Vec<u8>) {
-    let mut entry = Vec::with_capacity(key.len() + value.len() + 8);
-    put_bytes_field(1, key.as_bytes(), &mut entry);
-    put_bytes_field(2, value.as_bytes(), &mut entry);
-    put_bytes_field(9, &entry, out);
+    put_entry(9, key.as_bytes(), value.as_bytes(), out);
+}
+
+/// Appends a time, in nanoseconds since 1970, to an envelope; it replaces an earlier one.
+pub fn encode_loggregator_time(timestamp_ns: i64, out: &mut Vec<u8>) {
+    put_number_field(1, timestamp_ns as u64, out);
 }
 
 /// Appends a source to an envelope; it replaces an earlier one.
@@ -67,19 +76,45 @@ pub fn encode_loggregator_source(source_id: &[u8], out: &mut Vec<u8>) {
 /// Appends the measurements of a gauge, for [`LoggregatorGauge`](super::LoggregatorGauge).
 pub fn encode_loggregator_metrics(metrics: &[LoggregatorMetric<'_>], out: &mut Vec<u8>) {
     for metric in metrics {
-        let (mut entry, mut value) = (Vec::new(), Vec::new());
-        put_bytes_field(1, metric.unit, &mut value);
-        put_number(2 << 3 | 1, &mut value);
-        value.extend_from_slice(&metric.value.to_bits().to_le_bytes());
-        put_bytes_field(1, metric.name, &mut entry);
-        put_bytes_field(2, &value, &mut entry);
-        put_bytes_field(1, &entry, out);
+        put_metric(metric.name, metric.unit, metric.value, out);
     }
 }
 
 /// Appends an envelope to the bytes of an `EnvelopeBatch`.
 pub fn add_to_loggregator_batch(envelope: &[u8], batch: &mut Vec<u8>) {
     put_bytes_field(1, envelope, batch);
+}
+
+/// Appends an envelope with other measurements. Everything else stays as it is, including fields
+/// that are not known.
+pub fn encode_loggregator_gauge(
+    envelope: &[u8],
+    gauge: LoggregatorGauge<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), LoggregatorError> {
+    copy_others(envelope, GAUGE, out)?;
+    put_bytes_field(u64::from(GAUGE), gauge.0, out);
+    Ok(())
+}
+
+/// Appends all fields of a message but this one. Returns the value of that, if it is there.
+fn copy_others<'e>(
+    envelope: &'e [u8],
+    field: u32,
+    out: &mut Vec<u8>,
+) -> Result<Option<&'e [u8]>, LoggregatorError> {
+    let mut fields = Fields::new(envelope);
+    let mut before = fields.rest();
+    let mut found = None;
+    while let Some(read) = fields.next() {
+        let after = fields.rest();
+        match read? {
+            (number, Value::Bytes(message)) if number == field => found = Some(message),
+            _ => out.extend_from_slice(before.get(..before.len() - after.len()).unwrap_or(before)),
+        }
+        before = after;
+    }
+    Ok(found)
 }
 
 /// Appends an envelope about a counter with another total. Everything else stays as it is, including
@@ -89,22 +124,9 @@ pub fn encode_loggregator_total(
     total: u64,
     out: &mut Vec<u8>,
 ) -> Result<(), LoggregatorError> {
-    let mut fields = Fields::new(envelope);
-    let mut before = fields.rest();
-    let mut counter = Vec::new();
-    while let Some(field) = fields.next() {
-        let after = fields.rest();
-        match field? {
-            (5, Value::Bytes(message)) => {
-                counter.clear();
-                counter.extend_from_slice(message);
-            }
-            _ => out.extend_from_slice(before.get(..before.len() - after.len()).unwrap_or(before)),
-        }
-        before = after;
-    }
+    let mut counter = copy_others(envelope, COUNTER, out)?.unwrap_or_default().to_vec();
     // Of a field that occurs twice, the last value counts.
     put_number_field(3, total, &mut counter);
-    put_bytes_field(5, &counter, out);
+    put_bytes_field(u64::from(COUNTER), &counter, out);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Envelopes of Loggregator, version 2: logs, metrics and events, each with its source and tags.
+//! Envelopes of Loggregator: logs, metrics and events, each with its source and tags. Those of version
+//! 2 are read and written here; [`v1`] has the older ones, and converts one version to the other.
 //!
 //! [`LoggregatorEnvelope::parse`] reads what a record needs of an envelope's bytes, and
 //! [`LoggregatorBatch`] finds the envelopes of a batch. The caller chooses the record's resource by
@@ -39,23 +40,40 @@
 mod encode;
 mod envelope;
 mod json;
+mod log_cache;
+mod packed;
 mod record;
 mod request;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod v1;
 mod wire;
 
 pub use encode::{
-    add_to_loggregator_batch, encode_loggregator_envelope, encode_loggregator_metrics,
-    encode_loggregator_source, encode_loggregator_tag, encode_loggregator_total,
+    add_to_loggregator_batch, encode_loggregator_envelope, encode_loggregator_gauge,
+    encode_loggregator_metrics, encode_loggregator_source, encode_loggregator_tag,
+    encode_loggregator_time, encode_loggregator_total,
 };
 pub use envelope::{
     LoggregatorBatch, LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
     LoggregatorTagValue, LoggregatorTags,
 };
 pub use json::write_loggregator_json;
+pub use log_cache::{
+    LogCacheKind, LogCacheRead, LogCacheSource, encode_log_cache_meta, encode_log_cache_read,
+    write_log_cache_meta_json,
+};
+pub use packed::{
+    LoggregatorPacker, is_shortened, lengthen_packed, packed_frame, shorten_packed,
+    unpack_loggregator_envelope,
+};
 pub use record::{LoggregatorDecoder, LoggregatorOrigin};
 pub use request::{LoggregatorRequest, LoggregatorSelector, LoggregatorWanted};
 pub use tags::{convert_loggregator_tags, has_loggregator_tags};
+pub use v1::{
+    DropsondeContainer, DropsondeConverter, DropsondeEnvelope, DropsondeFilter, DropsondeForwarded,
+    DropsondeHttp, DropsondeMessage, DropsondeOutline, DropsondeReceiver, DropsondeRequest,
+    DropsondeType, DropsondeUuid,
+};
 pub use wire::LoggregatorError;

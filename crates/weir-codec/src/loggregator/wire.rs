@@ -24,6 +24,12 @@ pub enum LoggregatorError {
     /// A field has an unsupported type.
     #[error("unsupported wire type {0}")]
     WireType(u8),
+    /// A required field is missing.
+    #[error("required field {0} is missing")]
+    Missing(&'static str),
+    /// It is of a type that is not known.
+    #[error("unknown event type {0}")]
+    EventType(u64),
 }
 
 /// The value of a field.
@@ -84,7 +90,7 @@ impl<'b> Fields<'b> {
     }
 
     #[inline]
-    fn number(&mut self) -> Result<u64, LoggregatorError> {
+    pub(super) fn number(&mut self) -> Result<u64, LoggregatorError> {
         if let [byte, rest @ ..] = self.rest
             && *byte < 0x80
         {
@@ -152,6 +158,42 @@ pub(super) fn put_bytes_field(field: u64, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
+/// Appends a field with a number of floating point, also if it is zero.
+pub(super) fn put_double_field(field: u64, number: f64, out: &mut Vec<u8>) {
+    put_number(field << 3 | 1, out);
+    out.extend_from_slice(&number.to_bits().to_le_bytes());
+}
+
+/// How many bytes a number takes.
+pub(super) fn number_len(number: u64) -> usize {
+    (number.max(1).ilog2() as usize / 7) + 1
+}
+
+/// How many bytes a field with a number below 16 and this many bytes takes.
+fn bytes_field_len(len: usize) -> usize {
+    1 + number_len(len as u64) + len
+}
+
+/// Appends an entry of a map of texts.
+pub(super) fn put_entry(field: u64, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    put_number(field << 3 | 2, out);
+    put_number((bytes_field_len(key.len()) + bytes_field_len(value.len())) as u64, out);
+    put_bytes_field(1, key, out);
+    put_bytes_field(2, value, out);
+}
+
+/// Appends a measurement to those of a gauge.
+pub(super) fn put_metric(name: &[u8], unit: &[u8], value: f64, out: &mut Vec<u8>) {
+    let value_len = bytes_field_len(unit.len()) + 1 + size_of::<f64>();
+    put_number(1 << 3 | 2, out);
+    put_number((bytes_field_len(name.len()) + bytes_field_len(value_len)) as u64, out);
+    put_bytes_field(1, name, out);
+    put_number(2 << 3 | 2, out);
+    put_number(value_len as u64, out);
+    put_bytes_field(1, unit, out);
+    put_double_field(2, value, out);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +207,7 @@ mod tests {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut bytes = vec![8];
             put_number(number, &mut bytes);
+            assert_eq!(bytes.len(), 1 + number_len(number));
             assert_eq!(fields(&bytes), Ok(vec![(1, Value::Number(number))]));
             for end in 1..bytes.len() {
                 assert_eq!(fields(&bytes[..end]), Err(LoggregatorError::Truncated));

@@ -15,7 +15,7 @@ use weir_codec::{LoggregatorRequest, Renames};
 use weir_expr::{CalculatedField, Expr};
 use weir_model::Batch;
 
-use super::envelopes::{Budget, Face, FacesStats, Index, Reader, Reading};
+use super::envelopes::{Budget, FaceStats, FacesStats, Form, Index, Reader, Reading};
 use super::limits::BACKLOG_BYTES;
 use super::matcher::{self, Set};
 use super::{LiveError, LiveEvent, Rows};
@@ -227,14 +227,14 @@ impl Hub {
     pub(super) fn read(
         self: &Arc<Self>,
         view: &PipelineView,
-        face: Face,
-        request: &LoggregatorRequest,
+        stats: Arc<FaceStats>,
+        form: Form,
+        request: LoggregatorRequest,
     ) -> io::Result<Arc<Reader>> {
         let mut state = self.state();
         self.start(&mut state, view)?;
-        let (stats, budget) = (self.faces.of(face).clone(), self.budget.clone());
-        let reader = Reader::new(request.prefers_tags, stats, budget, view.clock.clone());
-        state.readings.push(Reading { reader: reader.clone(), request: request.clone() });
+        let reader = Reader::new(form, stats, self.budget.clone(), view.clock.clone());
+        state.readings.push(Reading { reader: reader.clone(), request });
         state.index_readings();
         drop(state);
         self.changed.notify_one();

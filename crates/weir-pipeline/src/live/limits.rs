@@ -23,6 +23,10 @@ pub(super) const CHUNK_ENVELOPES_MAX: usize = 100;
 /// waits.
 pub(super) const CHUNK_BYTES_MAX: usize = 256 * 1024;
 
+/// Size of what one envelope becomes in version 1, in bytes: each measurement of a gauge has all of
+/// its tags there. Those above it are counted as lost.
+pub(super) const V1_BYTES_MAX: usize = 1024 * 1024;
+
 /// The part of the memory for readers of envelopes in which batches wait for the thread: at 120 MB/s
 /// it may be kept from running for half a second. The other part is for the queues of readers.
 pub(super) const BACKLOG_SHARE: u64 = 2;

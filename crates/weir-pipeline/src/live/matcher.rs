@@ -70,8 +70,9 @@ pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     let subscriber = view.journal.subscribe(BACKLOG_BYTES.max(hub.budget.backlog()));
     let source = |view: &SourceView| {
         let (name, origin) = (Arc::from(view.name.as_str()), Origin::new(&view.name));
-        let is_loggregator = view.type_name == SourceType::Loggregator.name();
-        (SourceId::of(&view.name), Source { name, origin, is_loggregator })
+        let mut types = SourceType::ALL.iter().filter(|kind| kind.has_envelopes());
+        let has_envelopes = types.any(|kind| kind.name() == view.type_name);
+        (SourceId::of(&view.name), Source { name, origin, has_envelopes })
     };
     let sources = view.sources.iter().map(source).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -133,7 +134,7 @@ struct Source {
     name: Arc<str>,
     origin: Origin,
     /// It receives envelopes.
-    is_loggregator: bool,
+    has_envelopes: bool,
 }
 
 /// What is searched for, and the working state.
@@ -181,9 +182,9 @@ impl Matcher {
     /// Gives the records of a batch to readers of envelopes.
     fn dispatch(&mut self, batch: &Batch, is_behind: bool) {
         let source = self.sources.get(&batch.header().source);
-        let (name, is_loggregator) =
-            source.map_or(("", false), |source| (&*source.name, source.is_loggregator));
-        self.dispatcher.dispatch(batch, name, is_loggregator, is_behind);
+        let (name, has_envelopes) =
+            source.map_or(("", false), |source| (&*source.name, source.has_envelopes));
+        self.dispatcher.dispatch(batch, name, has_envelopes, is_behind);
     }
 
     /// Returns the name of the batch's source, and the matches of each expression.
@@ -193,7 +194,7 @@ impl Matcher {
         let source = sources.entry(batch.header().source).or_insert_with(|| Source {
             name: "".into(),
             origin: Origin::new(""),
-            is_loggregator: false,
+            has_envelopes: false,
         });
         let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
         let mut look_at =

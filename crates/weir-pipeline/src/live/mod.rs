@@ -25,8 +25,8 @@ use weir_host::units::format_size;
 use weir_model::Batch;
 
 use crate::view::PipelineView;
-pub use envelopes::{EnvelopeChunk, EnvelopeStream, Face, FaceStats};
-pub(crate) use envelopes::{EnvelopeOrigin, write_envelope};
+pub(crate) use envelopes::write_envelope;
+pub use envelopes::{EnvelopeChunk, EnvelopeOrigin, EnvelopeStream, Face, FaceStats};
 pub(crate) use hub::Hub;
 use hub::{Names, TailNext};
 

@@ -1,5 +1,8 @@
-//! `type = "loggregator"`: envelopes of Loggregator's agents and client libraries, in records with
-//! their source, instance and tags.
+//! `type = "loggregator"` and `type = "dropsonde"`: envelopes of Loggregator's agents and client
+//! libraries, in records with their source, instance and tags.
+//!
+//! Those of version 1 are converted to version 2 as they arrive, so everything behind this treats
+//! both in the same way.
 //!
 //! What an agent does is done here: tags of the configuration are added where an envelope has none
 //! of that name, tags in the deprecated form count as tags, an envelope without a source is from its
@@ -15,8 +18,9 @@ mod totals;
 use std::net::IpAddr;
 
 use weir_codec::{
-    LoggregatorDecoder, LoggregatorEnvelope, LoggregatorError, LoggregatorMessage,
-    LoggregatorOrigin, LoggregatorTags, encode_loggregator_total,
+    DropsondeConverter, DropsondeReceiver, LoggregatorDecoder, LoggregatorEnvelope,
+    LoggregatorError, LoggregatorMessage, LoggregatorOrigin, LoggregatorTags,
+    encode_loggregator_total,
 };
 use weir_model::{BatchBuilder, Full, SourceBook};
 
@@ -34,6 +38,20 @@ pub(super) struct LoggregatorIntake {
     totals: Totals,
     /// An envelope that was changed.
     changed: Vec<u8>,
+    converter: DropsondeConverter,
+}
+
+/// In which form an envelope arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LoggregatorVersion {
+    /// An older one: of programs on this machine, which expect an agent, or of agents, which expect
+    /// a router.
+    V1 {
+        /// It is from a program.
+        is_agent: bool,
+    },
+    /// The current one.
+    V2,
 }
 
 /// An envelope that was parsed, and what is known about its producer.
@@ -46,6 +64,10 @@ pub(super) struct ParsedEnvelope<'p, 'e> {
     default_tags: &'p [(String, String)],
     producer: &'p Producer,
     envelope: LoggregatorEnvelope<'e>,
+    /// Length of what was received.
+    len: usize,
+    /// It is no envelope.
+    is_malformed: bool,
     /// Why it could not be parsed.
     error: Option<LoggregatorError>,
     observed_ns: i64,
@@ -62,21 +84,31 @@ impl LoggregatorIntake {
             quota_fields,
             totals: Totals::default(),
             changed: Vec::new(),
+            converter: DropsondeConverter::default(),
         }
     }
 
     /// Parses an envelope that was received from this address at that time.
     pub(super) fn parse<'e>(
-        &mut self,
-        bytes: &'e [u8],
+        &'e mut self,
+        version: LoggregatorVersion,
+        received: &'e [u8],
         peer: Option<IpAddr>,
         observed_ns: i64,
-    ) -> ParsedEnvelope<'_, 'e> {
-        let Self { decoder, producers, tags, quota_fields, totals, changed } = self;
-        let (envelope, error) = match LoggregatorEnvelope::parse(bytes, tags) {
+    ) -> ParsedEnvelope<'e, 'e> {
+        let Self { decoder, producers, tags, quota_fields, totals, changed, converter } = self;
+        let bytes = match version {
+            LoggregatorVersion::V2 => Ok(received),
+            LoggregatorVersion::V1 { is_agent } => {
+                let receiver = DropsondeReceiver { tags: producers.default_tags(), is_agent };
+                converter.to_v2(received, &receiver)
+            }
+        };
+        let (envelope, error) = match bytes.and_then(|b| LoggregatorEnvelope::parse(b, tags)) {
             Ok(envelope) => (envelope, None),
             Err(error) => {
                 *tags = LoggregatorTags::default();
+                let bytes = received;
                 let none = LoggregatorEnvelope { bytes, ..LoggregatorEnvelope::default() };
                 (none, Some(error))
             }
@@ -94,7 +126,37 @@ impl LoggregatorIntake {
             default_tags,
             producer,
             envelope,
+            len: received.len(),
+            is_malformed: error.is_some(),
             error,
+            observed_ns,
+        }
+    }
+
+    /// Takes bytes that should have become an envelope, and cannot.
+    pub(super) fn malformed<'e>(
+        &'e mut self,
+        bytes: &'e [u8],
+        peer: Option<IpAddr>,
+        observed_ns: i64,
+    ) -> ParsedEnvelope<'e, 'e> {
+        let Self { decoder, producers, tags, quota_fields, totals, changed, .. } = self;
+        *tags = LoggregatorTags::default();
+        let envelope = LoggregatorEnvelope { bytes, ..LoggregatorEnvelope::default() };
+        producers.find(&envelope, tags, peer);
+        let producers = &*producers;
+        ParsedEnvelope {
+            decoder,
+            totals,
+            changed,
+            quota_fields,
+            tags,
+            default_tags: producers.default_tags(),
+            producer: producers.last(),
+            envelope,
+            len: bytes.len(),
+            is_malformed: true,
+            error: None,
             observed_ns,
         }
     }
@@ -121,7 +183,7 @@ impl Incoming for ParsedEnvelope<'_, '_> {
     }
 
     fn len(&self) -> usize {
-        self.envelope.bytes.len()
+        self.len
     }
 
     fn push(
@@ -133,7 +195,7 @@ impl Incoming for ParsedEnvelope<'_, '_> {
         let resource = batch.resource(self.producer.key, &self.producer.encoded)?;
         let (observed_ns, added) = (self.observed_ns, self.producer.added());
         let origin = LoggregatorOrigin { resource, end_offset, observed_ns, added };
-        if self.error.is_some() {
+        if self.is_malformed {
             return self.decoder.push_malformed(batch, self.envelope.bytes, &origin, book);
         }
         let tags = self.tags.iter(self.envelope.bytes);
@@ -146,10 +208,10 @@ impl Incoming for ParsedEnvelope<'_, '_> {
         self.decoder.push(batch, &envelope, own, &origin, book)?;
         if let Some(total) = counted {
             self.totals.set(total);
-            // What was received counts, not what it was changed to.
-            book.bytes_read += self.envelope.bytes.len() as u64;
-            book.bytes_read -= envelope.bytes.len() as u64;
         }
+        // What was received counts, not what it was changed to.
+        book.bytes_read += self.len as u64;
+        book.bytes_read = book.bytes_read.saturating_sub(envelope.bytes.len() as u64);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod listen;
 mod loggregator;
 mod names;
 mod own_paths;
+mod statsd;
 mod syslog;
 mod tail;
 
@@ -243,6 +244,14 @@ fn prepare(
         }
         SourceKind::Syslog(source) => {
             let protocol = || listen::Protocol::syslog(source);
+            return listen(plan, &source.listen, protocol, context, wakes, stop);
+        }
+        SourceKind::Dropsonde(source) => {
+            let protocol = || listen::Protocol::Dropsonde(source.clone());
+            return listen(plan, &source.listen, protocol, context, wakes, stop);
+        }
+        SourceKind::Statsd(source) => {
+            let protocol = || listen::Protocol::Statsd(source.clone());
             return listen(plan, &source.listen, protocol, context, wakes, stop);
         }
         SourceKind::Loggregator(source) => {

@@ -24,6 +24,6 @@ impl SourceNames {
     /// one that is no longer configured nothing is known.
     pub(crate) fn get(&self, source: SourceId) -> (&str, bool) {
         let known = self.0.get(&source.0);
-        known.map_or(("", false), |(name, kind)| (name, *kind == SourceType::Loggregator))
+        known.map_or(("", false), |(name, kind)| (name, kind.has_envelopes()))
     }
 }

@@ -1,6 +1,6 @@
 //! The public interface of the embedded store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,6 +42,8 @@ pub struct StoreConfig {
     pub flush_bytes_reserved: u64,
     /// Names under which attributes are stored.
     pub renames: Renames,
+    /// Sources whose records are stored together with the bytes in which they were received.
+    pub received_of: BTreeSet<String>,
 }
 
 /// The embedded store.

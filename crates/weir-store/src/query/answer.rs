@@ -99,6 +99,28 @@ pub struct SearchPage {
     pub coverage: Coverage,
 }
 
+/// The records of one service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceSpan {
+    /// Its name; of records without a service, that of their source.
+    pub name: String,
+    /// Number of records.
+    pub rows: u64,
+    /// Time of the earliest, nanoseconds since 1970.
+    pub first_ns: i64,
+    /// Time of the latest, nanoseconds since 1970.
+    pub last_ns: i64,
+}
+
+/// The services of which records are stored.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Services {
+    /// Services by name.
+    pub spans: Vec<ServiceSpan>,
+    /// How complete the result is.
+    pub coverage: Coverage,
+}
+
 /// A record with those around it in its stream, in stream order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordContext {

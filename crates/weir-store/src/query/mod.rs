@@ -15,15 +15,16 @@ mod store;
 
 pub use answer::{
     Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, FieldList, GroupKey,
-    PartialReason, Pattern, Patterns, RecordContext, ScanStats, SearchPage, ValueType,
+    PartialReason, Pattern, Patterns, RecordContext, ScanStats, SearchPage, ServiceSpan, Services,
+    ValueType,
 };
 pub use budget::{Budget, StopReason};
 pub use error::{CancelError, DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{
     Access, AggregateRequest, Aggregation, Compute, ContextRequest, DeletionRequest, FacetsRequest,
-    Filter, GroupBy, GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId,
-    SearchRequest, SortBy, TimeRange,
+    Filter, GroupBy, GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, ReceivedRequest,
+    RecordId, SearchRequest, ServicesRequest, SortBy, TimeRange,
 };
 pub use store::{
     ColumnReport, DeletionReport, LogStore, ServiceReport, StoreMetrics, StoreReport, UnparsedRows,

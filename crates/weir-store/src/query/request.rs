@@ -2,7 +2,7 @@
 
 use weir_expr::{CalculatedField, Expr, ExprKind, Field};
 use weir_host::Zone;
-use weir_model::{Position, StreamId};
+use weir_model::{Kinds, Position, StreamId};
 
 /// What the requester may see: it is part of every plan, not a check of the result.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -134,6 +134,27 @@ pub struct SearchRequest {
     /// The page starts after this record in the order: [`super::SearchPage::next`] of the previous
     /// page.
     pub after: Option<PageKey>,
+}
+
+/// Requests a page of records of one service in the form in which they were received.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReceivedRequest {
+    /// The service; records without one count as those of the service with the name of their
+    /// source.
+    pub service: String,
+    /// Which of its records.
+    pub search: SearchRequest,
+    /// Only those of these kinds.
+    pub kinds: Kinds,
+}
+
+/// Requests the services of which records are stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServicesRequest {
+    /// What the requester may see.
+    pub access: Access,
+    /// Maximum number of services.
+    pub limit: usize,
 }
 
 /// Requests the records around a given one in its stream.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use weir_expr::CalculatedField;
 use weir_model::RecordFlags;
 
-use super::answer::{Aggregate, Facets, FieldList, Patterns, RecordContext, SearchPage};
+use super::answer::{Aggregate, Facets, FieldList, Patterns, RecordContext, SearchPage, Services};
 use super::budget::Budget;
 use super::error::{CancelError, DeleteError, QueryError};
 use super::request::{
     Access, AggregateRequest, ContextRequest, DeletionRequest, FacetsRequest, PatternsRequest,
-    SearchRequest, TimeRange,
+    ReceivedRequest, SearchRequest, ServicesRequest, TimeRange,
 };
 
 /// A store that can be queried. All calls block, so call them only from threads that may wait.
@@ -20,6 +20,23 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// See [`QueryError`]; a result that is cut short by the budget is not an error.
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError>;
+
+    /// Returns a page of records with the bytes in which they were received; those that have them
+    /// have no attributes.
+    ///
+    /// # Errors
+    /// As [`Self::search`].
+    fn received(
+        &self,
+        request: &ReceivedRequest,
+        budget: &Budget,
+    ) -> Result<SearchPage, QueryError>;
+
+    /// Returns the services of which records are stored.
+    ///
+    /// # Errors
+    /// As [`Self::search`].
+    fn services(&self, request: &ServicesRequest, budget: &Budget) -> Result<Services, QueryError>;
 
     /// Returns the fields that are calculated for every query; those of the query take precedence.
     fn calculated_fields(&self) -> &[CalculatedField];

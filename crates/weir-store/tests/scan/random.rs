@@ -115,6 +115,7 @@ pub(crate) fn rows(records: &[Record], first_sequence: u64) -> Rows {
                 message: record.message.as_ref().map(String::as_bytes),
                 trace_id: record.trace_id.map(str::as_bytes),
                 span_id: None,
+                received: None,
             },
             attributes: record
                 .attributes

@@ -97,15 +97,15 @@ impl Running {
     fn publish(&self) {
         let view = self.pipeline.view();
         view.set_envelope_bytes_max(self.plan.envelope_bytes_max);
-        self.faces.set_pipeline(&view);
+        let calculated_fields = &self.plan.calculated_fields;
+        let explorer = self.store.as_ref().map(|store| {
+            let explorer = QueryEngine::new(Arc::clone(store));
+            Arc::new(explorer.with_calculated_fields(calculated_fields.clone())) as Arc<_>
+        });
+        self.faces.set_pipeline(&view, explorer.clone());
         if let Some(api) = &self.api {
-            let calculated_fields = &self.plan.calculated_fields;
-            let explorer = |store: &Arc<_>| {
-                let explorer = QueryEngine::new(Arc::clone(store));
-                Arc::new(explorer.with_calculated_fields(calculated_fields.clone())) as Arc<_>
-            };
             view.set_names(calculated_fields, &self.plan.renames);
-            api.set_pipeline(view, self.store.as_ref().map(explorer));
+            api.set_pipeline(view, explorer);
         }
     }
 
@@ -158,6 +158,7 @@ impl Running {
         if let Some(api) = &self.api {
             api.clear_store();
         }
+        self.faces.clear_store();
         self.store = None;
         self.pipeline.stop(STOP_DEADLINE);
         let ((pipeline, store), is_applied) = match start(&plan) {
@@ -202,7 +203,7 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
 }
 
 fn bind_faces(plan: &Plan) -> Result<Faces> {
-    let faces = Faces::bind(&plan.faces).map_err(|(face, error)| {
+    let faces = Faces::bind(&plan.faces, &plan.stored).map_err(|(face, error)| {
         let message = format!("the service loggregator.{} cannot be started: {error}", face.name());
         let exit = match error.kind() {
             std::io::ErrorKind::AddrInUse => Exit::Temporary,

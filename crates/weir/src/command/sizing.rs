@@ -172,8 +172,8 @@ fn buffers(plan: &PipelinePlan, message_bytes: u64) -> Vec<Buffer> {
     };
     let mut buffers = Vec::new();
     for source in &plan.sources {
-        if let SourceKind::Syslog(syslog) = &source.kind
-            && let ListenEndpoint::Udp { buffer_bytes, .. } = syslog.listen.endpoint
+        if let Some(listen) = source.kind.listen()
+            && let ListenEndpoint::Udp { buffer_bytes, .. } = listen.endpoint
         {
             let name = format!("receive_buffer of source {}", source.name);
             let bytes_each = datagram_bytes(message_bytes);

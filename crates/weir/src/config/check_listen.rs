@@ -48,6 +48,23 @@ pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
 
 /// All checks of a source of type `loggregator`.
 pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
+    tags(section, diagnostics);
+    tls(section, diagnostics);
+    networks(section, diagnostics);
+    open_to_all(section, false, "add tls.client_ca_file, or allow", diagnostics);
+    rate_limit::check(section, 1, diagnostics);
+}
+
+/// All checks of a source of type `dropsonde` or `statsd`.
+pub(crate) fn dropsonde(section: &Section, diagnostics: &mut Diagnostics) {
+    tags(section, diagnostics);
+    networks(section, diagnostics);
+    open_to_all(section, false, "add allow", diagnostics);
+    rate_limit::check(section, 1, diagnostics);
+}
+
+/// Checks the tags that a source adds to envelopes.
+fn tags(section: &Section, diagnostics: &mut Diagnostics) {
     for entry in section.values("tags") {
         let is_tag = match &entry.node.value {
             NodeValue::Text(text) => entry.key.len() + text.len() <= TAG_BYTES_MAX,
@@ -68,13 +85,9 @@ pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
             .error(section.location("tags"), &key_path, message)
             .help("tag records with a rule instead");
     }
-    tls(section, diagnostics);
-    networks(section, diagnostics);
-    open_to_all(section, false, "add tls.client_ca_file, or allow", diagnostics);
-    rate_limit::check(section, 1, diagnostics);
 }
 
-/// The tags that a source of type `loggregator` adds.
+/// The tags that a source adds to envelopes.
 pub(crate) fn default_tags(section: &Section) -> Vec<(String, String)> {
     let text = |value: &NodeValue| match value {
         NodeValue::Text(text) => Some(text.clone()),
@@ -178,7 +191,8 @@ fn open_to_all(section: &Section, has_keys: bool, remedy: &str, diagnostics: &mu
     let Some(listen) = section.listen("listen") else { return };
     let knows_clients = has_keys
         || !section.list("allow").is_empty()
-        || section.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
+        || section.has("tls")
+            && section.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
     if !listen.ip().is_loopback() && !knows_clients {
         let message = format!("any client that reaches {listen} can send records");
         diagnostics
@@ -209,7 +223,7 @@ pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
             let section = &source.section;
             section.size("in_flight_max") + LOGGREGATOR_LISTENER_BYTES + quota_bytes(section)
         }
-        SourceType::Syslog => {
+        SourceType::Syslog | SourceType::Dropsonde | SourceType::Statsd => {
             let section = &source.section;
             threads(source.component_type, section) as u64 * SYSLOG_LISTENER_BYTES
                 + quota_bytes(section)
@@ -238,6 +252,7 @@ impl Bound {
         let listen = || section.listen("listen").filter(|listen| listen.port() != 0);
         match source.component_type {
             SourceType::Loggregator | SourceType::DatadogIntake => Some(Self::Tcp(listen()?)),
+            SourceType::Dropsonde | SourceType::Statsd => Some(Self::Udp(listen()?)),
             SourceType::Syslog => match section.choice("protocol") {
                 SyslogProtocol::Tcp | SyslogProtocol::Relp => Some(Self::Tcp(listen()?)),
                 SyslogProtocol::Udp => Some(Self::Udp(listen()?)),

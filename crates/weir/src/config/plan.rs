@@ -6,16 +6,17 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use weir_api::{FaceSettings, QueryLimits};
+use weir_api::{FaceSettings, QueryLimits, StoredSettings};
 use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
 use weir_pipeline::config::{
-    Compression, ContainersSource, DatadogIntake, FileOutput, FilePath, FileSource, FsyncPolicy,
-    HttpAuth, HttpOutput, ListenEndpoint, ListenSettings, LoggregatorOutput, LoggregatorSource,
-    OutputKind, OutputPlan, OutputType, PipelinePlan, RateLimit, RequestSettings, Rotation,
-    ServerTlsFiles, SocketOutput, SourceKind, SourcePlan, SourceType, SplunkHec, SyslogOutput,
-    SyslogOutputFraming, SyslogSource, SyslogTransport, TailSettings, TlsSettings,
+    Compression, ContainersSource, DatadogIntake, DropsondeSource, FileOutput, FilePath,
+    FileSource, FsyncPolicy, HttpAuth, HttpOutput, ListenEndpoint, ListenSettings,
+    LoggregatorOutput, LoggregatorSource, OutputKind, OutputPlan, OutputType, PipelinePlan,
+    RateLimit, RequestSettings, Rotation, ServerTlsFiles, SocketOutput, SourceKind, SourcePlan,
+    SourceType, SplunkHec, StatsdSource, SyslogOutput, SyslogOutputFraming, SyslogSource,
+    SyslogTransport, TailSettings, TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
 use weir_store::query::CalculatedField;
@@ -56,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) queries: QueryLimits,
     /// Services for readers of envelopes.
     pub(crate) faces: Vec<FaceSettings>,
+    /// What is read from the store by them.
+    pub(crate) stored: StoredSettings,
     /// Memory for envelopes that wait for their readers.
     pub(crate) envelope_bytes_max: u64,
     pub(crate) log: LogPlan,
@@ -189,6 +192,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         api_allowed_hosts: texts(api, "allowed_hosts"),
         queries: api.table("queries").map(queries).unwrap_or_default(),
         faces: readers::settings(&sections)?,
+        stored: readers::stored(&sections),
         envelope_bytes_max: readers::buffer_bytes(&sections),
         log: LogPlan {
             level: log.choice::<LogLevel>("level").into(),
@@ -246,6 +250,7 @@ fn store(sections: &Sections, parts: &DiskParts) -> StoreConfig {
         free_bytes_min: parts.store_free_min,
         flush_bytes_reserved: parts.journal_free_min - parts.store_free_min,
         renames: Renames::default(),
+        received_of: readers::stored(sections).sources,
     }
 }
 
@@ -477,6 +482,14 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
         }),
         SourceType::Syslog => SourceKind::Syslog(Box::new(syslog(section)?)),
         SourceType::Loggregator => SourceKind::Loggregator(Box::new(loggregator(section)?)),
+        SourceType::Dropsonde => {
+            let (listen, tags) = udp(section)?;
+            SourceKind::Dropsonde(Box::new(DropsondeSource { listen, tags }))
+        }
+        SourceType::Statsd => {
+            let (listen, tags) = udp(section)?;
+            SourceKind::Statsd(Box::new(StatsdSource { listen, tags }))
+        }
         SourceType::DatadogIntake => SourceKind::DatadogIntake(DatadogIntake {
             listen: listen(
                 section,
@@ -540,13 +553,25 @@ fn loggregator(section: &Section) -> Option<LoggregatorSource> {
     })
 }
 
+/// Settings of a source over UDP: those of its listener, and its tags.
+fn udp(section: &Section) -> Option<(ListenSettings, Vec<(String, String)>)> {
+    let buffer_bytes = section.size("receive_buffer") as usize;
+    let endpoint = ListenEndpoint::Udp { address: section.listen("listen")?, buffer_bytes };
+    let tags = check_listen::default_tags(section);
+    let listen = listen(section, endpoint, 1, ServerProtocol::Http1);
+    Some((listen, tags))
+}
+
 fn listen(
     section: &Section,
     endpoint: ListenEndpoint,
     threads: usize,
     protocol: ServerProtocol,
 ) -> ListenSettings {
-    let count = |key| section.count(key).map_or(usize::MAX, |count| count as usize);
+    // Datagrams have no connections.
+    let count = |key| section.has(key).then(|| section.count(key)).flatten();
+    let count = |key| count(key).map_or(usize::MAX, |count| count as usize);
+    let tls = section.has("tls").then(|| section.table("tls")).flatten();
     let networks = section.list("allow").iter();
     ListenSettings {
         threads,
@@ -554,7 +579,7 @@ fn listen(
         connections_max: count("connections_max"),
         connections_per_address_max: count("connections_per_address_max"),
         allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
-        tls: section.table("tls").and_then(|tls| server_tls(tls, protocol)),
+        tls: tls.and_then(|tls| server_tls(tls, protocol)),
         rate_limit: rate_limit::settings(section),
     }
 }
@@ -568,7 +593,11 @@ pub(crate) fn threads(source_type: SourceType, section: &Section) -> usize {
             SyslogProtocol::UnixStream | SyslogProtocol::UnixDatagram => 1,
             SyslogProtocol::Tcp | SyslogProtocol::Relp | SyslogProtocol::Udp => configured(),
         },
-        SourceType::Loggregator | SourceType::Containers | SourceType::File => 1,
+        SourceType::Loggregator
+        | SourceType::Dropsonde
+        | SourceType::Statsd
+        | SourceType::Containers
+        | SourceType::File => 1,
     }
 }
 

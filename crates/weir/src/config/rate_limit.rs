@@ -101,11 +101,13 @@ fn is_unix(source: &Section) -> bool {
 }
 
 fn is_datagrams(source: &Section) -> bool {
-    source.has("protocol")
-        && match source.choice("protocol") {
-            SyslogProtocol::Udp | SyslogProtocol::UnixDatagram => true,
-            SyslogProtocol::Tcp | SyslogProtocol::Relp | SyslogProtocol::UnixStream => false,
-        }
+    if !source.has("protocol") {
+        return source.has("receive_buffer");
+    }
+    match source.choice("protocol") {
+        SyslogProtocol::Udp | SyslogProtocol::UnixDatagram => true,
+        SyslogProtocol::Tcp | SyslogProtocol::Relp | SyslogProtocol::UnixStream => false,
+    }
 }
 
 /// The settings of a source; `None` if it has no limit.

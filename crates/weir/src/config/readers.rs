@@ -4,22 +4,34 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use weir_api::FaceSettings;
+use weir_api::{FaceSettings, StoredSettings};
 use weir_expr::Network;
 use weir_host::ServerProtocol;
+use weir_pipeline::config::SourceType;
 use weir_pipeline::live::Face;
 
 use super::access;
 use super::check_listen;
 use super::diagnostic::Diagnostics;
-use super::plan::{Sections, server_tls};
+use super::plan::{ComponentSection, Sections, server_tls};
 use super::section::Section;
 use super::text::SourceLocation;
 
 /// Memory of the services in addition to what waits for readers: connections, and for each of some
 /// hundred streams what is on its way.
 const BASE_BYTES: u64 = 16 << 20;
+
+/// Memory of the traffic controller for the metrics of containers.
+const CONTAINERS_BYTES: u64 = 16 << 20;
+
+/// Memory of the services that read the store in addition: queries and answers that are on their way, and what is known
+/// about the sources of segments.
+const STORED_BYTES: u64 = 64 << 20;
+
+/// When a read ends with what it has found, unless it is configured: that of the handbook.
+const STORED_DEADLINE: Duration = Duration::from_millis(1500);
 
 /// The configured services.
 fn services(sections: &Sections) -> impl Iterator<Item = (Face, &Section)> {
@@ -33,6 +45,9 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     for (face, service) in services(sections) {
         check_listen::tls(service, diagnostics);
         check_listen::networks(service, diagnostics);
+        if face == Face::TrafficController {
+            cookie_domain(service, diagnostics);
+        }
         let Some(listen) = service.listen("listen") else { continue };
         let knows_clients = service.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
         let asks_for_tokens = face.has_tokens() && access::section(sections).is_some();
@@ -50,11 +65,31 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         }
     }
     let loggregator = sections.table("loggregator");
-    if services(sections).next().is_none() && loggregator.is_set("buffer_max") {
-        let message = "loggregator.buffer_max has no effect without a service for readers";
+    if buffer_bytes(sections) == 0 && loggregator.is_set("buffer_max") {
+        let message =
+            "loggregator.buffer_max has no effect without a service that sends what comes in";
         diagnostics
             .warn(loggregator.location("buffer_max"), "loggregator.buffer_max", message.to_owned())
-            .help("add [loggregator.egress] or [loggregator.gateway]");
+            .help("add [loggregator.egress], or the table of another service");
+    }
+    if let Some(log_cache) = loggregator.table("log_cache")
+        && !sections.has_store()
+    {
+        let message = "the log-cache answers from the store, which is disabled";
+        diagnostics
+            .error(log_cache.location.clone(), "loggregator.log_cache", message.to_owned())
+            .help("set store.enabled = true");
+    }
+}
+
+fn cookie_domain(service: &Section, diagnostics: &mut Diagnostics) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let domain = service.text("cookie_domain").unwrap_or_default();
+    if !domain.bytes().all(is_allowed) {
+        let message = format!("{domain:?} is not a domain");
+        diagnostics
+            .error(service.location("cookie_domain"), &service.key_path("cookie_domain"), message)
+            .help("write a name such as \"doppler.example.org\"");
     }
 }
 
@@ -70,17 +105,41 @@ pub(crate) fn ports(
 
 /// Memory of all services.
 pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
-    match services(sections).count() as u64 {
-        0 => 0,
-        count => buffer_bytes(sections) + count * BASE_BYTES,
+    let own = services(sections).map(|(face, _)| match face {
+        Face::Egress | Face::Gateway | Face::LogCache => BASE_BYTES,
+        Face::TrafficController => BASE_BYTES + CONTAINERS_BYTES,
+    });
+    let reads_store = services(sections).any(|(face, _)| face.reads_store());
+    let stored = if reads_store && sections.has_store() { STORED_BYTES } else { 0 };
+    buffer_bytes(sections) + own.sum::<u64>() + stored
+}
+
+/// Memory for what waits for readers; 0 without a service that sends what comes in.
+pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
+    let is_live = |(face, _): (Face, &Section)| match face {
+        Face::Egress | Face::Gateway | Face::TrafficController => true,
+        Face::LogCache => false,
+    };
+    if services(sections).any(is_live) {
+        sections.table("loggregator").size("buffer_max")
+    } else {
+        0
     }
 }
 
-/// Memory for what waits for readers; 0 without a service.
-pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
-    match services(sections).next() {
-        None => 0,
-        Some(_) => sections.table("loggregator").size("buffer_max"),
+/// Settings of what is read from the store: of these sources, the store keeps what was received.
+/// There are none without a service that reads it.
+pub(crate) fn stored(sections: &Sections) -> StoredSettings {
+    if !services(sections).any(|(face, _)| face.reads_store()) {
+        return StoredSettings::default();
+    }
+    let log_cache = sections.table("loggregator").table("log_cache");
+    let is_envelope =
+        |source: &&ComponentSection<SourceType>| source.component_type.has_envelopes();
+    let sources = sections.sources.iter().filter(is_envelope);
+    StoredSettings {
+        sources: sources.map(|source| source.name.clone()).collect(),
+        deadline: log_cache.map_or(STORED_DEADLINE, |table| table.duration("deadline")),
     }
 }
 
@@ -102,7 +161,8 @@ fn face_settings(face: Face, service: &Section) -> Option<FaceSettings> {
     let count = |key| service.count(key).map_or(usize::MAX, |count| count as usize);
     let protocol = match face {
         Face::Egress => ServerProtocol::Http2,
-        Face::Gateway => ServerProtocol::Http1And2,
+        Face::Gateway | Face::LogCache => ServerProtocol::Http1And2,
+        Face::TrafficController => ServerProtocol::Http1,
     };
     let tls = match service.table("tls") {
         Some(tls) => Some(server_tls(tls, protocol)?),
@@ -116,11 +176,18 @@ fn face_settings(face: Face, service: &Section) -> Option<FaceSettings> {
         allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
         connections_max: count("connections_max"),
         connections_per_address_max: count("connections_per_address_max"),
-        streams_max: count("streams_max"),
+        streams_max: match face {
+            Face::Egress | Face::Gateway | Face::TrafficController => count("streams_max"),
+            Face::LogCache => count("requests_max"),
+        },
         access: None,
         stream_timeout: match face {
-            Face::Egress => std::time::Duration::MAX,
+            Face::Egress | Face::TrafficController | Face::LogCache => Duration::MAX,
             Face::Gateway => service.duration("stream_timeout"),
+        },
+        cookie_domain: match face {
+            Face::Egress | Face::Gateway | Face::LogCache => None,
+            Face::TrafficController => service.text("cookie_domain").map(str::to_owned),
         },
     })
 }

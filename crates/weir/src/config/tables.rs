@@ -710,6 +710,8 @@ impl ComponentType for SourceType {
             Self::File => Component { doc: "Log files by name.", fields: &[FILE_SOURCE, TAIL] },
             Self::Syslog => listeners::SYSLOG_SOURCE,
             Self::Loggregator => listeners::LOGGREGATOR_SOURCE,
+            Self::Dropsonde => listeners::DROPSONDE_SOURCE,
+            Self::Statsd => listeners::STATSD_SOURCE,
             Self::DatadogIntake => listeners::DATADOG_INTAKE_SOURCE,
         }
     }
@@ -721,6 +723,7 @@ impl ComponentType for SourceType {
             Self::File => check_source::files(section, diagnostics),
             Self::Syslog => check_listen::syslog(section, diagnostics),
             Self::Loggregator => check_listen::loggregator(section, diagnostics),
+            Self::Dropsonde | Self::Statsd => check_listen::dropsonde(section, diagnostics),
             Self::DatadogIntake => check_listen::datadog_intake(section, diagnostics),
         }
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
-use weir_codec::percent_encoded;
+use weir_codec::{form_decoded, percent_encoded};
 use weir_host::{Clock, Secret, TlsFiles};
 use weir_pipeline::config::{Endpoint, TlsSettings};
 
@@ -230,9 +230,14 @@ fn token(headers: &HeaderMap) -> Option<String> {
         let mut named = cookies.flat_map(|text| text.split("; ")).filter_map(|c| c.split_once('='));
         named.find(|(name, _)| *name == "authorization").map(|(_, value)| value)
     };
-    let text = header.or_else(cookie)?.trim();
-    let (kind, token) = text.split_once([' ', '+']).unwrap_or(("bearer", text));
+    // What is in a cookie is encoded as in a form.
+    let decoded = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();
+    let text = header.map(str::to_owned).or_else(|| cookie().map(decoded))?;
+    let text = text.trim().trim_matches('"');
+    // A token alone is one, but not the word before it.
+    let (kind, token) = text.split_once(' ').unwrap_or(("bearer", text));
     let is_valid = kind.eq_ignore_ascii_case("bearer")
+        && !token.eq_ignore_ascii_case("bearer")
         && !token.is_empty()
         && token.len() <= TOKEN_BYTES_MAX
         && token.bytes().all(|byte| byte.is_ascii_graphic());
@@ -274,6 +279,8 @@ mod tests {
         assert_eq!(of(AUTHORIZATION, "Bearer a.b").as_deref(), Some("a.b"));
         assert_eq!(of(AUTHORIZATION, "a.b").as_deref(), Some("a.b"));
         assert_eq!(of(COOKIE, "x=y; authorization=bearer+a.b").as_deref(), Some("a.b"));
+        assert_eq!(of(COOKIE, "authorization=bearer%20a.b").as_deref(), Some("a.b"));
+        assert_eq!(of(COOKIE, "authorization=\"bearer a.b\"").as_deref(), Some("a.b"));
         assert_eq!(of(AUTHORIZATION, "Basic YTpi"), None);
         assert_eq!(of(AUTHORIZATION, "bearer "), None);
         assert_eq!(of(AUTHORIZATION, "bearer a b"), None);

@@ -9,12 +9,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_codec::{
-    LoggregatorEnvelope, LoggregatorMessage, LoggregatorTags, convert_loggregator_tags,
+    DropsondeConverter, DropsondeOutline, DropsondeType, LoggregatorBatch, LoggregatorEnvelope,
+    LoggregatorMessage, LoggregatorTags, add_to_loggregator_batch, convert_loggregator_tags,
     has_loggregator_tags,
 };
 use weir_model::{Batch, RecordFlags, RecordKind, RecordView, hash64};
 
-use super::super::limits::ORIGINS_MAX;
+use super::super::limits::{ORIGINS_MAX, V1_BYTES_MAX};
+use super::Form;
 use super::index::{Candidate, Index, Targets};
 use super::queue::Staged;
 use super::write::{Origin, names_of, write_anew};
@@ -50,6 +52,9 @@ struct Writer {
     anew: Vec<u8>,
     /// The envelope with its tags in another form.
     converted: Vec<u8>,
+    converter: DropsondeConverter,
+    /// What the envelope is in version 1, as a batch.
+    in_v1: Vec<u8>,
 }
 
 impl Dispatcher {
@@ -92,23 +97,9 @@ impl Dispatcher {
             let candidate = Candidate { random: fastrand::u64(..), names: &writer.names };
             index.choose(nodes, &candidate, chosen);
             if is_behind {
-                for reader in chosen.iter() {
-                    staged[*reader].lose();
-                }
-                continue;
-            }
-            for prefers_tags in [true, false] {
-                let is_of = |reader: &&usize| index.readers[**reader].prefers_tags == prefers_tags;
-                let mut readers = chosen.iter().filter(is_of).peekable();
-                if readers.peek().is_none() {
-                    continue;
-                }
-                let bytes = match envelope {
-                    Bytes::Received(bytes) => bytes,
-                    Bytes::Anew => &writer.anew,
-                };
-                let bytes = in_form(bytes, prefers_tags, &mut writer.converted);
-                readers.for_each(|reader| staged[*reader].add(bytes));
+                writer.lose(envelope, index, chosen, staged);
+            } else {
+                writer.stage(envelope, index, chosen, staged);
             }
         }
         for (reader, staged) in index.readers.iter().zip(staged) {
@@ -172,6 +163,8 @@ enum Bytes<'b> {
     Received(&'b [u8]),
     /// In [`Writer::anew`].
     Anew,
+    /// Nowhere: it is a log that is only counted.
+    Unwritten,
 }
 
 impl Writer {
@@ -192,7 +185,7 @@ impl Writer {
             }
             // A log is one, whatever is in it.
             if view.kind() == RecordKind::Log && is_behind {
-                return Some(Bytes::Anew);
+                return Some(Bytes::Unwritten);
             }
             self.anew.clear();
             if !write_anew(view, &known.origin, known.is_envelope, &mut self.anew) {
@@ -214,6 +207,84 @@ impl Writer {
             names_of(&envelope, &mut self.names);
         }
         Some(Bytes::Received(original))
+    }
+}
+
+impl Writer {
+    /// Adds an envelope to what its readers will get.
+    fn stage(
+        &mut self,
+        envelope: Bytes<'_>,
+        index: &Index,
+        chosen: &[usize],
+        staged: &mut [Staged],
+    ) {
+        let Self { anew, converted, converter, in_v1, .. } = self;
+        let bytes = match envelope {
+            Bytes::Received(bytes) => bytes,
+            Bytes::Anew => anew,
+            Bytes::Unwritten => return,
+        };
+        for (form, prefers_tags) in [(Form::Tags, true), (Form::DeprecatedTags, false)] {
+            let mut readers =
+                chosen.iter().filter(|reader| index.readers[**reader].form == form).peekable();
+            if readers.peek().is_some() {
+                let bytes = in_form(bytes, prefers_tags, converted);
+                readers.for_each(|reader| staged[*reader].add(bytes));
+            }
+        }
+        if !chosen.iter().any(|reader| index.readers[*reader].is_of_v1()) {
+            return;
+        }
+        let Ok(Some(outline)) = converter.outline(bytes) else { return };
+        in_v1.clear();
+        let mut left = 0;
+        for reader in chosen.iter().filter(|reader| index.readers[**reader].wants(outline)) {
+            if in_v1.is_empty() {
+                let add = |one: &[u8]| add_to_loggregator_batch(one, in_v1);
+                left = converter.to_v1(bytes, V1_BYTES_MAX, add).unwrap_or(outline.envelopes);
+            }
+            let staged = &mut staged[*reader];
+            for one in LoggregatorBatch::new(in_v1).flatten() {
+                staged.add(one);
+            }
+            staged.lose(left);
+        }
+    }
+
+    /// Counts an envelope as lost for its readers.
+    fn lose(
+        &mut self,
+        envelope: Bytes<'_>,
+        index: &Index,
+        chosen: &[usize],
+        staged: &mut [Staged],
+    ) {
+        let mut outline = None;
+        for at in chosen {
+            let reader = &index.readers[*at];
+            if !reader.is_of_v1() {
+                staged[*at].lose(1);
+                continue;
+            }
+            let found = *outline.get_or_insert_with(|| self.outline(envelope));
+            if let Some(found) = found.filter(|found| reader.wants(*found)) {
+                staged[*at].lose(found.envelopes);
+            }
+        }
+    }
+
+    /// What an envelope is in version 1.
+    fn outline(&mut self, envelope: Bytes<'_>) -> Option<DropsondeOutline> {
+        let bytes = match envelope {
+            Bytes::Received(bytes) => bytes,
+            Bytes::Anew => &self.anew,
+            Bytes::Unwritten => {
+                let event_type = DropsondeType::LogMessage;
+                return Some(DropsondeOutline { event_type, envelopes: 1 });
+            }
+        };
+        self.converter.outline(bytes).ok().flatten()
     }
 }
 

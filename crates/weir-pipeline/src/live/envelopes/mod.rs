@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use weir_codec::LoggregatorRequest;
+use weir_codec::{DropsondeFilter, DropsondeRequest, LoggregatorRequest};
 
 use super::LiveError;
 use super::hub::Hub;
@@ -28,7 +28,8 @@ pub(super) use dispatch::Dispatcher;
 pub(super) use index::{Index, Reading};
 pub use queue::EnvelopeChunk;
 pub(super) use queue::{Budget, Reader};
-pub(crate) use write::{Origin as EnvelopeOrigin, write_anew as write_envelope};
+pub use write::Origin as EnvelopeOrigin;
+pub(crate) use write::write_anew as write_envelope;
 
 /// By which service envelopes are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,17 +38,30 @@ pub enum Face {
     Egress,
     /// HTTP, as from its gateway.
     Gateway,
+    /// Websockets and HTTP with envelopes of version 1, as from the traffic controller.
+    TrafficController,
+    /// HTTP and gRPC, as from the log-cache: what is stored, not what comes in.
+    LogCache,
 }
 
 impl Face {
     /// All faces.
-    pub const ALL: [Self; 2] = [Self::Egress, Self::Gateway];
+    pub const ALL: [Self; 4] =
+        [Self::Egress, Self::Gateway, Self::TrafficController, Self::LogCache];
 
-    /// Whether its readers can have tokens. Those over gRPC have certificates.
+    /// Whether it reads what is stored.
+    pub fn reads_store(self) -> bool {
+        match self {
+            Self::Egress | Self::Gateway => false,
+            Self::TrafficController | Self::LogCache => true,
+        }
+    }
+
+    /// Whether its readers can have tokens. Those of the reverse log proxy have certificates.
     pub fn has_tokens(self) -> bool {
         match self {
             Self::Egress => false,
-            Self::Gateway => true,
+            Self::Gateway | Self::TrafficController | Self::LogCache => true,
         }
     }
 
@@ -56,6 +70,8 @@ impl Face {
         match self {
             Self::Egress => "egress",
             Self::Gateway => "gateway",
+            Self::TrafficController => "traffic_controller",
+            Self::LogCache => "log_cache",
         }
     }
 }
@@ -84,6 +100,19 @@ pub struct FaceStats {
     pub missed: AtomicU64,
     /// Requests that were refused.
     pub refused: AtomicU64,
+    /// Streams that were ended since their clients did not take an envelope in time.
+    pub cut: AtomicU64,
+}
+
+/// The form in which a reader gets envelopes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Version 2, with all tags as `tags`.
+    Tags,
+    /// Version 2, with all tags as `deprecated_tags`.
+    DeprecatedTags,
+    /// Version 1: those of these types.
+    V1(DropsondeRequest),
 }
 
 /// Statistics of all faces.
@@ -95,6 +124,8 @@ impl FacesStats {
         match face {
             Face::Egress => &self.0[0],
             Face::Gateway => &self.0[1],
+            Face::TrafficController => &self.0[2],
+            Face::LogCache => &self.0[3],
         }
     }
 }
@@ -116,8 +147,48 @@ impl EnvelopeStream {
         face: Face,
         request: &LoggregatorRequest,
     ) -> Result<Self, LiveError> {
-        let reader = view.live.read(view, face, request)?;
+        let form = if request.prefers_tags { Form::Tags } else { Form::DeprecatedTags };
+        Self::start(view, view.live.faces.of(face).clone(), form, request.clone())
+    }
+
+    /// The same with envelopes of version 1.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn of_v1(
+        view: &PipelineView,
+        face: Face,
+        request: DropsondeRequest,
+    ) -> Result<Self, LiveError> {
+        let stats = view.live.faces.of(face).clone();
+        let in_v2 = request.in_v2();
+        Self::start(view, stats, Form::V1(request), in_v2)
+    }
+
+    /// The metrics of all containers, in version 1. This is no reader: it is in no statistics.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn of_containers(view: &PipelineView) -> Result<Self, LiveError> {
+        let filter = DropsondeFilter::Containers;
+        let request = DropsondeRequest { filter, ..DropsondeRequest::default() };
+        let in_v2 = request.in_v2();
+        Self::start(view, Arc::default(), Form::V1(request), in_v2)
+    }
+
+    fn start(
+        view: &PipelineView,
+        stats: Arc<FaceStats>,
+        form: Form,
+        request: LoggregatorRequest,
+    ) -> Result<Self, LiveError> {
+        let reader = view.live.read(view, stats, form, request)?;
         Ok(Self { hub: view.live.clone(), reader })
+    }
+
+    /// Counts envelopes of the last batch that were not sent in the end as abandoned.
+    pub fn give_up(&self, envelopes: u64) {
+        self.reader.give_up(envelopes);
     }
 
     /// Returns the next envelopes; `None` when the pipeline has ended. Nothing is lost if the future

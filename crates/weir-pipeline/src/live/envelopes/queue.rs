@@ -8,18 +8,20 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::Notify;
-use weir_codec::{GRPC_PREFIX_LEN, add_to_loggregator_batch};
+use weir_codec::{DropsondeOutline, GRPC_PREFIX_LEN, add_to_loggregator_batch};
 use weir_host::Clock;
 
 use super::super::limits::{BACKLOG_SHARE, CHUNK_BYTES_MAX, CHUNK_ENVELOPES_MAX, READER_SHARE};
 use super::write::Loss;
-use super::{FaceStats, add, subtract};
+use super::{FaceStats, Form, add, subtract};
 
 /// Envelopes that are sent together.
 #[derive(Debug)]
 pub struct EnvelopeChunk {
-    /// An `EnvelopeBatch`, after space for the prefix of a message of gRPC.
+    /// An `EnvelopeBatch`, or a `BatchResponse` of version 1, which has the same form, after space
+    /// for the prefix of a message of gRPC.
     bytes: Vec<u8>,
     envelopes: usize,
 }
@@ -37,6 +39,11 @@ impl EnvelopeChunk {
     /// Returns the number of envelopes, without those that state a loss.
     pub fn envelopes(&self) -> usize {
         self.envelopes
+    }
+
+    /// Returns the bytes of an `EnvelopeBatch`, to be shared.
+    pub fn into_batch(self) -> Bytes {
+        Bytes::from(self.bytes).slice(GRPC_PREFIX_LEN..)
     }
 
     /// Returns the `EnvelopeBatch` as a message of gRPC.
@@ -108,8 +115,8 @@ impl Staged {
         self.envelopes + self.lost == 0
     }
 
-    pub(super) fn lose(&mut self) {
-        self.lost += 1;
+    pub(super) fn lose(&mut self, envelopes: usize) {
+        self.lost += envelopes as u64;
     }
 
     #[inline]
@@ -127,7 +134,7 @@ impl Staged {
 /// One reader.
 #[derive(Debug)]
 pub(in super::super) struct Reader {
-    pub(super) prefers_tags: bool,
+    pub(super) form: Form,
     stats: Arc<FaceStats>,
     budget: Arc<Budget>,
     clock: Arc<dyn Clock>,
@@ -154,14 +161,24 @@ struct Queue {
 
 impl Reader {
     pub(in super::super) fn new(
-        prefers_tags: bool,
+        form: Form,
         stats: Arc<FaceStats>,
         budget: Arc<Budget>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
         add(&stats.readers, 1);
         let (wake, queue) = (Notify::new(), Mutex::default());
-        Arc::new(Self { prefers_tags, stats, budget, clock, wake, queue })
+        Arc::new(Self { form, stats, budget, clock, wake, queue })
+    }
+
+    /// Whether it gets envelopes of version 1.
+    pub(super) fn is_of_v1(&self) -> bool {
+        matches!(self.form, Form::V1(_))
+    }
+
+    /// Whether it gets what an envelope is in version 1.
+    pub(super) fn wants(&self, outline: DropsondeOutline) -> bool {
+        matches!(&self.form, Form::V1(request) if request.wants(outline.event_type))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -245,6 +262,12 @@ impl Reader {
         self.queue().bytes
     }
 
+    /// Counts envelopes that it took and did not get.
+    pub(super) fn give_up(&self, envelopes: u64) {
+        subtract(&self.stats.delivered, envelopes);
+        add(&self.stats.abandoned, envelopes);
+    }
+
     /// Nothing will follow.
     pub(in super::super) fn end(&self) {
         self.queue().is_over = true;
@@ -295,7 +318,7 @@ impl Reader {
         ];
         let mut chunk = EnvelopeChunk::new();
         for loss in all.iter().filter(|loss| loss.delta > 0) {
-            add_to_loggregator_batch(&loss.envelope(self.prefers_tags), &mut chunk.bytes);
+            add_to_loggregator_batch(&loss.envelope(&self.form), &mut chunk.bytes);
         }
         chunk
     }

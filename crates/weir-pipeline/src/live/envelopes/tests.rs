@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use weir_codec::{
-    LoggregatorBatch, LoggregatorDecoder, LoggregatorEnvelope, LoggregatorGauge,
-    LoggregatorMessage, LoggregatorMetric, LoggregatorOrigin, LoggregatorSelector, LoggregatorTags,
-    LoggregatorWanted, encode_loggregator_envelope, encode_loggregator_metrics,
-    write_loggregator_json,
+    DropsondeEnvelope, DropsondeFilter, DropsondeMessage, DropsondeRequest, LoggregatorBatch,
+    LoggregatorDecoder, LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage,
+    LoggregatorMetric, LoggregatorOrigin, LoggregatorSelector, LoggregatorTags, LoggregatorWanted,
+    encode_loggregator_envelope, encode_loggregator_metrics, write_loggregator_json,
 };
 use weir_host::RealClock;
 use weir_model::{
@@ -36,9 +36,14 @@ impl Default for Scene {
 
 impl Scene {
     fn read(&mut self, request: LoggregatorRequest) -> Arc<Reader> {
+        let form = if request.prefers_tags { Form::Tags } else { Form::DeprecatedTags };
+        self.read_in(form, request)
+    }
+
+    fn read_in(&mut self, form: Form, request: LoggregatorRequest) -> Arc<Reader> {
         let clock = Arc::new(RealClock::new());
         let (stats, budget) = (self.stats.clone(), self.budget.clone());
-        let reader = Reader::new(request.prefers_tags, stats, budget, clock);
+        let reader = Reader::new(form, stats, budget, clock);
         self.readings.push(Reading { reader: reader.clone(), request });
         self.dispatcher.change(Arc::new(Index::new(&self.readings)));
         reader
@@ -350,6 +355,89 @@ fn while_there_is_no_time_envelopes_are_counted_for_those_who_wanted_them() {
         assert_eq!((found.len(), delta(0), delta(1)), (2, "1".to_owned(), "7".to_owned()));
         assert_eq!(found[1]["tags"]["accuracy"], "at_most");
     }
+    scene.assert_balanced();
+}
+
+/// Takes everything that waits for a reader of version 1: names, texts, and increments.
+fn take_v1(reader: &Reader) -> Vec<(String, u64)> {
+    reader.end();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut all = Vec::new();
+    while let Some(chunk) = runtime.block_on(reader.next()) {
+        for envelope in LoggregatorBatch::new(chunk.batch()) {
+            let envelope = DropsondeEnvelope::parse(envelope.unwrap()).unwrap();
+            let (name, delta) = match envelope.message {
+                DropsondeMessage::LogMessage { message, .. } => (message, 0),
+                DropsondeMessage::CounterEvent { name, delta, .. } => (name, delta),
+                DropsondeMessage::ValueMetric { name, .. } => (name, 0),
+                other => panic!("{other:?}"),
+            };
+            all.push((String::from_utf8(name.to_vec()).unwrap(), delta));
+        }
+    }
+    all
+}
+
+fn of_v1(scene: &mut Scene, app: &str, shard: &str, filter: DropsondeFilter) -> Arc<Reader> {
+    let (app_id, shard_id) = (app.to_owned(), shard.to_owned());
+    let request = DropsondeRequest { shard_id, app_id, filter };
+    let in_v2 = request.in_v2();
+    scene.read_in(Form::V1(request), in_v2)
+}
+
+#[test]
+fn readers_of_the_older_version_get_it_each_by_its_filter() {
+    for is_behind in [false, true] {
+        let mut scene = Scene::default();
+        let all = of_v1(&mut scene, "", "", DropsondeFilter::All);
+        let logs = of_v1(&mut scene, "", "s", DropsondeFilter::Logs);
+        let metrics = of_v1(&mut scene, "", "s", DropsondeFilter::Metrics);
+        let app = of_v1(&mut scene, "a", "", DropsondeFilter::All);
+        let others = scene.read(shard("s", "", &[all_of(LoggregatorWanted::Log)]));
+        let gauge = gauge(&["x", "y", "z"]);
+        let gauge = LoggregatorMessage::Gauge(LoggregatorGauge(&gauge));
+        let event = LoggregatorMessage::Event { title: b"crash", body: b"" };
+        let records = [
+            ("a", log("one")),
+            ("b", log("two")),
+            ("a", counter("hits")),
+            ("a", gauge),
+            ("a", event),
+        ];
+        scene.dispatcher.dispatch(&batch(&records), "cf", true, is_behind);
+        let expected: [(_, &[&str]); 4] = [
+            (&all, &["one", "two", "hits", "x", "y", "z"]),
+            (&logs, &["one", "two"]),
+            (&metrics, &["hits", "x", "y", "z"]),
+            (&app, &["one"]),
+        ];
+        for (reader, names) in expected {
+            let found = take_v1(reader);
+            if is_behind {
+                assert_eq!(found, [("dropped".to_owned(), names.len() as u64)]);
+            } else {
+                assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names);
+            }
+        }
+        assert_eq!(take(&others).len(), if is_behind { 1 } else { 2 });
+        scene.assert_balanced();
+    }
+}
+
+#[test]
+fn a_gauge_that_would_be_repeated_without_end_is_counted_instead() {
+    let mut scene = Scene::default();
+    let reader = of_v1(&mut scene, "", "", DropsondeFilter::All);
+    let names: Vec<String> = (0..2000).map(|number| format!("metric{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let gauge = gauge(&names);
+    let source = "s".repeat(2000);
+    let gauge = LoggregatorMessage::Gauge(LoggregatorGauge(&gauge));
+    scene.dispatch(&batch(&[(&source, gauge)]));
+    let found = take_v1(&reader);
+    let lost = found[0].1;
+    assert!(found[0].0 == "dropped" && lost > 1000, "{lost}");
+    assert_eq!(found.len() as u64 - 1 + lost, 2000);
     scene.assert_balanced();
 }
 

@@ -7,10 +7,13 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use weir_codec::{
-    LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
-    convert_loggregator_tags, encode_loggregator_envelope, encode_loggregator_metrics,
+    DropsondeConverter, LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage,
+    LoggregatorMetric, convert_loggregator_tags, encode_loggregator_envelope,
+    encode_loggregator_metrics,
 };
 use weir_model::{RecordFlags, RecordKind, RecordView, Resource, Severity, TAGS};
+
+use super::Form;
 
 /// Attributes of a resource that have a field of their own in an envelope.
 const SERVICE: &str = "service.name";
@@ -18,16 +21,19 @@ const INSTANCE: &str = "service.instance.id";
 
 /// What an envelope states about the source of a record.
 #[derive(Debug, Default)]
-pub(crate) struct Origin {
-    pub(crate) source_id: String,
-    instance_id: String,
-    tags: BTreeMap<String, String>,
+pub struct Origin {
+    /// The application or job.
+    pub source_id: String,
+    /// Its instance.
+    pub instance_id: String,
+    /// Tags that all of its envelopes have.
+    pub tags: BTreeMap<String, String>,
 }
 
 impl Origin {
     /// The origin of records with this resource, which `is_envelope` if it is that of envelopes:
     /// then only its tags were tags. A log without a service is from the source of that name.
-    pub(crate) fn new(encoded: &[u8], is_envelope: bool, source: &str) -> Self {
+    pub fn new(encoded: &[u8], is_envelope: bool, source: &str) -> Self {
         let resource = Resource::decode(encoded);
         let service = resource.text(SERVICE).or((!is_envelope).then_some(source));
         let mut tags = BTreeMap::new();
@@ -194,22 +200,34 @@ pub(super) struct Loss {
 
 impl Loss {
     /// The counter that the original has for this, of all of its readers together.
-    pub(super) fn envelope(&self, prefers_tags: bool) -> Vec<u8> {
+    pub(super) fn envelope(&self, form: &Form) -> Vec<u8> {
         let Self { timestamp_ns, delta, total, is_exact } = *self;
+        let (source_id, origin): (&[u8], _) = match form {
+            Form::Tags | Form::DeprecatedTags => (b"reverse_log_proxy", "loggregator.rlp"),
+            Form::V1(_) => (b"doppler", "loggregator.doppler"),
+        };
         let envelope = LoggregatorEnvelope {
             timestamp_ns,
-            source_id: b"reverse_log_proxy",
+            source_id,
             message: LoggregatorMessage::Counter { name: b"dropped", delta, total },
             ..LoggregatorEnvelope::default()
         };
-        let mut tags =
-            vec![("direction", "egress"), ("metric_version", "2.0"), ("origin", "loggregator.rlp")];
+        let mut tags = vec![("direction", "egress"), ("metric_version", "2.0"), ("origin", origin)];
         if !is_exact {
             tags.push(("accuracy", "at_most"));
         }
         let (mut preferred, mut bytes) = (Vec::new(), Vec::new());
         encode_loggregator_envelope(&envelope, &tags, &mut preferred);
-        if convert_loggregator_tags(&preferred, prefers_tags, &mut bytes).is_err() {
+        let converted = match form {
+            Form::Tags => return preferred,
+            Form::DeprecatedTags => convert_loggregator_tags(&preferred, false, &mut bytes),
+            Form::V1(_) => {
+                let mut converter = DropsondeConverter::default();
+                let mut take = |one: &[u8]| bytes.extend_from_slice(one);
+                converter.to_v1(&preferred, usize::MAX, &mut take).map(drop)
+            }
+        };
+        if converted.is_err() {
             return preferred;
         }
         bytes

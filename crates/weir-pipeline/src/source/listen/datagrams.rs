@@ -1,10 +1,11 @@
-//! Messages in datagrams: syslog over UDP and Unix datagram sockets.
+//! Messages in datagrams: syslog over UDP and Unix datagram sockets, and envelopes of Loggregator and
+//! metrics of statsd over UDP.
 //!
 //! While the journal has no room, no datagram is read. Then the kernel keeps what its receive
 //! buffer holds, and counts what it drops; these drops are in the source's book. Senders to a Unix
 //! socket wait instead.
 //!
-//! Invariants: one datagram is one message; what the kernel drops is counted exactly; one sender
+//! Invariants: one datagram is one message, except of statsd; what the kernel drops is counted exactly; one sender
 //! that is not allowed to send costs others nothing but the time to look at its address.
 
 use std::cell::{Cell, RefCell};
@@ -19,15 +20,43 @@ use weir_expr::Network;
 use weir_host::{Datagram, DatagramBuffers, DatagramSocket, WakeFd};
 use weir_model::DiscardReason;
 
+use super::KeyFields;
 use super::Parts;
 use super::cpu::CpuTime;
-use super::lanes::{GatheredLanes, LaneContext};
-use super::limiter::{Incoming as _, Limiter, Round};
+use super::lanes::{Blocked, GatheredLanes, LaneContext};
+use super::limiter::{Incoming, Limiter, Round};
 use super::limits::{DRAIN_TIME, DROPS_INTERVAL};
 use super::socket::Socket;
 use super::wakes::Wakes;
-use crate::config::SyslogSource;
+use crate::config::{DropsondeSource, StatsdSource, SyslogSource};
+use crate::source::loggregator::{LoggregatorIntake, LoggregatorVersion};
+use crate::source::statsd::StatsdIntake;
 use crate::source::syslog::{Received, SyslogIntake};
+
+/// What datagrams are.
+pub(super) enum DatagramIntake {
+    /// Messages of syslog, truncated at this length.
+    Syslog(Box<SyslogIntake>, usize),
+    /// Envelopes of Loggregator, version 1.
+    Dropsonde(Box<LoggregatorIntake>),
+    /// Metrics of statsd.
+    Statsd(Box<StatsdIntake>),
+}
+
+impl DatagramIntake {
+    pub(super) fn syslog(source: &SyslogSource, quota_fields: KeyFields) -> Self {
+        let intake = SyslogIntake::new(source.zone.clone(), quota_fields);
+        Self::Syslog(Box::new(intake), source.message_bytes_max)
+    }
+
+    pub(super) fn dropsonde(source: &DropsondeSource, quota_fields: KeyFields) -> Self {
+        Self::Dropsonde(Box::new(LoggregatorIntake::new(&source.tags, quota_fields)))
+    }
+
+    pub(super) fn statsd(name: &str, source: &StatsdSource, quota_fields: KeyFields) -> Self {
+        Self::Statsd(Box::new(StatsdIntake::new(name, &source.tags, quota_fields)))
+    }
+}
 
 /// Receives the datagrams of one socket.
 struct Receiver<'p> {
@@ -35,9 +64,8 @@ struct Receiver<'p> {
     buffers: DatagramBuffers,
     /// The first of the received datagrams that was not taken yet.
     next: usize,
-    intake: RefCell<SyslogIntake>,
+    intake: RefCell<DatagramIntake>,
     limiter: Option<Rc<Limiter>>,
-    message_bytes_max: usize,
     allowed: &'p [Network],
     lanes: Rc<GatheredLanes>,
     context: &'p LaneContext,
@@ -50,7 +78,7 @@ struct Receiver<'p> {
 /// Receives until told to stop, then what has arrived by then.
 pub(super) async fn serve(
     socket: Socket,
-    source: &SyslogSource,
+    intake: DatagramIntake,
     lanes: Rc<GatheredLanes>,
     context: &LaneContext,
     limiter: Option<Rc<Limiter>>,
@@ -63,12 +91,8 @@ pub(super) async fn serve(
         socket,
         buffers: DatagramBuffers::default(),
         next: 0,
-        intake: RefCell::new(SyslogIntake::new(
-            source.zone.clone(),
-            Limiter::fields_of(limiter.as_ref()),
-        )),
+        intake: RefCell::new(intake),
         limiter: limiter.clone(),
-        message_bytes_max: source.message_bytes_max,
         allowed: &parts.settings.allowed_networks,
         lanes: Rc::clone(&lanes),
         context,
@@ -174,23 +198,53 @@ impl Receiver<'_> {
             self.context.stats.errors.count("not_allowed", &text);
             return true;
         }
-        let (line, skipped) = syslog_datagram(datagram.bytes, self.message_bytes_max);
-        if line.is_empty() {
-            return true;
+        match &mut *self.intake.borrow_mut() {
+            DatagramIntake::Syslog(intake, bytes_max) => {
+                let (line, skipped) = syslog_datagram(datagram.bytes, *bytes_max);
+                if line.is_empty() {
+                    return true;
+                }
+                let mut parsed = intake.parse(Received {
+                    line,
+                    is_truncated: skipped > 0 || datagram.is_truncated,
+                    skipped_bytes: skipped as u64,
+                    peer: datagram.peer,
+                    observed_ns,
+                });
+                self.push(&mut parsed, round).is_ok()
+            }
+            DatagramIntake::Dropsonde(intake) => {
+                let version = LoggregatorVersion::V1 { is_agent: true };
+                let mut parsed = intake.parse(version, datagram.bytes, datagram.peer, observed_ns);
+                let error = parsed.error();
+                let pushed = self.push(&mut parsed, round);
+                if let Some(error) = error.filter(|_| pushed.is_ok()) {
+                    self.context.stats.errors.count("malformed_envelope", &error.to_string());
+                }
+                pushed.is_ok()
+            }
+            DatagramIntake::Statsd(intake) => {
+                let errors = &self.context.stats.errors;
+                intake.open(datagram.bytes, observed_ns, |error| {
+                    errors.count("malformed_metric", &error.to_string());
+                });
+                while let Some(mut parsed) = intake.next(datagram.peer, observed_ns) {
+                    if self.push(&mut parsed, round).is_err() {
+                        return false;
+                    }
+                    intake.taken();
+                }
+                true
+            }
         }
-        let mut intake = self.intake.borrow_mut();
-        let mut parsed = intake.parse(Received {
-            line,
-            is_truncated: skipped > 0 || datagram.is_truncated,
-            skipped_bytes: skipped as u64,
-            peer: datagram.peer,
-            observed_ns,
-        });
+    }
+
+    fn push(&self, parsed: &mut impl Incoming, round: &mut Round) -> Result<(), Blocked> {
         if let Some(limiter) = &self.limiter {
-            return limiter.push(&self.lanes, &mut parsed, round).is_ok();
+            return limiter.push(&self.lanes, parsed, round);
         }
         let lane = GatheredLanes::lane_of(parsed.lane_hash());
-        self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book)).is_ok()
+        self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book))
     }
 
     /// Adds what the kernel has dropped since the last look to the book.

@@ -38,7 +38,9 @@ use tokio::task::LocalSet;
 use weir_host::{Clock, ConnectError, Disk, OpenMode, WakeFd};
 use weir_journal::Journal;
 
-use crate::config::{ListenEndpoint, ListenSettings, LoggregatorSource, SyslogSource};
+use crate::config::{
+    DropsondeSource, ListenEndpoint, ListenSettings, LoggregatorSource, StatsdSource, SyslogSource,
+};
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
@@ -48,6 +50,7 @@ pub(super) use limiter::{Claim, Incoming, Limiter};
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
 
 use accept::{Doors, Service};
+use datagrams::DatagramIntake;
 use grpc::GrpcService;
 use http::HttpService;
 use lanes::{AcknowledgedLanes, GatheredLanes, LaneContext};
@@ -108,6 +111,10 @@ pub(super) enum Protocol {
     Relp(SyslogSource),
     /// Envelopes of Loggregator, over gRPC.
     Loggregator(Box<LoggregatorSource>),
+    /// Envelopes of Loggregator, version 1, in datagrams.
+    Dropsonde(Box<DropsondeSource>),
+    /// Metrics of statsd, in datagrams.
+    Statsd(Box<StatsdSource>),
 }
 
 impl Protocol {
@@ -234,10 +241,27 @@ impl Listener {
                 Service::Grpc(GrpcService::new(&source, gathered(), context, limiter))
             }
             Protocol::SyslogDatagrams(source) => {
+                let fields = Limiter::fields_of(limiter.as_ref());
+                let intake = DatagramIntake::syslog(&source, fields);
                 let lanes = gathered();
                 opened();
-                let context = &context;
-                return datagrams::serve(socket, &source, lanes, context, limiter, &wake, &parts)
+                return datagrams::serve(socket, intake, lanes, &context, limiter, &wake, &parts)
+                    .await;
+            }
+            Protocol::Dropsonde(source) => {
+                let fields = Limiter::fields_of(limiter.as_ref());
+                let intake = DatagramIntake::dropsonde(&source, fields);
+                let lanes = gathered();
+                opened();
+                return datagrams::serve(socket, intake, lanes, &context, limiter, &wake, &parts)
+                    .await;
+            }
+            Protocol::Statsd(source) => {
+                let fields = Limiter::fields_of(limiter.as_ref());
+                let intake = DatagramIntake::statsd(&parts.name, &source, fields);
+                let lanes = gathered();
+                opened();
+                return datagrams::serve(socket, intake, lanes, &context, limiter, &wake, &parts)
                     .await;
             }
         };

@@ -5,7 +5,7 @@
 
 use weir_codec::{Scalar, TimeParser, format_rfc3339_ns};
 use weir_expr::Reserved;
-use weir_model::{RecordFlags, Severity};
+use weir_model::{RecordFlags, RecordKind, Severity};
 
 pub use weir_expr::MESSAGE_PATHS;
 
@@ -113,7 +113,8 @@ impl TimeStyle {
 }
 
 /// One byte each: flags; severity; for message, trace, span and time the attribute that is kept
-/// there (its index in the list of names + 1, 0 = none); and how the time was written.
+/// there (its index in the list of names + 1, 0 = none); how the time was written; and the kind of
+/// the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Form(pub u64);
 
@@ -123,6 +124,7 @@ const TRACE: u32 = 24;
 const SPAN: u32 = 32;
 const TIME: u32 = 40;
 const STYLE: u32 = 48;
+const KIND: u32 = 56;
 
 impl Form {
     /// Creates the form of a record whose attributes are all kept as attributes.
@@ -146,6 +148,18 @@ impl Form {
     /// Returns the severity that the source stated.
     pub fn severity(self) -> Severity {
         Severity(self.byte(SEVERITY))
+    }
+
+    /// Sets the kind of the record.
+    #[must_use]
+    pub fn with_kind(self, kind: RecordKind) -> Self {
+        self.with(KIND, kind as u8)
+    }
+
+    /// Returns the kind of the record; a log if it is not known.
+    pub fn kind(self) -> RecordKind {
+        let number = usize::from(self.byte(KIND));
+        RecordKind::ALL.get(number).copied().unwrap_or_default()
     }
 
     /// Sets the message to be the attribute with that index in [`MESSAGE_PATHS`].

@@ -10,9 +10,11 @@
 //! A body that is a JSON object is stored as its attributes, one of which is the message. Any other
 //! body is stored unchanged, whatever was parsed from it.
 
+use std::collections::BTreeSet;
+
 use weir_codec::{
-    ATTRIBUTES_MAX, Attributes, Renames, Scalar, Stated, TimeParser, escape_json_into,
-    severity_of_text,
+    ATTRIBUTES_MAX, Attributes, LoggregatorPacker, Renames, Scalar, Stated, TimeParser,
+    escape_json_into, severity_of_text,
 };
 use weir_expr::{Reserved, Status};
 use weir_model::{Batch, HeaderField, RecordFlags, RecordView, unescape_json_into};
@@ -28,6 +30,11 @@ use crate::query::UnparsedRows;
 pub struct Intake {
     renames: Renames,
     unparsed: UnparsedRows,
+    /// Names of the sources whose records are stored with the bytes in which they were received.
+    received_of: BTreeSet<String>,
+    /// The current source is one of them.
+    keeps_received: bool,
+    packer: LoggregatorPacker,
     source: Vec<u8>,
     stream: u64,
     /// Resources of the current batch, as needed, and of previous batches.
@@ -149,6 +156,14 @@ impl Intake {
         self
     }
 
+    /// Stores records of sources with these names together with the bytes in which they were
+    /// received, if they have some.
+    #[must_use]
+    pub fn with_received_of(mut self, names: BTreeSet<String>) -> Self {
+        self.received_of = names;
+        self
+    }
+
     /// Returns how many of the added records could not be parsed as what they look like.
     pub fn unparsed(&self) -> UnparsedRows {
         self.unparsed
@@ -159,6 +174,7 @@ impl Intake {
         self.source.clear();
         self.source.extend_from_slice(source.as_bytes());
         self.stream = batch.header().stream.0;
+        self.keeps_received = self.received_of.contains(source);
         self.resources.begin();
     }
 
@@ -188,6 +204,11 @@ impl Intake {
         let service = self.find_text(Reserved::Service, &resource);
         let host = self.find_text(Reserved::Host, &resource);
         let has_tags = self.find_tags();
+        let mut packer = std::mem::take(&mut self.packer);
+        let received = (self.keeps_received && !view.original().is_empty()).then(|| {
+            let text = if is_object || !is_utf8(body) { b"" } else { body };
+            packer.pack(view.original(), text, view.timestamp_ns)
+        });
         let mut times = std::mem::take(&mut self.times);
         let result = self.add(
             rows,
@@ -197,7 +218,7 @@ impl Intake {
                 sequence,
                 stream: self.stream,
                 position: view.position,
-                form: Form::new(view.flags, view.severity),
+                form: Form::new(view.flags, view.severity).with_kind(view.kind()),
                 service: service.text(&self.service, resource.service.as_deref()),
                 host: host.text(&self.host, resource.host.as_deref()),
                 source: Some(&self.source),
@@ -205,11 +226,13 @@ impl Intake {
                 tags: has_tags.then_some(&self.tags),
                 resource: resource.json.as_deref(),
                 message: Some(body),
+                received,
                 ..NewRow::default()
             },
             is_object,
         );
         self.times = times;
+        self.packer = packer;
         if !is_parsed && result.is_ok() {
             self.unparsed.count(view.flags, body);
         }

@@ -1,6 +1,6 @@
 //! A record that was read back from the store, owned.
 
-use weir_codec::Scalar;
+use weir_codec::{Scalar, unpack_loggregator_envelope};
 use weir_expr::Value;
 use weir_model::{Position, StreamId};
 
@@ -104,11 +104,20 @@ pub struct StoredRecord {
     /// Paths in order with their values in order, without those that are kept in the fields above
     /// according to [`Form`].
     pub attributes: Vec<(String, Vec<AttributeValue>)>,
+    /// The bytes in which it was received, packed without message and time: see
+    /// [`Self::received_bytes`].
+    pub received: Option<Vec<u8>>,
     /// The original bytes, if the record came with bytes that are not UTF-8.
     pub original: Option<Original>,
 }
 
 impl StoredRecord {
+    /// Returns the bytes in which the record was received, if its source is one whose are kept.
+    pub fn received_bytes(&self) -> Option<Vec<u8>> {
+        let text = self.message.as_deref().map(str::as_bytes);
+        unpack_loggregator_envelope(self.received.as_deref()?, text, self.time_ns)
+    }
+
     /// Returns all attributes that the record came with, including those kept in fields of their
     /// own.
     pub fn all_attributes(&self) -> Vec<(String, Vec<AttributeValue>)> {

@@ -55,6 +55,8 @@ pub struct NewRow<'a> {
     pub trace_id: Option<&'a [u8]>,
     /// The span.
     pub span_id: Option<&'a [u8]>,
+    /// The bytes in which it was received, packed without message and time.
+    pub received: Option<&'a [u8]>,
 }
 
 /// A column with few distinct texts.
@@ -164,6 +166,8 @@ pub struct Rows {
     pub(crate) span_id: SparseTexts,
     pub(crate) paths: Vec<PathColumn>,
     pub(crate) spilled: Spilled,
+    /// The bytes in which records were received, packed without message and time.
+    pub(crate) received: SparseTexts,
     /// Rows that came with bytes that are not UTF-8, in order.
     pub(crate) originals: Vec<(u32, Original)>,
     names: Interner,
@@ -197,6 +201,18 @@ impl SparseTexts {
         let text = if is_known_utf8 { Cow::Borrowed(text) } else { utf8(text) };
         self.texts.push(&text);
         text.len()
+    }
+
+    /// Sets the bytes of a row, the next one or a later one; rows in between have none. A column
+    /// without any takes no memory.
+    fn push_at(&mut self, row: usize, bytes: Option<&[u8]>) -> usize {
+        let Some(bytes) = bytes else { return 0 };
+        self.numbers.resize(row, NONE);
+        self.push(Some(bytes), true)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
     }
 
     pub(crate) fn get(&self, row: usize) -> Option<&[u8]> {
@@ -342,6 +358,7 @@ impl Rows {
             message: bytes(record.message.as_ref()),
             trace_id: bytes(record.trace_id.as_ref()),
             span_id: bytes(record.span_id.as_ref()),
+            received: record.received.as_deref(),
         };
         let attributes = record.attributes.iter().flat_map(|(path, values)| {
             values.iter().map(|value| (path.as_bytes(), value.as_scalar()))
@@ -366,6 +383,7 @@ impl Rows {
     }
 
     fn push_fixed(&mut self, row: &NewRow<'_>, is_utf8: bool) {
+        self.text_bytes += self.received.push_at(self.len(), row.received);
         self.time_ns.push(row.time_ns);
         self.sequence.push(row.sequence);
         self.stream.push(row.stream);
@@ -451,7 +469,7 @@ impl Rows {
         let paths: usize = self.paths.iter().map(PathColumn::memory_bytes).sum();
         let codes =
             [&self.service, &self.host, &self.source, &self.status, &self.tags, &self.resource];
-        let texts = [&self.message, &self.trace_id, &self.span_id];
+        let texts = [&self.message, &self.trace_id, &self.span_id, &self.received];
         let numbers = [&self.sequence, &self.stream, &self.offset, &self.form];
         allocated_bytes(&self.time_ns)
             + numbers.into_iter().map(allocated_bytes).sum::<usize>()
@@ -483,6 +501,7 @@ impl Rows {
             message: self.message.emptied(),
             trace_id: self.trace_id.emptied(),
             span_id: self.span_id.emptied(),
+            received: self.received.emptied(),
             ..Self::default()
         }
     }
@@ -499,6 +518,26 @@ impl Rows {
         let rows = &rows[..end];
         let mut records: Vec<StoredRecord> =
             rows.iter().map(|row| self.without_attributes(*row)).collect();
+        self.add_attributes(rows, &mut records);
+        records
+    }
+
+    /// Like [`Self::records`]; those with received bytes have no attributes.
+    pub(crate) fn received_records(&self, rows: &[usize]) -> Vec<StoredRecord> {
+        let end = rows.partition_point(|row| *row < self.len());
+        let rows = &rows[..end];
+        let mut records: Vec<StoredRecord> =
+            rows.iter().map(|row| self.without_attributes(*row)).collect();
+        let is_without = |row: &usize| self.received.get(*row).is_none();
+        let others: Vec<usize> = rows.iter().copied().filter(is_without).collect();
+        if !others.is_empty() {
+            let places = records.iter_mut().filter(|record| record.received.is_none());
+            places.zip(self.records(&others)).for_each(|(place, record)| *place = record);
+        }
+        records
+    }
+
+    fn add_attributes(&self, rows: &[usize], records: &mut [StoredRecord]) {
         for column in &self.paths {
             column.each_of_rows(rows, |place, value| {
                 add_attribute(&mut records[place].attributes, column.path(), value);
@@ -510,7 +549,6 @@ impl Rows {
                 add_attribute(&mut record.attributes, path, canonical(value));
             }
         }
-        records
     }
 
     /// Returns an existing row without its attributes.
@@ -533,6 +571,7 @@ impl Rows {
             message: text(self.message.get(row)),
             trace_id: text(self.trace_id.get(row)),
             span_id: text(self.span_id.get(row)),
+            received: self.received.get(row).map(<[u8]>::to_vec),
             attributes: Vec::new(),
             original: original.ok().map(|at| self.originals[at].1.clone()),
         }

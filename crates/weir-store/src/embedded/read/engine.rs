@@ -10,8 +10,9 @@ use crate::embedded::store::EmbeddedStore;
 use crate::query::{
     Access, Aggregate, AggregateRequest, Budget, CalculatedField, CancelError, ContextRequest,
     DeleteError, DeletionReport, DeletionRequest, Facets, FacetsRequest, FieldInfo, FieldList,
-    Filter, LogStore, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
-    SearchRequest, StoreMetrics, StoreReport, TimeRange, ValueType,
+    Filter, LogStore, Patterns, PatternsRequest, QueryError, ReceivedRequest, RecordContext,
+    SearchPage, SearchRequest, Services, ServicesRequest, StoreMetrics, StoreReport, TimeRange,
+    ValueType,
 };
 
 /// Answers queries from snapshots.
@@ -20,12 +21,14 @@ pub struct QueryEngine {
     store: Arc<EmbeddedStore>,
     /// Calculated fields of every query; those of the query itself take precedence.
     calculated_fields: Vec<CalculatedField>,
+    /// The services of segments, which do not change.
+    spans: Arc<scan::SpanCache>,
 }
 
 impl QueryEngine {
     /// Creates an engine for a store.
     pub fn new(store: Arc<EmbeddedStore>) -> Self {
-        Self { store, calculated_fields: Vec::new() }
+        Self { store, calculated_fields: Vec::new(), spans: Arc::default() }
     }
 
     /// Adds fields that are calculated for every query.
@@ -58,6 +61,19 @@ impl LogStore for QueryEngine {
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError> {
         let request = SearchRequest { filter: self.filter(&request.filter), ..request.clone() };
         scan::search(&self.store.snapshot(request.filter.range), &request, budget)
+    }
+
+    fn received(
+        &self,
+        request: &ReceivedRequest,
+        budget: &Budget,
+    ) -> Result<SearchPage, QueryError> {
+        let snapshot = self.store.snapshot(request.search.filter.range);
+        scan::received(&snapshot, request, &self.spans, budget)
+    }
+
+    fn services(&self, request: &ServicesRequest, budget: &Budget) -> Result<Services, QueryError> {
+        scan::services(&self.store.snapshot(TimeRange::ALL), request, &self.spans, budget)
     }
 
     fn calculated_fields(&self) -> &[CalculatedField] {

@@ -97,6 +97,8 @@ pub enum Role {
     Rest,
     /// The whole record, when it has bytes that are not UTF-8. Named `_raw`.
     Raw,
+    /// The bytes in which the record was received, without its message. Named `_received`.
+    Received,
 }
 
 const ATTRIBUTE: &str = "@";
@@ -104,6 +106,7 @@ const NUMBER: &str = "number@";
 const KIND: &str = "kind@";
 const REST: &str = "_rest";
 const RAW: &str = "_raw";
+const RECEIVED: &str = "_received";
 
 impl Role {
     fn name(&self) -> String {
@@ -114,6 +117,7 @@ impl Role {
             Self::Kind(path) => format!("{KIND}{path}"),
             Self::Rest => REST.to_owned(),
             Self::Raw => RAW.to_owned(),
+            Self::Received => RECEIVED.to_owned(),
         }
     }
 
@@ -125,6 +129,7 @@ impl Role {
         match name {
             REST => return Some(Self::Rest),
             RAW => return Some(Self::Raw),
+            RECEIVED => return Some(Self::Received),
             _ => {}
         }
         let path = |prefix| name.strip_prefix(prefix).map(str::to_owned);
@@ -172,7 +177,7 @@ impl Column {
     pub(crate) fn may_have_dictionary(&self) -> bool {
         use Fixed::{Message, Offset, Sequence, Time};
         let is_fixed = matches!(self.role, Role::Fixed(Time | Sequence | Offset | Message));
-        !is_fixed && self.role != Role::Raw && self.kind != ValueKind::Bool
+        !is_fixed && !matches!(self.kind, ValueKind::Bool | ValueKind::Bytes)
     }
 
     fn to_parquet(&self) -> Result<TypePtr, SegmentError> {

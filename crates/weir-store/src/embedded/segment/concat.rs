@@ -43,7 +43,7 @@ pub fn concat_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
                     }
                 }
                 Role::Attribute(path) => _ = paths.insert(path),
-                Role::Fixed(_) | Role::Kind(_) | Role::Rest | Role::Raw => {}
+                Role::Fixed(_) | Role::Kind(_) | Role::Rest | Role::Raw | Role::Received => {}
             }
         }
     }
@@ -61,6 +61,7 @@ pub fn concat_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
     }
     add(Role::Rest);
     add(Role::Raw);
+    add(Role::Received);
     let groups: usize = segments.iter().map(|segment| segment.group_count()).sum();
     (columns.len() <= COLUMNS_MAX && groups <= ROW_GROUPS_MAX).then_some(columns)
 }

@@ -5,13 +5,15 @@
 //! is incomplete is not copied; one page of each column is in memory, and nothing is allocated per
 //! row.
 
+use std::borrow::Cow;
+
 use weir_codec::{Attributes, Scalar};
 
 use super::column::{Fixed, Role};
 use super::error::SegmentError;
 use super::plan::value_of_kind;
 use super::reader::{Dictionary, PageBuffer, PageTexts, PageValues, Segment};
-use super::records::{DAMAGED, value_at};
+use super::records::{DAMAGED, received_at, value_at};
 use crate::embedded::columns::{Form, NewRow, Original, Rows};
 use crate::limits::PAGE_ROWS;
 
@@ -124,21 +126,36 @@ impl<'s> PageCells<'s> {
     }
 
     fn value(&self, row: usize) -> Result<Option<Scalar<'_>>, SegmentError> {
-        let number = match &self.numbers {
-            None => row,
+        let Some(number) = self.number(row)? else { return Ok(None) };
+        let dictionary = self.source.dictionary.as_ref();
+        value_at(self.values(), dictionary, number).ok_or(DAMAGED).map(Some)
+    }
+
+    /// Returns the bytes in which the record of a row was received.
+    fn received(&self, row: usize) -> Result<Option<Cow<'_, [u8]>>, SegmentError> {
+        let Some(number) = self.number(row)? else { return Ok(None) };
+        received_at(self.values(), number).ok_or(DAMAGED).map(Some)
+    }
+
+    /// Returns the index of the value of a row.
+    fn number(&self, row: usize) -> Result<Option<usize>, SegmentError> {
+        Ok(match &self.numbers {
+            None => Some(row),
             Some(numbers) => match *numbers.get(row).ok_or(DAMAGED)? {
-                NONE => return Ok(None),
-                number => number as usize,
+                NONE => None,
+                number => Some(number as usize),
             },
-        };
-        let values = match &self.values {
+        })
+    }
+
+    fn values(&self) -> PageValues<'_> {
+        match &self.values {
             Values::Ints(values) => PageValues::Ints(values),
             Values::Doubles(values) => PageValues::Doubles(values),
             Values::Bools(values) => PageValues::Bools(values),
             Values::Texts(ends, bytes) => PageValues::Texts(PageTexts { ends, bytes }),
             Values::Codes(codes) => PageValues::Codes(codes),
-        };
-        value_at(values, self.source.dictionary.as_ref(), number).ok_or(DAMAGED).map(Some)
+        }
     }
 }
 
@@ -153,7 +170,7 @@ fn copy_row<'c>(
     attributes.clear();
     rest.clear();
     let mut new = NewRow::default();
-    let mut original = None;
+    let (mut original, mut received) = (None, None);
     for cells in columns {
         let Some(value) = cells.value(row)? else { continue };
         match (&cells.source.role, value) {
@@ -177,12 +194,16 @@ fn copy_row<'c>(
                     return Err(DAMAGED);
                 }
             }
+            (Role::Received, Scalar::Text(_)) => {
+                received = cells.received(row)?;
+            }
             (Role::Raw, Scalar::Text(bytes)) => original = Some(Original::new(bytes.to_vec())),
             // Read together with its attribute.
             (Role::Kind(_), Scalar::Int(_)) => {}
             _ => return Err(DAMAGED),
         }
     }
+    let new = NewRow { received: received.as_deref(), ..new };
     let all = attributes.iter().copied().chain(rest.iter());
     rows.push_again(&new, all, original).map_err(|error| SegmentError::Write(error.to_string()))
 }

@@ -31,4 +31,5 @@ pub(crate) use chunk::{Chunk, OwnedChunk, Values};
 pub(crate) use decode::Reader as VarintReader;
 pub(crate) use encode::{varint, zigzag};
 pub(crate) use plan::value_of_kind;
+pub(crate) use records::Detail;
 pub(crate) use writer::{Observer, write_observed};

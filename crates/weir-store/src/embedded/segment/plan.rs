@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use weir_codec::Scalar;
+use weir_codec::{Scalar, packed_frame, shorten_packed};
 use weir_expr::{Dimension, Numeric, Value};
 
 use super::chunk::{Chunk, Values};
 use super::column::{Column, Fixed, Role, ValueKind};
 use crate::embedded::columns::{CodeColumn, EXACT_INT_MAX, PathColumn, Rows, SparseTexts, Texts};
-use crate::limits::ATTRIBUTE_COLUMNS_MAX;
+use crate::limits::{ATTRIBUTE_COLUMNS_MAX, PAGE_ROWS};
 
 /// A text column gets a column of numbers only if at least one text in this many is a number.
 const NUMBER_SHARE: usize = 16;
@@ -157,6 +157,7 @@ enum ColumnSource {
     Kind(usize),
     Rest,
     Raw,
+    Received,
 }
 
 /// How rows become a row group.
@@ -192,6 +193,9 @@ impl<'a> Plan<'a> {
         }
         if !rows.originals.is_empty() {
             plan.add(ColumnSource::Raw, Column::optional(Role::Raw, ValueKind::Bytes));
+        }
+        if !rows.received.is_empty() {
+            plan.add(ColumnSource::Received, Column::optional(Role::Received, ValueKind::Bytes));
         }
         plan
     }
@@ -298,7 +302,38 @@ impl<'a> Plan<'a> {
                 self.optional(|row| self.rest.get(&row).map(Vec::as_slice), Values::Text)
             }
             ColumnSource::Raw => self.optional(|row| self.original(row), Values::Text),
+            ColumnSource::Received => self.received_chunk(texts),
         }
+    }
+
+    /// Returns the bytes in which records were received. What they share with those before them on
+    /// the same page is left out.
+    fn received_chunk<'b>(&'b self, texts: &'b mut Texts) -> Chunk<'b> {
+        *texts = Texts::default();
+        let (mut frame, mut short) = (None, Vec::new());
+        let mut numbers = vec![u32::MAX; self.rows.len()];
+        for (place, row) in self.order.iter().enumerate() {
+            if place % PAGE_ROWS == 0 {
+                frame = None;
+            }
+            let Some(packed) = self.rows.received.get(*row as usize) else { continue };
+            let own = packed_frame(packed);
+            numbers[*row as usize] = texts.len() as u32;
+            if own.is_some() && own == frame {
+                short.clear();
+                shorten_packed(packed, &mut short);
+                texts.push(&short);
+            } else {
+                texts.push(packed);
+                frame = own.or(frame);
+            }
+        }
+        let texts: &'b Texts = texts;
+        let text = move |row: u32| {
+            let number = numbers.get(row as usize).filter(|number| **number != u32::MAX)?;
+            Some(texts.get(*number as usize))
+        };
+        self.optional(text, Values::Text)
     }
 
     fn original(&self, row: u32) -> Option<&[u8]> {

@@ -1,6 +1,8 @@
 //! Reads whole records from a segment: the last step, only for the rows to be returned.
 
-use weir_codec::{Attributes, Scalar};
+use std::borrow::Cow;
+
+use weir_codec::{Attributes, Scalar, is_shortened, lengthen_packed, packed_frame};
 use weir_model::{Position, StreamId};
 
 use super::column::{Fixed, Role};
@@ -21,8 +23,45 @@ impl Segment {
         buffer: &mut PageBuffer,
     ) -> Result<Vec<StoredRecord>, SegmentError> {
         let mut records = vec![empty(); rows.len()];
+        self.fill_columns(|_| true, group, rows, buffer, &mut records)?;
+        Ok(records)
+    }
+
+    /// Like [`Self::records`], with only so much of each record.
+    pub(crate) fn records_in(
+        &self,
+        detail: Detail,
+        group: usize,
+        rows: &[usize],
+        buffer: &mut PageBuffer,
+    ) -> Result<Vec<StoredRecord>, SegmentError> {
+        let mut records = vec![empty(); rows.len()];
+        let is_brief = detail == Detail::Received && self.column(&Role::Received).is_some();
+        if !is_brief {
+            return self.records(group, rows, buffer);
+        }
+        self.fill_columns(is_of_received, group, rows, buffer, &mut records)?;
+        let is_without = |record: &StoredRecord| record.received.is_none();
+        let others = rows.iter().zip(&records).filter(|(_, record)| is_without(record));
+        let others: Vec<usize> = others.map(|(row, _)| *row).collect();
+        if !others.is_empty() {
+            let whole = self.records(group, &others, buffer)?;
+            let places = records.iter_mut().filter(|record| is_without(record));
+            places.zip(whole).for_each(|(place, record)| *place = record);
+        }
+        Ok(records)
+    }
+
+    fn fill_columns(
+        &self,
+        is_wanted: impl Fn(&Role) -> bool,
+        group: usize,
+        rows: &[usize],
+        buffer: &mut PageBuffer,
+        records: &mut [StoredRecord],
+    ) -> Result<(), SegmentError> {
         for (column, description) in self.columns().iter().enumerate() {
-            if matches!(description.role, Role::Number(_)) {
+            if matches!(description.role, Role::Number(_)) || !is_wanted(&description.role) {
                 continue;
             }
             let dictionary = self.dictionary(group, column, buffer)?;
@@ -34,7 +73,7 @@ impl Segment {
                 fill(&description.role, page_rows, buffer, dictionary.as_ref(), part)?;
             }
         }
-        Ok(records)
+        Ok(())
     }
 
     /// Calls `each` with every record, in file order, keeping one page of them in memory.
@@ -51,6 +90,20 @@ impl Segment {
         }
         Ok(())
     }
+}
+
+/// How much of a record is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// All of it.
+    All,
+    /// Only what its received bytes consist of, if it has them.
+    Received,
+}
+
+/// Returns whether the received bytes of a record need this column.
+fn is_of_received(role: &Role) -> bool {
+    matches!(role, Role::Received | Role::Fixed(Fixed::Time | Fixed::Message))
 }
 
 fn empty() -> StoredRecord {
@@ -70,6 +123,7 @@ fn empty() -> StoredRecord {
         trace_id: None,
         span_id: None,
         attributes: Vec::new(),
+        received: None,
         original: None,
     }
 }
@@ -96,10 +150,27 @@ fn fill(
         } else {
             value = wanted;
         }
+        if *role == Role::Received {
+            record.received = Some(received_at(page.values(), value).ok_or(DAMAGED)?.into_owned());
+            continue;
+        }
         let scalar = value_at(page.values(), dictionary, value).ok_or(DAMAGED)?;
         set(role, scalar, record).ok_or(DAMAGED)?;
     }
     Ok(())
+}
+
+/// Returns the bytes in which a record was received, with what they share with those before them on
+/// the page.
+pub(super) fn received_at(values: PageValues<'_>, index: usize) -> Option<Cow<'_, [u8]>> {
+    let PageValues::Texts(texts) = values else { return None };
+    texts.ends.get(index)?;
+    let packed = texts.get(index);
+    if !is_shortened(packed) {
+        return Some(packed.into());
+    }
+    let frame = (0..index).rev().find_map(|before| packed_frame(texts.get(before)))?;
+    Some(lengthen_packed(packed, frame)?.into())
 }
 
 pub(super) fn value_at<'a>(

@@ -3,7 +3,7 @@
 //!
 //! Record `n` of a stream occupies the bytes `n * STEP .. (n + 1) * STEP` of its file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,6 +67,7 @@ pub(super) fn config() -> StoreConfig {
         free_bytes_min: 0,
         flush_bytes_reserved: 0,
         renames: Renames::default(),
+        received_of: BTreeSet::new(),
     }
 }
 

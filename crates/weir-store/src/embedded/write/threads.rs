@@ -71,7 +71,9 @@ impl IntakeWorker {
             catalog.chunks.push(chunk.clone());
             catalog.counters.next_sequence
         };
-        let intake = Intake::new().with_renames(shared.config.renames.clone());
+        let intake = Intake::new()
+            .with_renames(shared.config.renames.clone())
+            .with_received_of(shared.config.received_of.clone());
         let head = Head::new(chunk, intake, shared.config.head_bytes, next_sequence, stored);
         let last_taken = shared.clock.monotonic();
         Self {

@@ -231,5 +231,11 @@ fn wrong_services_for_readers() {
             "add [loggregator.egress]",
         ),
         ("[loggregator.egress]\nport = 1", 2, "port", ""),
+        (
+            "[loggregator.log_cache]\n[store]\nenabled = false",
+            1,
+            "the log-cache answers from the store, which is disabled",
+            "set store.enabled = true",
+        ),
     ]);
 }

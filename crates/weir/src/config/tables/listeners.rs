@@ -17,6 +17,17 @@ pub(super) const SYSLOG_SOURCE: Component = Component {
     fields: &[SYSLOG, THREADS, LISTEN],
 };
 
+pub(super) const DROPSONDE_SOURCE: Component = Component {
+    doc: "Envelopes of Loggregator v1 (dropsonde) over UDP, from programs on this machine.",
+    fields: &[DROPSONDE, &[ALLOW, RATE_LIMIT]],
+};
+
+pub(super) const STATSD_SOURCE: Component = Component {
+    doc: "Metrics of statsd over UDP, with the tags of Datadog's clients: counters, gauges, times, \
+          histograms and distributions. Each becomes an envelope of Loggregator.",
+    fields: &[STATSD, &[ALLOW, RATE_LIMIT]],
+};
+
 pub(super) const LOGGREGATOR_SOURCE: Component = Component {
     doc: "Envelopes of Loggregator v2 over gRPC, from agents and clients.",
     fields: &[LOGGREGATOR, LISTEN],
@@ -52,30 +63,34 @@ const LISTEN: &[Field] = &[
         None("no limit"),
         "Maximum number of connections from one IP address; further ones are closed at once.",
     ),
-    field(
-        "allow",
-        ValueType::Networks,
-        None("any address"),
-        "Networks and addresses that may send. Connections and datagrams from others are refused \
-         and counted.",
-    ),
+    ALLOW,
     field(
         "tls",
         ValueType::Table(SERVER_TLS),
         None("no TLS"),
         "Certificates. The files are reloaded when they change.",
     ),
-    field(
-        "rate_limit",
-        ValueType::Table(RATE_LIMIT),
-        None("no limit"),
-        "What each sender may send, so that one that sends too much does not fill the buffers of \
-         others. See [noisy senders](../guide/noisy-senders.md).",
-    ),
+    RATE_LIMIT,
 ];
 
+const ALLOW: Field = field(
+    "allow",
+    ValueType::Networks,
+    None("any address"),
+    "Networks and addresses that may send. Connections and datagrams from others are refused and \
+     counted.",
+);
+
+const RATE_LIMIT: Field = field(
+    "rate_limit",
+    ValueType::Table(QUOTAS),
+    None("no limit"),
+    "What each sender may send, so that one that sends too much does not fill the buffers of \
+     others. See [noisy senders](../guide/noisy-senders.md).",
+);
+
 /// Quotas by key.
-const RATE_LIMIT: &[Field] = &[
+const QUOTAS: &[Field] = &[
     field(
         "by",
         ValueType::Names,
@@ -153,13 +168,7 @@ const LOGGREGATOR: &[Field] = &[
         Value("\"127.0.0.1:3458\""),
         "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
     ),
-    field(
-        "tags",
-        ValueType::Values,
-        None("no tags"),
-        "Tags of envelopes that have none of that name, as an agent adds them: `{ deployment = \
-         \"cf\", job = \"cell\" }`.",
-    ),
+    TAGS,
     field(
         "in_flight_max",
         ValueType::Size { min: 11 << 20, max: 4 << 30 },
@@ -168,6 +177,44 @@ const LOGGREGATOR: &[Field] = &[
          exhausted, further streams are not read until there is room.",
     ),
 ];
+
+const DROPSONDE: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Value("\"127.0.0.1:3457\""),
+        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
+    ),
+    TAGS,
+    RECEIVE_BUFFER,
+];
+
+const STATSD: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Value("\"127.0.0.1:8125\""),
+        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
+    ),
+    TAGS,
+    RECEIVE_BUFFER,
+];
+
+const TAGS: Field = field(
+    "tags",
+    ValueType::Values,
+    None("no tags"),
+    "Tags of envelopes that have none of that name, as an agent adds them: `{ deployment = \"cf\", \
+     job = \"cell\" }`.",
+);
+
+const RECEIVE_BUFFER: Field = field(
+    "receive_buffer",
+    ValueType::Size { min: 64 << 10, max: 1 << 30 },
+    Value("\"8MiB\""),
+    "Receive buffer of a UDP socket: it holds what arrives while weir cannot read. Without the \
+     privilege `CAP_NET_ADMIN`, the kernel limits it to `net.core.rmem_max`.",
+);
 
 const SYSLOG: &[Field] = &[
     field(
@@ -213,11 +260,5 @@ const SYSLOG: &[Field] = &[
         "Time zone of times that state none, as in RFC 3164: a name such as `Europe/Berlin`, or an \
          offset such as `+02:00`.",
     ),
-    field(
-        "receive_buffer",
-        ValueType::Size { min: 64 << 10, max: 1 << 30 },
-        Value("\"8MiB\""),
-        "Receive buffer of a UDP socket: it holds what arrives while weir cannot read. Without the \
-         privilege `CAP_NET_ADMIN`, the kernel limits it to `net.core.rmem_max`.",
-    ),
+    RECEIVE_BUFFER,
 ];

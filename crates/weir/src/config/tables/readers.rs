@@ -38,6 +38,19 @@ pub(super) const LOGGREGATOR: Table = Table {
             None("no such service"),
             "The service of its gateway over HTTP (`/v2/read`).",
         ),
+        field(
+            "traffic_controller",
+            ValueType::Table(TRAFFIC_CONTROLLER),
+            None("no such service"),
+            "The service of the traffic controller over websockets, with envelopes of version 1.",
+        ),
+        field(
+            "log_cache",
+            ValueType::Table(LOG_CACHE),
+            None("no such service"),
+            "The service of the log-cache over HTTP (`/api/v1/read` and others) and gRPC \
+             (`logcache.v1.Egress`), which answers from the store.",
+        ),
     ],
 };
 
@@ -113,6 +126,36 @@ const TLS: Field = field(
      valid for the name `reverselogproxy`.",
 );
 
+const TRAFFIC_CONTROLLER: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Value("\"127.0.0.1:8081\""),
+        "Address to listen on, as for `egress`.",
+    ),
+    TLS,
+    ALLOW,
+    field(
+        "connections_max",
+        ValueType::Count { min: 1, max: 65_536 },
+        Value("2048"),
+        "Maximum number of connections; further ones wait to be accepted.",
+    ),
+    CONNECTIONS_PER_ADDRESS_MAX,
+    field(
+        "streams_max",
+        ValueType::Count { min: 1, max: 65_536 },
+        Value("2000"),
+        "Maximum number of streams; further ones are refused.",
+    ),
+    field(
+        "cookie_domain",
+        ValueType::Text,
+        None("that of the request"),
+        "Domain of cookies that are set with `/set-cookie`.",
+    ),
+];
+
 const EGRESS: &[Field] = &[
     field(
         "listen",
@@ -146,5 +189,31 @@ const GATEWAY: &[Field] = &[
         time(Duration::from_secs(1), Duration::from_hours(24)),
         Value("\"14m\""),
         "After this time a stream ends, and its client opens another.",
+    ),
+];
+
+const LOG_CACHE: &[Field] = &[
+    field(
+        "listen",
+        ValueType::Listen,
+        Value("\"127.0.0.1:8080\""),
+        "Address to listen on, as for `egress`; HTTP and gRPC share it.",
+    ),
+    TLS,
+    ALLOW,
+    CONNECTIONS_MAX,
+    CONNECTIONS_PER_ADDRESS_MAX,
+    field(
+        "requests_max",
+        ValueType::Count { min: 1, max: 65_536 },
+        Value("500"),
+        "Maximum number of requests that are being answered; further ones are refused.",
+    ),
+    field(
+        "deadline",
+        time(Duration::from_millis(10), Duration::from_mins(1)),
+        Value("\"1500ms\""),
+        "Maximum time of a request. A request for the newest envelopes is then answered with what \
+         was found, and the header `x-weir-partial`.",
     ),
 ];

@@ -11,6 +11,9 @@ use crate::grpc::{self, Refused, Status};
 
 const SERVICE: &str = "loggregator.v2.Ingress";
 
+/// The service for envelopes of version 1.
+const SERVICE_V1: &str = "plumbing.DopplerIngestor";
+
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
@@ -20,16 +23,19 @@ pub(super) enum Call {
     BatchSender,
     /// One batch, answered when its records are in the journal.
     Send,
+    /// A stream of envelopes of version 1.
+    Pusher,
 }
 
 impl Call {
     /// Determines what a request calls.
     pub(super) fn of(head: &request::Parts) -> Result<Self, Refused> {
-        let call = match grpc::method(head, SERVICE)? {
-            "Sender" => Self::Sender,
-            "BatchSender" => Self::BatchSender,
-            "Send" => Self::Send,
-            other => return Err(Status::unknown_method(SERVICE, other).into()),
+        let call = match grpc::method(head, &[SERVICE, SERVICE_V1])? {
+            (SERVICE, "Sender") => Self::Sender,
+            (SERVICE, "BatchSender") => Self::BatchSender,
+            (SERVICE, "Send") => Self::Send,
+            (SERVICE_V1, "Pusher") => Self::Pusher,
+            (service, other) => return Err(Status::unknown_method(service, other).into()),
         };
         let encoding = head.headers.get("grpc-encoding").and_then(|value| value.to_str().ok());
         match encoding {
@@ -90,6 +96,7 @@ mod tests {
         assert_eq!(call("/loggregator.v2.Ingress/Sender", &[grpc]), Ok(Call::Sender));
         assert_eq!(call("/loggregator.v2.Ingress/BatchSender", &[grpc]), Ok(Call::BatchSender));
         assert_eq!(call("/loggregator.v2.Ingress/Send", &[grpc]), Ok(Call::Send));
+        assert_eq!(call("/plumbing.DopplerIngestor/Pusher", &[grpc]), Ok(Call::Pusher));
         let message = |path| match call(path, &[grpc]) {
             Err(Refused::Status(status)) if status.code == Code::Unimplemented => status.message,
             other => panic!("{other:?}"),

@@ -20,6 +20,7 @@ use super::super::limits::{
 use super::call::{Call, respond_with};
 use super::{Caller, GrpcService};
 use crate::grpc::{Refused, Status};
+use crate::source::loggregator::LoggregatorVersion;
 use crate::stats::{SourceStats, add, sub};
 
 /// Memory for a message, which is in use until it is dropped.
@@ -229,12 +230,16 @@ impl GrpcService {
         let mut round = self.limiter.as_ref().map(|limiter| limiter.round()).unwrap_or_default();
         let mut taken = Ok(());
         match call {
-            Call::Sender => self.take_envelope(message, &mut round, caller, observed_ns).await,
-            Call::BatchSender | Call::Send => {
+            Call::Sender => {
+                self.take_envelope(call, message, &mut round, caller, observed_ns).await;
+            }
+            // A message with one envelope has the form of a batch, too.
+            Call::BatchSender | Call::Send | Call::Pusher => {
                 for envelope in LoggregatorBatch::new(message) {
                     match envelope {
                         Ok(envelope) => {
-                            self.take_envelope(envelope, &mut round, caller, observed_ns).await;
+                            self.take_envelope(call, envelope, &mut round, caller, observed_ns)
+                                .await;
                         }
                         Err(error) => {
                             self.count("malformed_message", &error.to_string());
@@ -256,12 +261,13 @@ impl GrpcService {
     /// Takes an envelope, as soon as there is room.
     async fn take_envelope(
         &self,
+        call: Call,
         envelope: &[u8],
         round: &mut Round,
         caller: &Caller,
         observed_ns: i64,
     ) {
-        while self.push(envelope, round, caller, observed_ns).is_err() {
+        while self.push(call, envelope, round, caller, observed_ns).is_err() {
             round.count(&self.lanes);
             self.lanes.mark_received();
             self.lanes.room().await;
@@ -271,13 +277,18 @@ impl GrpcService {
     #[inline]
     fn push(
         &self,
+        call: Call,
         envelope: &[u8],
         round: &mut Round,
         caller: &Caller,
         observed_ns: i64,
     ) -> Result<(), Blocked> {
         let mut intake = self.intake.borrow_mut();
-        let mut parsed = intake.parse(envelope, caller.peer, observed_ns);
+        let version = match call {
+            Call::Sender | Call::BatchSender | Call::Send => LoggregatorVersion::V2,
+            Call::Pusher => LoggregatorVersion::V1 { is_agent: false },
+        };
+        let mut parsed = intake.parse(version, envelope, caller.peer, observed_ns);
         let error = parsed.error();
         let pushed = if let Some(limiter) = &self.limiter {
             limiter.push(&self.lanes, &mut parsed, round)

@@ -549,7 +549,7 @@ pub fn aggregate(
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
-    let bytes_max = memory_bytes / thread_count(&units);
+    let bytes_max = memory_bytes / thread_count(units.len());
     let calendars = calendars_of(request);
     let empty = |bytes_max| GroupAggregator::new(request, &calendars, bytes_max);
     let done = run(snapshot, &units, &plan, budget, || empty(bytes_max))?;

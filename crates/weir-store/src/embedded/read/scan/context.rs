@@ -25,7 +25,7 @@ use super::search::{RowRef, records_of};
 use super::unit::{RowLocation, Unit};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::read::snapshot::Snapshot;
-use crate::embedded::segment::{Dictionary, Fixed, Role};
+use crate::embedded::segment::{Detail, Dictionary, Fixed, Role};
 use crate::query::{
     Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, TimeRange,
 };
@@ -212,7 +212,7 @@ pub fn context(
         }
     }
     let row_refs: Vec<RowRef> = near.found.into_values().map(|found| found.row_ref).collect();
-    let mut records = records_of(&units, &row_refs, &mut coverage)?;
+    let mut records = records_of(&units, &row_refs, Detail::All, &mut coverage)?;
     let is_it = |record: &StoredRecord| record.position == id.position;
     let Some(at) = records.iter().position(is_it) else { return Ok(None) };
     let after = records.split_off(at + 1);

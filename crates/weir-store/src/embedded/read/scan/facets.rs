@@ -229,7 +229,7 @@ pub fn facets(
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let wanted = wanted(snapshot, request, budget)?;
-    let bytes_max = budget.memory_left_bytes() / (thread_count(&units) + 1);
+    let bytes_max = budget.memory_left_bytes() / (thread_count(units.len()) + 1);
     let make = || {
         let fields = wanted.iter().map(FieldCounts::new).collect();
         ValueCounter { fields, matched: 0, bytes_max }

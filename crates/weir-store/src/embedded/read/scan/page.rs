@@ -452,7 +452,7 @@ impl PageReader {
 }
 
 /// Returns the original form of the record of a row.
-fn form_of(forms: &Column, row: usize) -> Option<Form> {
+pub(super) fn form_of(forms: &Column, row: usize) -> Option<Form> {
     match forms.view().value(row) {
         weir_expr::Value::Int(form) => Some(Form(form.cast_unsigned())),
         _ => None,

@@ -23,7 +23,7 @@ use super::search::{RowRef, records_of};
 use super::unit::Unit;
 use crate::embedded::hash::{FoldState, hash_bytes};
 use crate::embedded::read::snapshot::Snapshot;
-use crate::embedded::segment::Fixed;
+use crate::embedded::segment::{Detail, Fixed};
 use crate::query::{Budget, Pattern, Patterns, PatternsRequest, QueryError};
 
 /// Number of example records of each pattern.
@@ -238,7 +238,7 @@ pub fn patterns(
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
-    let bytes_max = memory_bytes / thread_count(&units);
+    let bytes_max = memory_bytes / thread_count(units.len());
     let done = run(snapshot, &units, &plan, budget, || TemplateCollector::new(bytes_max))?;
     let mut seen = TemplateCollector::new(memory_bytes);
     done.sinks.into_iter().for_each(|sink| seen.merge(sink));
@@ -250,7 +250,7 @@ pub fn patterns(
         patterns.push(Pattern {
             template: String::from_utf8_lossy(&known.template).into_owned(),
             count: known.count,
-            examples: records_of(&units, &known.examples, &mut coverage)?,
+            examples: records_of(&units, &known.examples, Detail::All, &mut coverage)?,
         });
     }
     let TemplateCollector { matched, is_approximate, .. } = seen;

@@ -90,7 +90,7 @@ pub(super) fn run<S: Sink>(
 ) -> Result<RunResult<S>, QueryError> {
     let next = AtomicUsize::new(0);
     let work = || work(units, &next, plan, budget, make());
-    let threads = thread_count(units);
+    let threads = thread_count(units.len());
     let results: Vec<_> = if threads == 1 {
         vec![work()]
     } else {
@@ -128,10 +128,10 @@ pub(super) fn run<S: Sink>(
     Ok(RunResult { sinks, coverage })
 }
 
-/// Returns the number of threads, and therefore sinks, for the given units.
-pub(super) fn thread_count(units: &[Unit]) -> usize {
+/// Returns the number of threads, and therefore sinks, for so many units.
+pub(super) fn thread_count(units: usize) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    processors.min(QUERY_THREADS_MAX).min(units.len()).max(1)
+    processors.min(QUERY_THREADS_MAX).min(units).max(1)
 }
 
 /// The result of one thread.

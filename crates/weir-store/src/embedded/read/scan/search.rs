@@ -5,18 +5,18 @@
 //! returned, as far as the query's memory allows: the remaining ones are on the next page.
 
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use super::eval::Evaluator;
 use super::fields::unknown_fields;
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{ScanStop, Sink, run};
+use super::run::{ScanStop, Sink, run, thread_count};
 use super::unit::{RowLocation, Unit};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::read::snapshot::Snapshot;
-use crate::embedded::segment::{Fixed, PageBuffer};
+use crate::embedded::segment::{Detail, Fixed, PageBuffer};
 use crate::query::{
     Budget, Coverage, Order, PageKey, PartialReason, QueryError, SearchPage, SearchRequest,
 };
@@ -89,7 +89,7 @@ impl SortOrder {
 }
 
 /// The best rows found by one thread.
-struct TopRows<'a> {
+pub(super) struct TopRows<'a> {
     sort: SortOrder,
     /// One more than is returned, which shows whether there is a next page.
     limit: usize,
@@ -100,7 +100,24 @@ struct TopRows<'a> {
     bound: &'a AtomicI64,
 }
 
-impl TopRows<'_> {
+impl<'a> TopRows<'a> {
+    pub(super) fn new(request: &SearchRequest, bound: &'a AtomicI64) -> Self {
+        let sort = SortOrder { order: request.order };
+        Self {
+            sort,
+            limit: request.limit.saturating_add(1),
+            after: request.after.map(|key| sort.rank(key.time_ns, key.sequence)),
+            unit: 0,
+            found: BinaryHeap::new(),
+            bound,
+        }
+    }
+
+    /// Returns whether rows with times in this range may be part of the page.
+    pub(super) fn is_of_use_until(&self, times: (i64, i64)) -> bool {
+        self.sort.best(times) <= self.bound.load(Ordering::Relaxed)
+    }
+
     fn is_of_use(&self, best_time: i64) -> bool {
         let is_behind = self.after.is_none_or(|after| best_time >= after.0);
         best_time <= self.bound.load(Ordering::Relaxed) && is_behind
@@ -181,26 +198,36 @@ pub fn search(
     budget: &Budget,
 ) -> Result<SearchPage, QueryError> {
     let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
+    let bound = AtomicI64::new(i64::MAX);
+    let make = || TopRows::new(request, &bound);
+    let mut page = page_of(snapshot, request, &plan, budget, Detail::All, make, |rows| rows)?;
+    let has_found = !page.records.is_empty();
+    page.coverage.unknown_fields =
+        unknown_fields(snapshot, &request.filter, [], has_found, budget)?;
+    Ok(page)
+}
+
+/// Returns the page that sinks of this kind find; `top` are the best rows of one.
+pub(super) fn page_of<'a, S: Sink>(
+    snapshot: &Snapshot,
+    request: &SearchRequest,
+    plan: &Plan,
+    budget: &Budget,
+    detail: Detail,
+    make: impl Fn() -> S + Sync,
+    top: impl Fn(S) -> TopRows<'a>,
+) -> Result<SearchPage, QueryError> {
     let sort = SortOrder { order: request.order };
     let mut units = Unit::of(snapshot, plan.range);
     units.sort_by_key(|unit| sort.best(unit.times()));
-    let bound = AtomicI64::new(i64::MAX);
-    let make = || TopRows {
-        sort,
-        limit: request.limit.saturating_add(1),
-        after: request.after.map(|key| sort.rank(key.time_ns, key.sequence)),
-        unit: 0,
-        found: BinaryHeap::new(),
-        bound: &bound,
-    };
-    let done = run(snapshot, &units, &plan, budget, make)?;
-    let mut found: Vec<RowRef> = done.sinks.into_iter().flat_map(|best| best.found).collect();
+    let done = run(snapshot, &units, plan, budget, make)?;
+    let mut found: Vec<RowRef> = done.sinks.into_iter().flat_map(|sink| top(sink).found).collect();
     found.sort();
     let fitting = fitting(&units, &found, budget.memory_left_bytes());
     let has_more = found.len() > request.limit.min(fitting);
     found.truncate(request.limit.min(fitting));
     let mut page = SearchPage { coverage: done.coverage, ..SearchPage::default() };
-    page.records = records_of(&units, &found, &mut page.coverage)?;
+    page.records = records_of(&units, &found, detail, &mut page.coverage)?;
     let is_cut = page
         .coverage
         .partial_reasons
@@ -209,9 +236,6 @@ pub fn search(
     if has_more || (is_cut && !found.is_empty()) {
         page.next = found.last().map(|last| sort.key(last.rank));
     }
-    let has_found = !page.records.is_empty();
-    page.coverage.unknown_fields =
-        unknown_fields(snapshot, &request.filter, [], has_found, budget)?;
     Ok(page)
 }
 
@@ -231,32 +255,73 @@ fn fitting(units: &[Unit], found: &[RowRef], memory_bytes: usize) -> usize {
 pub(super) fn records_of(
     units: &[Unit],
     rows: &[RowRef],
+    detail: Detail,
     coverage: &mut Coverage,
 ) -> Result<Vec<StoredRecord>, QueryError> {
     let mut by_location: Vec<(usize, &RowRef)> = rows.iter().enumerate().collect();
     by_location.sort_by_key(|(_, row_ref)| (row_ref.unit, row_ref.row));
+    let parts: Vec<&[(usize, &RowRef)]> =
+        by_location.chunk_by(|a, b| a.1.unit == b.1.unit).collect();
+    let next = AtomicUsize::new(0);
+    let work = || read_parts(units, &parts, &next, detail);
+    let threads = thread_count(parts.len());
+    let results = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut results = vec![work()];
+        results.extend(others.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }));
+        results
+    });
     let mut records: Vec<(usize, StoredRecord)> = Vec::with_capacity(rows.len());
-    let mut buffer = PageBuffer::new()?;
-    for of_unit in by_location.chunk_by(|a, b| a.1.unit == b.1.unit) {
-        let rows: Vec<usize> = of_unit.iter().map(|(_, row_ref)| row_ref.row).collect();
-        let unit = &units[of_unit[0].1.unit];
-        let found = match &unit.location {
-            RowLocation::Group { segment, group } => {
-                segment.segment.records(*group, &rows, &mut buffer)
-            }
-            RowLocation::Head(chunk) => {
-                let chunk = chunk.read();
-                Ok(chunk.records(&rows))
-            }
-        };
-        match found {
-            Ok(found) => records.extend(of_unit.iter().map(|(place, _)| *place).zip(found)),
-            Err(error) if error.is_damage() => add_damaged(coverage, unit.name()),
-            Err(error) => return Err(error.into()),
+    for result in results {
+        let (found, damaged) = result?;
+        records.extend(found);
+        for name in damaged {
+            add_damaged(coverage, name);
         }
     }
     records.sort_by_key(|(place, _)| *place);
     Ok(records.into_iter().map(|(_, record)| record).collect())
+}
+
+/// Records with their places, and the names of damaged segments.
+type PartsRead = (Vec<(usize, StoredRecord)>, Vec<String>);
+
+/// Reads the records of one unit after the other, as long as there are some.
+fn read_parts(
+    units: &[Unit],
+    parts: &[&[(usize, &RowRef)]],
+    next: &AtomicUsize,
+    detail: Detail,
+) -> Result<PartsRead, QueryError> {
+    let (mut records, mut damaged) = PartsRead::default();
+    let mut buffer = PageBuffer::new()?;
+    while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let rows: Vec<usize> = part.iter().map(|(_, row_ref)| row_ref.row).collect();
+        let Some(unit) = part.first().and_then(|(_, row_ref)| units.get(row_ref.unit)) else {
+            continue;
+        };
+        let found = match &unit.location {
+            RowLocation::Group { segment, group } => {
+                segment.segment.records_in(detail, *group, &rows, &mut buffer)
+            }
+            RowLocation::Head(chunk) => {
+                let chunk = chunk.read();
+                Ok(match detail {
+                    Detail::All => chunk.records(&rows),
+                    Detail::Received => chunk.received_records(&rows),
+                })
+            }
+        };
+        match found {
+            Ok(found) => records.extend(part.iter().map(|(place, _)| *place).zip(found)),
+            Err(error) if error.is_damage() => damaged.push(unit.name()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((records, damaged))
 }
 
 fn add_damaged(coverage: &mut Coverage, name: String) {

@@ -1,0 +1,69 @@
+//! Who may read what from the log-cache.
+//!
+//! Invariants: whoever may not read something is told that it does not exist; the list of all
+//! sources, and calls over gRPC, are for operators.
+
+use hyper::http::request::Parts as Head;
+use hyper::{Response, StatusCode};
+use weir_codec::GrpcStatus;
+use weir_pipeline::grpc::{self, Status};
+
+use super::super::FaceState;
+use super::super::access::Denied;
+use super::super::body::FaceBody;
+use super::{promql, request};
+
+/// Checks whether the sender of a request may read what it asks for; an error is the answer.
+pub(super) async fn check(
+    state: &FaceState,
+    head: &Head,
+    is_grpc: bool,
+) -> Result<(), Response<FaceBody>> {
+    let path = head.uri.path();
+    // Whoever has not logged in yet asks which release it is.
+    let Some(access) = state.access.as_ref().filter(|_| path != "/api/v1/info") else {
+        return Ok(());
+    };
+    let sources = if is_grpc { Vec::new() } else { sources(path, head.uri.query()) };
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    match access.check(&head.headers, &sources).await {
+        Ok(()) => Ok(()),
+        Err(denied) => {
+            state.refuse(&denied.to_string());
+            Err(if is_grpc { in_grpc(&denied) } else { in_http(&denied) })
+        }
+    }
+}
+
+/// The sources that a request names; none if it asks for all.
+fn sources(path: &str, query: Option<&str>) -> Vec<String> {
+    let query = query.unwrap_or_default();
+    match path.strip_prefix("/api/v1/") {
+        Some("query" | "query_range") => promql::sources(query),
+        Some(path) => match path.strip_prefix("read/").map(|source| request::read(source, "")) {
+            Some(Ok(read)) => vec![read.source_id],
+            Some(Err(_)) | None => Vec::new(),
+        },
+        None => Vec::new(),
+    }
+}
+
+fn in_http(denied: &Denied) -> Response<FaceBody> {
+    let mut response = Response::new(FaceBody::empty());
+    *response.status_mut() = match denied {
+        Denied::Unknown | Denied::Forbidden => StatusCode::NOT_FOUND,
+        Denied::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    response
+}
+
+fn in_grpc(denied: &Denied) -> Response<FaceBody> {
+    let code = match denied {
+        Denied::Unknown | Denied::Forbidden => GrpcStatus::Unauthenticated,
+        Denied::Unavailable(_) => GrpcStatus::Unavailable,
+    };
+    let mut response = Response::new(FaceBody::empty());
+    grpc::add_headers(response.headers_mut());
+    Status::new(code, denied.to_string()).write(response.headers_mut());
+    response
+}

@@ -1,0 +1,115 @@
+//! `logcache.v1.Egress` over gRPC: `Read` and `Meta`.
+//!
+//! Invariant: a call has one request and one answer, or a status.
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::http::request::Parts as Head;
+use hyper::{Request, Response};
+use weir_codec::{
+    GrpcStatus, LogCacheRead, encode_log_cache_meta, encode_log_cache_read, write_grpc_message,
+};
+use weir_pipeline::grpc::{self, Refused, Status};
+
+use super::super::FaceState;
+use super::super::body::{FaceBody, Parts, Step};
+use super::super::egress::read_message;
+use super::super::limits::STORED_REQUEST_BYTES_MAX;
+use super::super::stored::ReadError;
+use super::{of_answer, read, sources};
+
+const EGRESS: &str = "logcache.v1.Egress";
+
+/// Why an answer may be incomplete.
+const PARTIAL: &str = "weir-partial";
+
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        Status::new(error.code(), error.to_string()).into()
+    }
+}
+
+/// Answers a request.
+pub(super) async fn answer<B: Body>(state: &FaceState, request: Request<B>) -> Response<FaceBody>
+where
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (head, body) = request.into_parts();
+    let mut response = Response::new(FaceBody::empty());
+    match call(state, &head, body).await {
+        Ok((message, partial)) => {
+            let mut bytes = Vec::with_capacity(message.len() + 8);
+            write_grpc_message(&message, &mut bytes);
+            *response.body_mut() = FaceBody::stream(Answer(Some(bytes.into())));
+            grpc::add_headers(response.headers_mut());
+            if let Some(reason) = partial {
+                response.headers_mut().insert(PARTIAL, HeaderValue::from_static(reason));
+            }
+        }
+        Err(Refused::Http(code)) => *response.status_mut() = code,
+        Err(Refused::Status(status)) => {
+            state.refuse(&status.message);
+            grpc::add_headers(response.headers_mut());
+            status.write(response.headers_mut());
+        }
+    }
+    response
+}
+
+async fn call<B: Body>(
+    state: &FaceState,
+    head: &Head,
+    body: B,
+) -> Result<(Vec<u8>, Option<&'static str>), Refused>
+where
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (_, method) = grpc::method(head, &[EGRESS])?;
+    let message = read_message(body, STORED_REQUEST_BYTES_MAX).await?;
+    match method {
+        "Read" => {
+            let asked = LogCacheRead::parse(&message).map_err(|error| {
+                let text = format!("grpc: error unmarshalling request: {error}");
+                Status::new(GrpcStatus::Internal, text)
+            })?;
+            let answer = |batch: &super::StoredBatch| encode_log_cache_read(&batch.message());
+            Ok(read(state, asked, answer).await?)
+        }
+        "Meta" => {
+            let sources = sources(state).await?;
+            let partial = sources.coverage.is_partial().then_some("true");
+            Ok((encode_log_cache_meta(of_answer(&sources)), partial))
+        }
+        other => Err(Status::unknown_method(EGRESS, other).into()),
+    }
+}
+
+/// The one message of an answer, and its status.
+struct Answer(Option<Bytes>);
+
+impl Answer {
+    fn part(mut self: Box<Self>) -> (Frame<Bytes>, Box<dyn Parts>) {
+        let Some(message) = self.0.take() else {
+            let mut trailers = HeaderMap::new();
+            Status::new(GrpcStatus::Ok, "").write(&mut trailers);
+            return (Frame::trailers(trailers), Box::new(End));
+        };
+        (Frame::data(message), self)
+    }
+}
+
+impl Parts for Answer {
+    fn next(self: Box<Self>) -> Step {
+        Box::pin(async move { Some(self.part()) })
+    }
+}
+
+/// Nothing more.
+struct End;
+
+impl Parts for End {
+    fn next(self: Box<Self>) -> Step {
+        Box::pin(async { None })
+    }
+}

@@ -1,0 +1,95 @@
+//! The log-cache: stored envelopes of one source, over HTTP (`/api/v1`) and gRPC (`logcache.v1`),
+//! and queries over metrics ([`promql`]).
+//!
+//! One port answers both: what is sent as gRPC is answered as such. Invariants: requests, answers
+//! and errors have the form of the original; what is answered was stored, so it survives a restart.
+
+mod access;
+mod grpc;
+mod http;
+mod promql;
+mod request;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hyper::body::Body;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Request, Response};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use weir_codec::{LogCacheRead, LogCacheSource};
+use weir_pipeline::live::Face;
+use weir_store::query::Services;
+
+use super::FaceState;
+use super::body::FaceBody;
+use super::limits::META_AGE_MAX;
+use super::stored::{ReadError, StoredBatch, StoredRead};
+
+/// The sources, when they were last asked for.
+#[derive(Debug, Default)]
+pub(super) struct KnownSources(Mutex<Option<(Instant, Arc<Services>)>>);
+
+/// Answers a request.
+pub(super) async fn answer<B: Body>(state: &FaceState, request: Request<B>) -> Response<FaceBody>
+where
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
+    let (head, body) = request.into_parts();
+    if let Err(refusal) = access::check(state, &head, is_grpc).await {
+        return refusal;
+    }
+    if is_grpc {
+        grpc::answer(state, Request::from_parts(head, body)).await
+    } else {
+        http::answer(state, &Request::from_parts(head, ())).await
+    }
+}
+
+/// Reads envelopes, and makes an answer of them; with why there may be others.
+async fn read<T: Send + 'static>(
+    state: &FaceState,
+    read: LogCacheRead,
+    answer: impl FnOnce(&StoredBatch) -> T + Send + 'static,
+) -> Result<(T, Option<&'static str>), ReadError> {
+    let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
+    let read = StoredRead::new(read, state.stored.now_ns())?;
+    let answer = move |batch: StoredBatch| (answer(&batch), batch.partial, batch.count() as u64);
+    let (answer, partial, count) = state.stored.read(read, answer).await?;
+    if let Some(view) = state.view() {
+        let stats = view.face(Face::LogCache);
+        stats.matched.fetch_add(count, Ordering::Relaxed);
+        stats.delivered.fetch_add(count, Ordering::Relaxed);
+    }
+    Ok((answer, partial))
+}
+
+/// Returns the sources, at most as old as in the original.
+async fn sources(state: &FaceState) -> Result<Arc<Services>, ReadError> {
+    let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
+    // Those who ask at the same time wait for the same answer.
+    let mut known = state.sources.0.lock().await;
+    if let Some((at, sources)) = &*known
+        && at.elapsed() < META_AGE_MAX
+    {
+        return Ok(sources.clone());
+    }
+    let sources = Arc::new(state.stored.sources().await?);
+    *known = Some((Instant::now(), sources.clone()));
+    Ok(sources)
+}
+
+/// The sources in the form of an answer. How many envelopes of a source are no longer there is not
+/// known: they are removed by segment, not by source.
+fn of_answer(sources: &Services) -> impl Iterator<Item = LogCacheSource<'_>> {
+    sources.spans.iter().map(|span| LogCacheSource {
+        source_id: &span.name,
+        count: i64::try_from(span.rows).unwrap_or(i64::MAX),
+        expired: 0,
+        oldest_ns: span.first_ns,
+        newest_ns: span.last_ns,
+    })
+}

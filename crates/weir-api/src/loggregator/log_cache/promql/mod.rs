@@ -1,0 +1,172 @@
+//! A part of `PromQL` over stored metrics: `/api/v1/query` and `/api/v1/query_range`.
+//!
+//! A query is parsed and checked ([`plan`]); the metrics of its sources are read from the store and
+//! become series ([`series`]); it is evaluated at one time or at several ([`eval`]), and the result
+//! has the form of Prometheus ([`answer`]).
+//!
+//! Invariants: as in the original, each selector names its sources, and times have whole seconds;
+//! what is not supported is an error before anything is read; length, number of points, series and
+//! steps are limited, and a query ends at its deadline.
+
+mod answer;
+mod eval;
+mod plan;
+mod series;
+
+use std::time::Duration;
+
+use hyper::Response;
+use weir_codec::parse_rfc3339;
+
+use super::super::FaceState;
+use super::super::body::FaceBody;
+use super::super::limits::{PROMQL_STEPS_MAX, PROMQL_TIMEOUT};
+use super::super::stored::ReadError;
+use super::request::parameters;
+use answer::Problem;
+use eval::{Evaluation, Times};
+use plan::Query;
+
+/// How far back an instant selector looks for the newest value.
+const LOOKBACK: Duration = Duration::from_mins(5);
+
+/// Why a query has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum QueryError {
+    /// It cannot be understood, or is not supported.
+    Bad(String),
+    /// The store has no answer.
+    Read(ReadError),
+}
+
+impl From<ReadError> for QueryError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Answers `/api/v1/query`.
+pub(super) async fn query(state: &FaceState, query: &str) -> Response<FaceBody> {
+    let now_ms = state.stored.now_ns() / 1_000_000_000 * 1000;
+    respond(state, instant(query, now_ms)).await
+}
+
+/// Answers `/api/v1/query_range`.
+pub(super) async fn query_range(state: &FaceState, query: &str) -> Response<FaceBody> {
+    respond(state, range(query)).await
+}
+
+/// Returns the sources that a query names; none if it cannot be understood.
+pub(super) fn sources(query: &str) -> Vec<String> {
+    let texts = parameters(query).filter(|(name, _)| name == "query");
+    let Some(Ok(query)) = texts.last().map(|(_, text)| Query::parse(&text)) else {
+        return Vec::new();
+    };
+    let mut sources = Vec::new();
+    query.0.for_each_selector(&mut |selector, _| sources.extend(selector.sources.iter().cloned()));
+    sources
+}
+
+async fn respond(
+    state: &FaceState,
+    asked: Result<(Query, Times), QueryError>,
+) -> Response<FaceBody> {
+    let run = async {
+        let (query, times) = asked?;
+        let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
+        let sources = state.stored.envelope_sources();
+        let evaluated = state.stored.run(PROMQL_TIMEOUT, move |store, budget| {
+            let evaluation = Evaluation { times, store, sources: &sources, budget };
+            Ok(evaluation.run(&query).map(|value| answer::success(&value)))
+        });
+        evaluated.await?
+    };
+    match run.await {
+        Ok(response) => response,
+        Err(error) => {
+            let problem = Problem::of(&error);
+            state.refuse(&problem.message);
+            problem.response()
+        }
+    }
+}
+
+fn bad<T>(text: impl Into<String>) -> Result<T, QueryError> {
+    Err(QueryError::Bad(text.into()))
+}
+
+fn instant(query: &str, now_ms: i64) -> Result<(Query, Times), QueryError> {
+    let (mut text, mut at_ms) = (String::new(), now_ms);
+    for (name, value) in parameters(query) {
+        match name.as_str() {
+            "query" => text = value,
+            "time" if !value.is_empty() => at_ms = time(&value)?,
+            _ => {}
+        }
+    }
+    Ok((Query::parse(&text)?, Times::At(at_ms)))
+}
+
+fn range(query: &str) -> Result<(Query, Times), QueryError> {
+    let (mut text, mut start, mut end, mut step) = (String::new(), None, None, None);
+    for (name, value) in parameters(query) {
+        match name.as_str() {
+            "query" => text = value,
+            "start" => start = Some(value),
+            "end" => end = Some(value),
+            "step" => step = Some(value),
+            _ => {}
+        }
+    }
+    let part = |name: &str, value: Option<String>| match value {
+        Some(value) => Ok(value),
+        None => bad(format!("couldn't parse {name}: it is missing")),
+    };
+    let first_ms = time(&part("start", start)?)?;
+    let last_ms = time(&part("end", end)?)?;
+    let step_ms = duration_ms(&part("step", step)?)?;
+    if last_ms < first_ms {
+        return bad("end timestamp must not be before start time");
+    }
+    if last_ms.saturating_sub(first_ms) / step_ms >= PROMQL_STEPS_MAX {
+        return bad(format!("exceeded maximum resolution of {PROMQL_STEPS_MAX} points per series"));
+    }
+    let query = Query::parse(&text)?;
+    if query.is_matrix() {
+        return bad("invalid expression type \"range vector\" for range query");
+    }
+    Ok((query, Times::Range { first_ms, last_ms, step_ms }))
+}
+
+/// Reads a time: seconds since 1970, or RFC 3339. In milliseconds.
+fn time(text: &str) -> Result<i64, QueryError> {
+    if let Some(ns) = parse_rfc3339(text.as_bytes()) {
+        return Ok(ns.div_euclid(1_000_000));
+    }
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.abs() < 9e9 => Ok((seconds * 1000.0).round() as i64),
+        _ => bad(format!("couldn't parse time: \"{text}\" is neither seconds nor RFC 3339")),
+    }
+}
+
+/// Reads a step: seconds, or a number with a unit. In milliseconds, at least one.
+fn duration_ms(text: &str) -> Result<i64, QueryError> {
+    const UNITS: [(&str, f64); 7] = [
+        ("ms", 1.0),
+        ("s", 1e3),
+        ("m", 6e4),
+        ("h", 3.6e6),
+        ("d", 8.64e7),
+        ("w", 6.048e8),
+        ("y", 3.1536e10),
+    ];
+    let with_unit = UNITS.iter().find_map(|(unit, ms)| {
+        let number = text.strip_suffix(unit)?;
+        Some(number.parse::<f64>().ok()? * ms)
+    });
+    let ms = with_unit.or_else(|| Some(text.parse::<f64>().ok()? * 1000.0));
+    match ms {
+        Some(ms) if (1.0..9e12).contains(&ms) => Ok(ms as i64),
+        _ => bad(format!("couldn't parse step: \"{text}\" is not a positive duration")),
+    }
+}

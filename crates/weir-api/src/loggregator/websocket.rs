@@ -1,0 +1,285 @@
+//! Streams of envelopes over websockets: each is a binary message.
+//!
+//! Invariants: a client that does not answer a ping in time, or does not take an envelope in time, is
+//! closed with the reason, if it still takes that; what was not sent to it is counted; nothing that a
+//! client sends is kept.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use hyper::header::{
+    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+use weir_codec::LoggregatorBatch;
+use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream};
+
+use super::FaceState;
+use super::limits::{
+    CLIENT_MESSAGE_BYTES_MAX, CLOSE_TIMEOUT, PING_PAUSE, PONG_TIMEOUT, SLOW_TIMEOUT,
+    SOCKET_READ_BYTES, SOCKET_WRITE_BYTES,
+};
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// A stream that was asked for, once its connection is a websocket.
+pub(super) struct Session {
+    pub(super) on_upgrade: OnUpgrade,
+    pub(super) envelopes: EnvelopeStream,
+    pub(super) state: Arc<FaceState>,
+    /// What was asked for, for messages.
+    pub(super) path: String,
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+/// Why a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The client has left.
+    Left,
+    /// It did not answer.
+    Silent,
+    /// It did not take an envelope in time.
+    Slow,
+    /// Weir is stopping, or has a new configuration.
+    Over,
+}
+
+/// Checks whether a request asks for a websocket. Returns what becomes of its connection, and the
+/// value of the header with which it is accepted.
+pub(super) fn handshake<B>(request: &mut Request<B>) -> Result<(OnUpgrade, String), StatusCode> {
+    let headers = request.headers();
+    if !has_token(headers, &CONNECTION, "upgrade") || !has_token(headers, &UPGRADE, "websocket") {
+        return Err(StatusCode::BAD_REQUEST);
+    }
+    if request.method() != Method::GET {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    if !has_token(headers, &SEC_WEBSOCKET_VERSION, "13") {
+        return Err(StatusCode::BAD_REQUEST);
+    }
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
+    let accept = derive_accept_key(key.ok_or(StatusCode::BAD_REQUEST)?.as_bytes());
+    Ok((hyper::upgrade::on(request), accept))
+}
+
+/// The headers with which a websocket is accepted.
+pub(super) fn accept(headers: &mut HeaderMap, accept: &str) {
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    if let Ok(accept) = HeaderValue::from_str(accept) {
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    }
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
+}
+
+impl Session {
+    /// Sends envelopes until the stream ends.
+    pub(super) async fn run(self) {
+        let Self { on_upgrade, envelopes, state, path, _permit } = self;
+        let Ok(connection) = on_upgrade.await else { return };
+        let config = WebSocketConfig::default()
+            .read_buffer_size(SOCKET_READ_BYTES)
+            .write_buffer_size(SOCKET_WRITE_BYTES)
+            .max_message_size(Some(CLIENT_MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(CLIENT_MESSAGE_BYTES_MAX));
+        let connection = TokioIo::new(connection);
+        let socket = Socket::from_raw_socket(connection, Role::Server, Some(config)).await;
+        let (mut sink, mut stream) = socket.split();
+        let (ping, pong) = (Notify::new(), Notify::new());
+        let mut sender = Sender { sink: &mut sink, envelopes, ping: &ping };
+        let mut stopped = state.stopped.clone();
+        let end = tokio::select! {
+            () = read(&mut stream, &pong) => End::Left,
+            () = keep_alive(&ping, &pong) => End::Silent,
+            end = sender.send() => end,
+            _ = stopped.wait_for(|stopped| *stopped) => End::Over,
+        };
+        // What waits is no longer for anyone.
+        drop(sender);
+        match end {
+            End::Left => return,
+            End::Slow => {
+                if let Some(view) = state.view() {
+                    view.face(state.settings.face).cut.fetch_add(1, Ordering::Relaxed);
+                }
+                tracing::info!(path, "a reader was too slow: its stream is ended");
+            }
+            End::Silent => tracing::debug!(path, "a reader did not answer"),
+            End::Over => {}
+        }
+        let closing = async {
+            if sink.send(Message::Close(Some(end.frame()))).await.is_ok() {
+                // The client confirms; closing before that could discard what is on its way.
+                read(&mut stream, &pong).await;
+            }
+        };
+        let _gone = timeout(CLOSE_TIMEOUT, closing).await;
+    }
+}
+
+impl End {
+    /// Code and reason.
+    fn frame(self) -> CloseFrame {
+        let (code, reason) = match self {
+            Self::Left => (CloseCode::Normal, ""),
+            Self::Silent => (
+                CloseCode::Policy,
+                "Client did not respond to ping before keep-alive timeout expired.",
+            ),
+            Self::Slow => {
+                (CloseCode::Policy, "Client was too slow: it did not take an envelope within 5 s.")
+            }
+            Self::Over => (CloseCode::Away, "The server is stopping, or has a new configuration."),
+        };
+        CloseFrame { code, reason: reason.into() }
+    }
+}
+
+/// Reads until the client leaves. Pings are answered, and messages discarded.
+async fn read(stream: &mut SplitStream<Socket>, pong: &Notify) {
+    loop {
+        match stream.next().await {
+            Some(Ok(Message::Pong(_))) => pong.notify_one(),
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+            Some(Ok(
+                Message::Text(_) | Message::Binary(_) | Message::Ping(_) | Message::Frame(_),
+            )) => {}
+        }
+    }
+}
+
+/// Asks the client whether it is there; returns if it does not answer.
+async fn keep_alive(ping: &Notify, pong: &Notify) {
+    loop {
+        ping.notify_one();
+        if timeout(PONG_TIMEOUT, pong.notified()).await.is_err() {
+            return;
+        }
+        sleep(PING_PAUSE).await;
+    }
+}
+
+/// Sends envelopes and pings.
+struct Sender<'s> {
+    sink: &'s mut SplitSink<Socket, Message>,
+    envelopes: EnvelopeStream,
+    ping: &'s Notify,
+}
+
+impl Sender<'_> {
+    async fn send(&mut self) -> End {
+        loop {
+            let sent = tokio::select! {
+                biased;
+                () = self.ping.notified() => in_time(self.sink.send(Message::Ping(Bytes::new()))).await,
+                chunk = self.envelopes.next() => match chunk {
+                    None => return End::Over,
+                    Some(chunk) => self.send_chunk(chunk).await,
+                },
+            };
+            if let Err(end) = sent {
+                return end;
+            }
+        }
+    }
+
+    async fn send_chunk(&mut self, chunk: EnvelopeChunk) -> Result<(), End> {
+        let mut left = chunk.envelopes();
+        let batch = chunk.into_batch();
+        for envelope in LoggregatorBatch::new(&batch).flatten() {
+            let message = Message::Binary(batch.slice_ref(envelope));
+            if let Err(end) = in_time(self.sink.feed(message)).await {
+                self.envelopes.give_up(left as u64);
+                return Err(end);
+            }
+            // Those that state a loss are not counted, and come alone.
+            left = left.saturating_sub(1);
+        }
+        in_time(self.sink.flush()).await
+    }
+}
+
+/// Waits until the client has taken something.
+async fn in_time(taking: impl Future<Output = Result<(), Error>>) -> Result<(), End> {
+    match timeout(SLOW_TIMEOUT, taking).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a websocket ended with an error");
+            Err(End::Left)
+        }
+        Err(_) => Err(End::Slow),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_asked_whether_it_is_there_until_it_does_not_answer() {
+        let (ping, pong) = (Notify::new(), Notify::new());
+        let start = Instant::now();
+        let client = async {
+            for _ in 0..3 {
+                ping.notified().await;
+                pong.notify_one();
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = keep_alive(&ping, &pong) => {}
+            () = client => {}
+        }
+        assert_eq!(start.elapsed(), 3 * PING_PAUSE + PONG_TIMEOUT);
+    }
+
+    #[test]
+    fn reasons_fit_into_the_frame_that_closes() {
+        for end in [End::Left, End::Silent, End::Slow, End::Over] {
+            assert!(end.frame().reason.len() <= 123);
+        }
+    }
+
+    #[test]
+    fn only_requests_for_websockets_are_accepted() {
+        let usual = [
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        let shake = |method: Method, without: &str| {
+            let mut request = Request::builder().method(method);
+            for (name, value) in usual.iter().filter(|(name, _)| *name != without) {
+                request = request.header(*name, *value);
+            }
+            handshake(&mut request.body(()).unwrap()).map(|(_, accept)| accept)
+        };
+        // The example of RFC 6455.
+        assert_eq!(shake(Method::GET, "").unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(shake(Method::POST, ""), Err(StatusCode::METHOD_NOT_ALLOWED));
+        for (name, _) in usual {
+            assert_eq!(shake(Method::GET, name), Err(StatusCode::BAD_REQUEST));
+        }
+    }
+}

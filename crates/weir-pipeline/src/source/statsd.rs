@@ -1,0 +1,88 @@
+//! `type = "statsd"`: metrics of statsd over UDP, as envelopes of Loggregator.
+//!
+//! Invariants: each value of a line becomes one record, and so does a line that is not a metric; a
+//! datagram is decoded once, however often its records have to wait for room.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use weir_codec::{StatsdDecoder, StatsdError};
+
+use super::listen::KeyFields;
+use super::loggregator::{LoggregatorIntake, LoggregatorVersion, ParsedEnvelope};
+
+/// Turns datagrams into records of a listener.
+#[derive(Debug)]
+pub(super) struct StatsdIntake {
+    decoder: StatsdDecoder,
+    envelopes: LoggregatorIntake,
+    /// The source of metrics that state none: that of the configuration.
+    default_source: String,
+    /// What the datagram consists of and was not taken yet.
+    left: VecDeque<Part>,
+}
+
+/// A part of a datagram.
+#[derive(Debug)]
+enum Part {
+    Envelope(Vec<u8>),
+    /// A line that is not a metric.
+    Malformed(Vec<u8>),
+}
+
+impl StatsdIntake {
+    /// Creates an intake of a source that adds tags to metrics without them. `quota_fields` make up
+    /// the key of a quota, if there is one.
+    pub(super) fn new(source: &str, tags: &[(String, String)], quota_fields: KeyFields) -> Self {
+        Self {
+            decoder: StatsdDecoder::default(),
+            envelopes: LoggregatorIntake::new(tags, quota_fields),
+            default_source: source.to_owned(),
+            left: VecDeque::new(),
+        }
+    }
+
+    /// Decodes a datagram, unless a part of it is still to be taken. Calls `report` for each line
+    /// that is not a metric.
+    pub(super) fn open(
+        &mut self,
+        datagram: &[u8],
+        now_ns: i64,
+        mut report: impl FnMut(StatsdError),
+    ) {
+        if !self.left.is_empty() {
+            return;
+        }
+        let Self { decoder, default_source, left, .. } = self;
+        for line in datagram.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end) {
+            if line.is_empty() {
+                continue;
+            }
+            let add = |envelope: &[u8]| left.push_back(Part::Envelope(envelope.to_vec()));
+            if let Err(error) = decoder.decode(line, default_source, now_ns, add) {
+                left.push_back(Part::Malformed(line.to_vec()));
+                report(error);
+            }
+        }
+    }
+
+    /// Returns the next part of the datagram; the same until it is [taken](Self::taken).
+    pub(super) fn next(
+        &mut self,
+        peer: Option<IpAddr>,
+        observed_ns: i64,
+    ) -> Option<ParsedEnvelope<'_, '_>> {
+        let Self { envelopes, left, .. } = self;
+        Some(match left.front()? {
+            Part::Envelope(bytes) => {
+                envelopes.parse(LoggregatorVersion::V2, bytes, peer, observed_ns)
+            }
+            Part::Malformed(line) => envelopes.malformed(line, peer, observed_ns),
+        })
+    }
+
+    /// The part was taken.
+    pub(super) fn taken(&mut self) {
+        self.left.pop_front();
+    }
+}
