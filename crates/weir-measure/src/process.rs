@@ -166,6 +166,19 @@ impl Process {
             .into_owned()
     }
 
+    /// Waits until the process handles SIGTERM, or has ended. Between its creation and its first
+    /// instructions, the signal would end it as any other program.
+    pub fn wait_signal_handlers(&mut self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let term = 1_u64 << (Signal::TERM.as_raw() - 1);
+        wait_for(PATIENCE, || {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            (caught.unwrap_or(0) & term != 0 || self.has_ended()).then_some(())
+        });
+    }
+
     /// Returns true once the process has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))

@@ -205,6 +205,7 @@ impl<'a> Torture<'a> {
     fn stop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         let patience = Duration::from_millis(self.rng.u64(500..4000));
+        process.wait_signal_handlers();
         process.signal(Signal::TERM);
         let mut is_clean = false;
         if let Some(status) = process.wait_end(patience) {
