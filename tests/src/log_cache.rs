@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use weir_codec::{
 use weir_testkit::{PATIENCE, Weir, wait_for};
 
 use crate::loggregator::{messages, python, said, send, source};
+use crate::loggregator_egress::{address, service};
 use crate::scene::{Scene, at_rest};
 
 const CLIENT: &str =
@@ -29,18 +30,12 @@ const LOG_CACHE: &str = "[loggregator.log_cache]\nlisten = \"127.0.0.1:0\"\n\
 const FIRST_NS: i64 = 1_795_288_351_000_000_000;
 
 fn log_cache(weir: &Weir) -> Value {
-    let books = weir.books();
-    let services = books.json()["readers"].as_array().cloned().unwrap_or_default();
-    services.into_iter().find(|service| service["name"] == "log_cache").expect("it is there")
-}
-
-fn address(weir: &Weir) -> SocketAddr {
-    log_cache(weir)["address"].as_str().unwrap().parse().unwrap()
+    service(&weir.books(), "log_cache")
 }
 
 /// Status, headers and body of an answer.
 fn get(weir: &Weir, method: &str, path: &str) -> (u16, String, String) {
-    let address = address(weir);
+    let address = address(weir, "log_cache");
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
@@ -63,7 +58,13 @@ fn json_of(weir: &Weir, path: &str) -> Value {
 /// What the client of gRPC prints.
 fn call(weir: &Weir, method: &str, request: &Value) -> Vec<String> {
     let mut command = Command::new(python());
-    command.args(["-c", CLIENT, &address(weir).to_string(), method, &request.to_string()]);
+    command.args([
+        "-c",
+        CLIENT,
+        &address(weir, "log_cache").to_string(),
+        method,
+        &request.to_string(),
+    ]);
     let out = command.output().expect("python runs");
     String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect()
 }

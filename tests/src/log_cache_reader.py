@@ -23,30 +23,6 @@ def encoded(request):
     return out + text(7, request.get("name_filter", ""))
 
 
-def fields(message):
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        else:
-            length = varint()
-            at += length
-            yield key >> 3, message[at - length : at]
-
-
 def lines(method, answer):
     for _, part in fields(answer):
         if method == "Meta":

@@ -17,7 +17,8 @@ use weir_testkit::{Collector, PATIENCE, Tally};
 use crate::loggregator::{Certificates, batches, log, lost, messages, python, said, send, source};
 use crate::scene::{OUTPUT, Scene, apply, at_rest, hec, metric};
 
-const ROUTER: &str = include_str!("loggregator_router.py");
+const ROUTER: &str =
+    concat!(include_str!("loggregator_wire.py"), include_str!("loggregator_router.py"));
 
 /// A router that another implementation of gRPC serves.
 struct Router {

@@ -12,22 +12,6 @@ from concurrent import futures
 import grpc
 
 
-def parts(batch):
-    at = 0
-    while at < len(batch):
-        assert batch[at] == 0x0A, "a batch consists of envelopes"
-        at, length, shift = at + 1, 0, 0
-        while True:
-            byte = batch[at]
-            at += 1
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        yield batch[at : at + length]
-        at += length
-
-
 class Router(grpc.GenericRpcHandler):
     def __init__(self, path, refusals):
         self.file = open(path, "w")
@@ -47,7 +31,9 @@ class Router(grpc.GenericRpcHandler):
             context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
         lines = []
         for message in messages:
-            envelopes = list(parts(message))
+            parts = list(fields(message))
+            assert all(field == 1 for field, _ in parts), "a batch consists of envelopes"
+            envelopes = [envelope for _, envelope in parts]
             assert len(envelopes) <= 100, "a batch is as small as that of an agent"
             lines += [envelope.hex() + "\n" for envelope in envelopes]
         with self.lock:

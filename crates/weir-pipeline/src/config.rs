@@ -13,7 +13,7 @@ pub use weir_codec::{
 use weir_expr::Network;
 pub use weir_host::Compression;
 pub use weir_host::ServerTlsFiles;
-use weir_host::{Secret, Zone};
+use weir_host::{Secret, TlsFiles, Zone};
 use weir_journal::WhenFull;
 
 pub use crate::component::{OutputKind, OutputType, SourceKind, SourceType};
@@ -521,6 +521,20 @@ pub struct TlsSettings {
     pub server_name: Option<String>,
     /// Accept any certificate. Off by default; reported in health and in the log when on.
     pub insecure_skip_verify: bool,
+}
+
+impl TlsSettings {
+    /// Returns the files and options of a client that speaks HTTP/1.1, or another protocol.
+    pub fn files(&self) -> TlsFiles {
+        TlsFiles {
+            ca_file: self.ca_file.clone(),
+            cert_file: self.cert_file.clone(),
+            key_file: self.key_file.clone(),
+            server_name: self.server_name.clone(),
+            insecure_skip_verify: self.insecure_skip_verify,
+            is_http_2: false,
+        }
+    }
 }
 
 /// `type = "file"`.

@@ -10,6 +10,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 /// Name and secret of the client that may check tokens.
 const CLIENT: &str = "weir:cloud-secret";
 
@@ -135,7 +138,7 @@ impl Shared {
         match parts[..] {
             ["POST", "/check_token", _] => {
                 let client = credentials.strip_prefix("Basic ").unwrap_or_default();
-                if base64(CLIENT.as_bytes()) != client {
+                if STANDARD.encode(CLIENT) != client {
                     return error(401, "unauthorized");
                 }
                 let token = body.strip_prefix("token=").unwrap_or_default();
@@ -156,19 +159,4 @@ impl Shared {
             _ => error(404, "not_found"),
         }
     }
-}
-
-/// Encodes in base64 with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-        let n = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for at in 0..4 {
-            let digit = DIGITS[(n >> (18 - 6 * at)) as usize & 63];
-            out.push(if at > chunk.len() { '=' } else { char::from(digit) });
-        }
-    }
-    out
 }

@@ -68,6 +68,11 @@ pub(super) fn parse(query: &str) -> Result<LoggregatorRequest, QueryError> {
     })
 }
 
+/// Decodes a part of a path, in which a plus sign is one.
+pub(super) fn path_decoded(part: &str) -> String {
+    String::from_utf8_lossy(&form_decoded(&part.replace('+', "%2B"))).into_owned()
+}
+
 /// Names and values, decoded.
 pub(super) fn parameters(query: &str) -> Vec<(String, String)> {
     let text = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();

@@ -16,14 +16,14 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout};
-use weir_codec::{DropsondeConverter, DropsondeFilter, DropsondeRequest, form_decoded};
+use weir_codec::{DropsondeConverter, DropsondeFilter, DropsondeRequest};
 use weir_pipeline::live::{EnvelopeStream, Face};
 
 use super::FaceState;
 use super::access::Denied;
 use super::body::FaceBody;
 use super::limits::{FORM_BYTES_MAX, RECENT_LOGS_MAX, REQUEST_TIMEOUT};
-use super::query::parameters;
+use super::query::{parameters, path_decoded};
 use super::websocket::{self, Session};
 
 /// What a request asks for.
@@ -43,21 +43,21 @@ enum Route {
 
 impl Route {
     fn of(path: &str) -> Option<Self> {
-        // In a path, a plus is one.
-        let text = |part: &str| {
-            String::from_utf8_lossy(&form_decoded(&part.replace('+', "%2B"))).into_owned()
-        };
         let mut parts = path.strip_prefix('/')?.split('/');
         let parts = (parts.next()?, parts.next(), parts.next(), parts.next());
         Some(match parts {
             ("set-cookie", None, None, None) => Self::SetCookie,
-            ("firehose", Some(name), None, None) if !name.is_empty() => Self::Firehose(text(name)),
-            ("apps", Some(app), Some("stream"), None) if !app.is_empty() => Self::Stream(text(app)),
+            ("firehose", Some(name), None, None) if !name.is_empty() => {
+                Self::Firehose(path_decoded(name))
+            }
+            ("apps", Some(app), Some("stream"), None) if !app.is_empty() => {
+                Self::Stream(path_decoded(app))
+            }
             ("apps", Some(app), Some("containermetrics"), None) if !app.is_empty() => {
-                Self::ContainerMetrics(text(app))
+                Self::ContainerMetrics(path_decoded(app))
             }
             ("apps", Some(app), Some("recentlogs"), None) if !app.is_empty() => {
-                Self::RecentLogs(text(app))
+                Self::RecentLogs(path_decoded(app))
             }
             _ => return None,
         })

@@ -52,6 +52,8 @@ pub(super) enum LoggregatorVersion {
     },
     /// The current one.
     V2,
+    /// None: what should have become an envelope, and cannot.
+    None,
 }
 
 /// An envelope that was parsed, and what is known about its producer.
@@ -98,21 +100,21 @@ impl LoggregatorIntake {
     ) -> ParsedEnvelope<'e, 'e> {
         let Self { decoder, producers, tags, quota_fields, totals, changed, converter } = self;
         let bytes = match version {
-            LoggregatorVersion::V2 => Ok(received),
+            LoggregatorVersion::V2 => Some(Ok(received)),
             LoggregatorVersion::V1 { is_agent } => {
                 let receiver = DropsondeReceiver { tags: producers.default_tags(), is_agent };
-                converter.to_v2(received, &receiver)
+                Some(converter.to_v2(received, &receiver))
             }
+            LoggregatorVersion::None => None,
         };
-        let (envelope, error) = match bytes.and_then(|b| LoggregatorEnvelope::parse(b, tags)) {
-            Ok(envelope) => (envelope, None),
-            Err(error) => {
-                *tags = LoggregatorTags::default();
-                let bytes = received;
-                let none = LoggregatorEnvelope { bytes, ..LoggregatorEnvelope::default() };
-                (none, Some(error))
-            }
-        };
+        let parsed = bytes.map(|bytes| bytes.and_then(|b| LoggregatorEnvelope::parse(b, tags)));
+        let error = parsed.and_then(Result::err);
+        let envelope = parsed.and_then(Result::ok);
+        let is_malformed = envelope.is_none();
+        let envelope = envelope.unwrap_or_else(|| {
+            *tags = LoggregatorTags::default();
+            LoggregatorEnvelope { bytes: received, ..LoggregatorEnvelope::default() }
+        });
         producers.find(&envelope, tags, peer);
         let producers = &*producers;
         let default_tags = producers.default_tags();
@@ -127,36 +129,8 @@ impl LoggregatorIntake {
             producer,
             envelope,
             len: received.len(),
-            is_malformed: error.is_some(),
+            is_malformed,
             error,
-            observed_ns,
-        }
-    }
-
-    /// Takes bytes that should have become an envelope, and cannot.
-    pub(super) fn malformed<'e>(
-        &'e mut self,
-        bytes: &'e [u8],
-        peer: Option<IpAddr>,
-        observed_ns: i64,
-    ) -> ParsedEnvelope<'e, 'e> {
-        let Self { decoder, producers, tags, quota_fields, totals, changed, .. } = self;
-        *tags = LoggregatorTags::default();
-        let envelope = LoggregatorEnvelope { bytes, ..LoggregatorEnvelope::default() };
-        producers.find(&envelope, tags, peer);
-        let producers = &*producers;
-        ParsedEnvelope {
-            decoder,
-            totals,
-            changed,
-            quota_fields,
-            tags,
-            default_tags: producers.default_tags(),
-            producer: producers.last(),
-            envelope,
-            len: bytes.len(),
-            is_malformed: true,
-            error: None,
             observed_ns,
         }
     }

@@ -73,12 +73,11 @@ impl StatsdIntake {
         observed_ns: i64,
     ) -> Option<ParsedEnvelope<'_, '_>> {
         let Self { envelopes, left, .. } = self;
-        Some(match left.front()? {
-            Part::Envelope(bytes) => {
-                envelopes.parse(LoggregatorVersion::V2, bytes, peer, observed_ns)
-            }
-            Part::Malformed(line) => envelopes.malformed(line, peer, observed_ns),
-        })
+        let (version, bytes) = match left.front()? {
+            Part::Envelope(bytes) => (LoggregatorVersion::V2, bytes),
+            Part::Malformed(line) => (LoggregatorVersion::None, line),
+        };
+        Some(envelopes.parse(version, bytes, peer, observed_ns))
     }
 
     /// The part was taken.

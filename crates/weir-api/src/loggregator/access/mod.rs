@@ -20,7 +20,7 @@ use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use weir_codec::{form_decoded, percent_encoded};
-use weir_host::{Clock, Secret, TlsFiles};
+use weir_host::{Clock, Secret};
 use weir_pipeline::config::{Endpoint, TlsSettings};
 
 use client::{Ask, Client};
@@ -107,15 +107,7 @@ impl Access {
     /// Reads the certificate files.
     pub(super) fn new(settings: &AccessSettings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let client = |endpoint: &Endpoint| {
-            let tls = TlsFiles {
-                ca_file: settings.tls.ca_file.clone(),
-                cert_file: settings.tls.cert_file.clone(),
-                key_file: settings.tls.key_file.clone(),
-                server_name: settings.tls.server_name.clone(),
-                insecure_skip_verify: settings.tls.insecure_skip_verify,
-                is_http_2: false,
-            };
-            Client::new(endpoint, tls).map_err(io::Error::other)
+            Client::new(endpoint, settings.tls.files()).map_err(io::Error::other)
         };
         let tokens = settings.tokens.as_ref().and_then(Secret::list).unwrap_or_default();
         let uaa = settings.uaa.as_ref();

@@ -5,6 +5,8 @@
 
 use weir_codec::{LogCacheKind, LogCacheRead, form_decoded};
 
+use super::super::query::path_decoded;
+
 /// What is wrong with a parameter: the text of the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InvalidParameter(pub(super) String);
@@ -20,12 +22,7 @@ pub(super) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> 
 
 /// Reads a request for envelopes of a source, which is a part of the path.
 pub(super) fn read(source_id: &str, query: &str) -> Result<LogCacheRead, InvalidParameter> {
-    // In a path, a plus sign is one.
-    let source_id = form_decoded(&source_id.replace('+', "%2B"));
-    let mut read = LogCacheRead {
-        source_id: String::from_utf8_lossy(&source_id).into_owned(),
-        ..LogCacheRead::default()
-    };
+    let mut read = LogCacheRead { source_id: path_decoded(source_id), ..LogCacheRead::default() };
     for (name, value) in parameters(query) {
         match name.as_str() {
             "start_time" | "startTime" => read.start_ns = number(&name, &value)?,

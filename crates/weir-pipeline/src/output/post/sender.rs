@@ -22,7 +22,7 @@ use super::client::{Client, Reply, SendError};
 use super::concurrency::ConcurrencyLimiter;
 use super::endpoint::Endpoint;
 use super::request::{Encoder, Renderer, Request, RequestBuilder, Unacknowledged};
-use crate::config::{OutputPlan, RequestSettings, TlsSettings};
+use crate::config::{OutputPlan, RequestSettings};
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::pending::PendingBatch;
 use crate::output::{OutputContext, OutputError};
@@ -527,7 +527,7 @@ fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
 fn connectors(sending: &Sending) -> Result<Vec<Connector>, ConnectError> {
     let step_timeout = sending.requests.request_timeout.min(CONNECT_TIMEOUT_MAX);
     let is_http_2 = sending.protocol.is_http_2();
-    let tls = || TlsFiles { is_http_2, ..tls_files(&sending.requests.tls) };
+    let tls = || TlsFiles { is_http_2, ..sending.requests.tls.files() };
     let connector = |endpoint: &Endpoint| {
         Connector::new(ConnectorSettings {
             host: endpoint.host.clone(),
@@ -538,15 +538,4 @@ fn connectors(sending: &Sending) -> Result<Vec<Connector>, ConnectError> {
         })
     };
     sending.endpoints.iter().map(connector).collect()
-}
-
-pub(crate) fn tls_files(tls: &TlsSettings) -> TlsFiles {
-    TlsFiles {
-        ca_file: tls.ca_file.clone(),
-        cert_file: tls.cert_file.clone(),
-        key_file: tls.key_file.clone(),
-        server_name: tls.server_name.clone(),
-        insecure_skip_verify: tls.insecure_skip_verify,
-        is_http_2: false,
-    }
 }

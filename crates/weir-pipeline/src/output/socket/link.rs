@@ -12,7 +12,7 @@ use weir_host::{Connector, ConnectorSettings, Stream};
 use super::SocketError;
 use crate::config::TlsSettings;
 use crate::output::OutputError;
-use crate::output::post::{Endpoint, tls_files};
+use crate::output::post::Endpoint;
 
 /// Maximum time to open a connection, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ impl Dialer {
         let settings = ConnectorSettings {
             host: endpoint.host.clone(),
             port: endpoint.port,
-            tls: tls.map(tls_files),
+            tls: tls.map(TlsSettings::files),
             connect_timeout: CONNECT_TIMEOUT,
             handshake_timeout: CONNECT_TIMEOUT,
         };

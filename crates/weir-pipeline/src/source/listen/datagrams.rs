@@ -5,8 +5,9 @@
 //! buffer holds, and counts what it drops; these drops are in the source's book. Senders to a Unix
 //! socket wait instead.
 //!
-//! Invariants: one datagram is one message, except of statsd; what the kernel drops is counted exactly; one sender
-//! that is not allowed to send costs others nothing but the time to look at its address.
+//! Invariants: one datagram is one message, except of statsd; what the kernel drops is counted
+//! exactly; one sender that is not allowed to send costs others nothing but the time to look at its
+//! address.
 
 use std::cell::{Cell, RefCell};
 use std::io;
