@@ -35,7 +35,14 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 fn assert_passes(command: &str, file: &Path, block: &str, page: &Path) {
     let mut weir = Command::new(binary());
     weir.args(["config", command, "-c"]).arg(file);
-    for name in ["HEC_TOKEN", "ARCHIVE_TOKEN", "DASHBOARD_TOKEN", "INTAKE_TOKEN", "UAA_SECRET"] {
+    for name in [
+        "HEC_TOKEN",
+        "ARCHIVE_TOKEN",
+        "DASHBOARD_TOKEN",
+        "INTAKE_TOKEN",
+        "UAA_SECRET",
+        "DD_API_KEY",
+    ] {
         weir.env(name, "00000000-0000-0000-0000-000000000000");
     }
     let output = weir.output().expect("weir can be started");

@@ -9,11 +9,17 @@ mod behind;
 #[cfg(test)]
 mod console;
 #[cfg(test)]
+mod container_metrics;
+#[cfg(test)]
 mod datadog_client;
+#[cfg(test)]
+mod datadog_metrics;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
 mod documents;
+#[cfg(test)]
+mod drains;
 #[cfg(test)]
 mod explore;
 #[cfg(test)]
@@ -37,6 +43,8 @@ mod loggregator_access;
 #[cfg(test)]
 mod loggregator_egress;
 #[cfg(test)]
+mod loggregator_names;
+#[cfg(test)]
 mod loggregator_output;
 #[cfg(test)]
 mod loggregator_v1;
@@ -48,6 +56,8 @@ mod outputs;
 mod partial;
 #[cfg(test)]
 mod points;
+#[cfg(test)]
+mod prometheus;
 #[cfg(test)]
 mod quotas;
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub(crate) fn settled(weir: &Weir, name: &str, matched: u64) -> Value {
 }
 
 /// A client that reads; it is killed at the end.
-struct Reader {
+pub(crate) struct Reader {
     child: Child,
     stdin: ChildStdin,
     /// What it says, read as soon as it is said.
@@ -82,7 +82,7 @@ impl Reader {
     }
 
     /// Starts a client that has opened its stream.
-    fn open(weir: &Weir, method: &str, request: &Value, count: u64) -> Self {
+    pub(crate) fn open(weir: &Weir, method: &str, request: &Value, count: u64) -> Self {
         let reader = Self::start(weir, method, request, count, &[]);
         assert_eq!(reader.line(), "open");
         reader
@@ -93,7 +93,7 @@ impl Reader {
     }
 
     /// Everything that it says until its end.
-    fn rest(self) -> Vec<String> {
+    pub(crate) fn rest(self) -> Vec<String> {
         self.lines.iter().collect()
     }
 }

@@ -24,13 +24,13 @@ use crate::scene::{Scene, at_rest};
 const CLIENT: &str =
     concat!(include_str!("loggregator_wire.py"), include_str!("loggregator_v1_client.py"));
 
-const CONTROLLER: &str = "[loggregator.traffic_controller]\nlisten = \"127.0.0.1:0\"\n";
+pub(crate) const CONTROLLER: &str = "[loggregator.traffic_controller]\nlisten = \"127.0.0.1:0\"\n";
 const UDP: &str = "[source.udp]\ntype = \"dropsonde\"\nlisten = \"127.0.0.1:0\"\n";
 const APP: &str = "b3015d69-09cd-476d-aace-ad2d824d5ab7";
 const OTHER_APP: &str = "00000000-0000-4000-8000-000000000001";
 
 /// A client that reads; it is killed at the end.
-struct Reader {
+pub(crate) struct Reader {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
@@ -59,7 +59,7 @@ impl Reader {
     }
 
     /// Opens a websocket and reads this many envelopes.
-    fn websocket(weir: &Weir, path: &str, count: i64) -> Self {
+    pub(crate) fn websocket(weir: &Weir, path: &str, count: i64) -> Self {
         let url = format!("ws://{}{path}", address(weir, "traffic_controller"));
         let reader = Self::start(&[&url, &count.to_string()]);
         assert_eq!(reader.line(), "open");
@@ -75,12 +75,12 @@ impl Reader {
         reader
     }
 
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("the client writes")
     }
 
     /// Everything that it says until its end.
-    fn rest(self) -> Vec<String> {
+    pub(crate) fn rest(self) -> Vec<String> {
         self.lines.iter().collect()
     }
 }
@@ -295,7 +295,7 @@ fn datagrams_that_are_no_envelopes_are_counted_and_disturb_nobody() {
 }
 
 /// Requests something; returns the answer once the connection ends.
-fn get(weir: &Weir, request: &str) -> (String, Vec<u8>) {
+pub(crate) fn get(weir: &Weir, request: &str) -> (String, Vec<u8>) {
     let mut tcp = TcpStream::connect(address(weir, "traffic_controller")).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(tcp, "{request}").unwrap();
@@ -305,12 +305,12 @@ fn get(weir: &Weir, request: &str) -> (String, Vec<u8>) {
     (String::from_utf8_lossy(&answer[..at]).to_lowercase(), answer[at + 4..].to_vec())
 }
 
-fn plain(request_line: &str) -> String {
+pub(crate) fn plain(request_line: &str) -> String {
     format!("{request_line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 }
 
 /// The instances and processor times in an answer, if there are any.
-fn containers_in(head: &str, body: &[u8]) -> Option<Vec<(i32, f64)>> {
+pub(crate) fn containers_in(head: &str, body: &[u8]) -> Option<Vec<(i32, f64)>> {
     let (_, boundary) = head.split_once("content-type: multipart/x-protobuf; boundary=")?;
     let separator = format!("--{}", boundary.lines().next()?).into_bytes();
     let (mut found, mut rest) = (Vec::new(), body);

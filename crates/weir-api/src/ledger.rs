@@ -255,7 +255,7 @@ impl ReadersEntry {
     }
 }
 
-/// `routed = delivered + discarded + dead_lettered + in_flight`.
+/// `routed = delivered + discarded + dead_lettered + moved + unbound + in_flight`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct CursorCounts {
     /// Records routed to the output.
@@ -268,6 +268,12 @@ pub struct CursorCounts {
     pub dead_lettered: u64,
     /// Repeated transmissions of records.
     pub resent: u64,
+    /// Records handed on to another destination, whose book they are in.
+    #[serde(default)]
+    pub moved: u64,
+    /// Records that nobody at the destination wanted.
+    #[serde(default)]
+    pub unbound: u64,
 }
 
 impl LedgerDocument {
@@ -309,7 +315,9 @@ impl SourceEntry {
         let bytes_seen = gauge(|stats| stats::get(&stats.bytes_seen));
         let bytes_unread = gauge(|stats| stats::get(&stats.bytes_unread));
         let settled = book.bytes_read + bytes_unread + book.abandoned_total();
-        let is_listener = known.is_some_and(|known| known.stats.listener.endpoint().is_some());
+        let has_no_files = known.is_some_and(|known| {
+            known.stats.listener.endpoint().is_some() || known.stats.collect.is_open()
+        });
         Self {
             name: source.name.clone(),
             type_name: known.map_or("", |known| known.type_name).to_owned(),
@@ -325,7 +333,7 @@ impl SourceEntry {
                 bytes_abandoned: abandoned(&book.bytes_abandoned),
             },
             unaccounted_lines: book.unaccounted_lines(),
-            files: (!is_listener).then(|| FileBytes {
+            files: (!has_no_files).then(|| FileBytes {
                 bytes_seen,
                 bytes_unread,
                 files_cut: book.files_cut,
@@ -388,6 +396,8 @@ impl CursorEntry {
                 discarded: discarded(&cursor.book.discarded),
                 dead_lettered: cursor.book.dead_lettered,
                 resent: cursor.book.resent,
+                moved: cursor.book.moved,
+                unbound: cursor.book.unbound,
             },
             in_flight: cursor.in_flight,
             taken: cursor.taken,

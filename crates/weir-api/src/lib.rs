@@ -10,6 +10,7 @@
 
 mod absence;
 mod compression;
+mod drains;
 mod explore;
 mod guard;
 mod ledger;
@@ -27,6 +28,9 @@ mod status;
 mod stream;
 mod tail;
 
+pub use drains::{
+    DrainChange, DrainCounts, DrainEntry, DrainProviderEntry, DrainsDocument, NewDrain,
+};
 pub use explore::{
     AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, DEADLINE_MAX,
     DeletionAnswer, DeletionEntry, DeletionsAnswer, FacetEntry, FacetsAnswer, FieldEntry,
@@ -38,7 +42,9 @@ pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
     RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
 };
-pub use loggregator::{AccessSettings, FaceSettings, Faces, StoredSettings, UaaSettings};
+pub use loggregator::{
+    AccessSettings, FaceSettings, Faces, HealthOf, HealthSettings, StoredSettings, UaaSettings,
+};
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};

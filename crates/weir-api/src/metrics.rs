@@ -11,7 +11,7 @@ use weir_host::ProcessMetrics;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::health::Severity;
-use weir_pipeline::stats::{self, ErrorCounts, ListenerStats, OutputStats};
+use weir_pipeline::stats::{self, CollectStats, ErrorCounts, ListenerStats, OutputStats};
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 use weir_store::query::StoreMetrics;
 
@@ -22,10 +22,18 @@ use crate::status::seconds;
 use crate::tail::Sessions;
 
 mod families;
+mod originals;
 mod rate_limit;
 mod store;
 
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
+
+/// The metrics of the programs of Loggregator, by their names.
+pub(crate) fn originals(view: &PipelineView) -> String {
+    let mut page = String::new();
+    originals::originals(view, &mut page);
+    page
+}
 
 /// The whole page; without a pipeline only the metrics of the process.
 pub(crate) fn render(
@@ -187,6 +195,9 @@ impl Page {
         if stats.listener.endpoint().is_some() {
             self.listener(&component, &stats.listener);
         }
+        if stats.collect.is_open() {
+            self.collect(&component, &stats.collect);
+        }
     }
 
     fn listener(&mut self, component: &Component<'_>, stats: &ListenerStats) {
@@ -208,6 +219,18 @@ impl Page {
         if let Some(report) = stats.rate_limit.report() {
             self.rate_limit(component, &report);
         }
+    }
+
+    fn collect(&mut self, component: &Component<'_>, stats: &CollectStats) {
+        self.add(component, "weir_source_targets", stats.targets());
+        self.add(component, "weir_source_failing_targets", stats.failing().len());
+        for (name, count) in stats.failed_counts() {
+            let name = [("scrape_target_source_id", &*name)];
+            self.add_with(component, "weir_source_failed_scrapes_total", &name, count);
+        }
+        let (duration_ns, rounds) = stats.durations();
+        self.add(component, "weir_source_scrape_seconds_sum", seconds(duration_ns));
+        self.add(component, "weir_source_scrape_seconds_count", rounds);
     }
 
     fn output(&mut self, output: Option<&OutputView>, cursor: &CursorLedger) {
@@ -422,14 +445,17 @@ fn is_intentional(reason: DiscardReason) -> bool {
         | DiscardReason::CursorDropped
         | DiscardReason::Rule
         | DiscardReason::Sampled
-        | DiscardReason::Unrouted => true,
+        | DiscardReason::Unrouted
+        | DiscardReason::DrainRemoved => true,
         DiscardReason::NulBytes
         | DiscardReason::Rejected
         | DiscardReason::Damaged
         | DiscardReason::PartialLost
         | DiscardReason::Vanished
         | DiscardReason::Crash
-        | DiscardReason::ReceiveBuffer => false,
+        | DiscardReason::ReceiveBuffer
+        | DiscardReason::NotSerializable
+        | DiscardReason::Expired => false,
     }
 }
 

@@ -5,7 +5,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
 use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
-use crate::{explore, routes, tail};
+use crate::{drains, explore, routes, tail};
 
 /// HTTP API of weir: its state, and queries of its store.
 ///
@@ -30,6 +30,12 @@ use crate::{explore, routes, tail};
         explore::deletions::get,
         explore::deletions::post,
         explore::deletions::cancel,
+        drains::list,
+        drains::add,
+        drains::remove,
+        drains::pause,
+        drains::resume,
+        drains::test,
         tail::tail,
         routes::ledger,
         routes::rules,

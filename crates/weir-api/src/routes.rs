@@ -5,6 +5,7 @@
 //! describes it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::State;
@@ -15,6 +16,7 @@ use axum::routing::get;
 use serde_json::json;
 use weir_pipeline::health::Health;
 
+use crate::drains;
 use crate::explore;
 use crate::guard::{AllowedHosts, guard};
 use crate::ledger::LedgerDocument;
@@ -53,6 +55,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
         .route("/weir/v1/status", get(status))
         .route("/weir/v1/tail", get(tail))
         .route("/weir/v1/openapi.json", get(openapi))
+        .merge(drains::routes())
         .merge(explore::routes())
         .merge(page::routes())
         .method_not_allowed_fallback(method_not_allowed)
@@ -62,7 +65,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
 }
 
 pub(crate) fn paths() -> Vec<&'static str> {
-    PATHS.into_iter().chain(explore::PATHS).collect()
+    PATHS.into_iter().chain(drains::PATHS).chain(explore::PATHS).collect()
 }
 
 /// The page for browsers; for other clients the paths of the API.
@@ -84,14 +87,18 @@ async fn index(State(state): State<Arc<ApiState>>, headers: HeaderMap) -> Respon
 )]
 pub(crate) async fn metrics_page(State(state): State<Arc<ApiState>>) -> Response {
     let store = state.explore.store_metrics();
-    let page = metrics::render(
+    let view = state.view();
+    let mut page = metrics::render(
         state.version,
-        state.view().as_deref(),
+        view.as_deref(),
         &state.reloads,
         &state.explore.admission,
         &state.tails,
         store.as_ref(),
     );
+    if let Some(view) = view.filter(|_| state.has_originals.load(Ordering::Relaxed)) {
+        page.push_str(&metrics::originals(&view));
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), NO_STORE], page)
         .into_response()
 }
@@ -181,8 +188,14 @@ fn current_health(state: &ApiState) -> Health {
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     let allowed = match uri.path() {
-        "/api/v2/logs/events/search" | "/weir/v1/store/deletions" => "GET, HEAD, POST",
+        "/api/v2/logs/events/search" | "/weir/v1/store/deletions" | "/weir/v1/drains" => {
+            "GET, HEAD, POST"
+        }
         "/api/v2/logs/analytics/aggregate" => "POST",
+        path if path.starts_with("/weir/v1/drains/") => {
+            let is_action = path.trim_start_matches("/weir/v1/drains/").contains('/');
+            if is_action { "POST" } else { "DELETE" }
+        }
         path if path.starts_with("/weir/v1/store/deletions/") => "DELETE",
         _ => "GET, HEAD",
     };

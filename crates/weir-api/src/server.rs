@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
@@ -100,6 +100,11 @@ impl Api {
         *self.state.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
+    /// Sets whether `/metrics` has those of Loggregator's programs, too.
+    pub fn set_original_metrics(&self, is_on: bool) {
+        self.state.has_originals.store(is_on, Ordering::Relaxed);
+    }
+
     /// Queries this store from now on, or reports that it is disabled.
     pub fn set_store(&self, store: Option<Arc<dyn LogStore>>) {
         self.state.explore.set_store(store);
@@ -139,6 +144,7 @@ fn state(
         version,
         view: RwLock::new(None),
         reloads: Reloads::default(),
+        has_originals: AtomicBool::new(false),
         tails: Sessions::new(limits.tails_max),
         explore: Explore::new(Arc::new(RealClock::new()), *limits),
         stopped,

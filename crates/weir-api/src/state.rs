@@ -16,6 +16,8 @@ pub(crate) struct ApiState {
     /// `None` until the pipeline has started; replaced by a reload.
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
     pub(crate) reloads: Reloads,
+    /// The page of metrics has those of Loggregator's programs, too.
+    pub(crate) has_originals: AtomicBool,
     pub(crate) tails: Arc<Sessions>,
     pub(crate) explore: Explore,
     /// Set when the API ends.

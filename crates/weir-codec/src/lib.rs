@@ -29,6 +29,7 @@ mod json;
 mod loggregator;
 mod multiline;
 mod percent;
+mod prometheus;
 mod relp;
 mod state;
 mod statsd;
@@ -56,21 +57,25 @@ pub use grpc::{GRPC_PREFIX_LEN, GrpcError, GrpcFraming, GrpcStatus, GrpcStep, wr
 pub use join::{Partials, cut_body};
 pub use json::is_json_object;
 pub use loggregator::{
-    DropsondeContainer, DropsondeConverter, DropsondeEnvelope, DropsondeFilter, DropsondeForwarded,
-    DropsondeHttp, DropsondeMessage, DropsondeOutline, DropsondeReceiver, DropsondeRequest,
-    DropsondeType, DropsondeUuid, LogCacheKind, LogCacheRead, LogCacheSource, LoggregatorBatch,
-    LoggregatorDecoder, LoggregatorEnvelope, LoggregatorError, LoggregatorGauge,
-    LoggregatorMessage, LoggregatorMetric, LoggregatorOrigin, LoggregatorPacker,
-    LoggregatorRequest, LoggregatorSelector, LoggregatorTagValue, LoggregatorTags,
-    LoggregatorWanted, add_to_loggregator_batch, convert_loggregator_tags, encode_log_cache_meta,
-    encode_log_cache_read, encode_loggregator_envelope, encode_loggregator_gauge,
-    encode_loggregator_metrics, encode_loggregator_source, encode_loggregator_tag,
-    encode_loggregator_time, encode_loggregator_total, has_loggregator_tags, is_shortened,
-    lengthen_packed, packed_frame, shorten_packed, unpack_loggregator_envelope,
-    write_log_cache_meta_json, write_loggregator_json,
+    DrainEncoder, DrainError, DrainFormat, DropsondeContainer, DropsondeConverter,
+    DropsondeEnvelope, DropsondeFilter, DropsondeForwarded, DropsondeHttp, DropsondeMessage,
+    DropsondeOutline, DropsondeReceiver, DropsondeRequest, DropsondeType, DropsondeUuid,
+    LogCacheKind, LogCacheRead, LogCacheSource, LoggregatorBatch, LoggregatorDecoder,
+    LoggregatorEnvelope, LoggregatorError, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
+    LoggregatorOrigin, LoggregatorPacker, LoggregatorRequest, LoggregatorSelector,
+    LoggregatorTagValue, LoggregatorTags, LoggregatorWanted, add_to_loggregator_batch,
+    convert_loggregator_tags, encode_log_cache_meta, encode_log_cache_read,
+    encode_loggregator_envelope, encode_loggregator_gauge, encode_loggregator_metrics,
+    encode_loggregator_source, encode_loggregator_tag, encode_loggregator_time,
+    encode_loggregator_total, has_loggregator_tags, is_shortened, lengthen_packed, packed_frame,
+    shorten_packed, unpack_loggregator_envelope, write_log_cache_meta_json, write_loggregator_json,
 };
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use percent::{form_decoded, percent_encoded};
+pub use prometheus::{
+    FlatYaml, FlatYamlError, PrometheusError, PrometheusKind, PrometheusOrigin, PrometheusSample,
+    PrometheusText,
+};
 pub use relp::{
     RELP_UNANSWERED_MAX, RELP_WINDOW_DEFAULT, RelpClient, RelpClientStep, RelpError, RelpServer,
     RelpStep, RelpTransaction,

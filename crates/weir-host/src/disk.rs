@@ -180,6 +180,27 @@ impl Disk for RealDisk {
     }
 }
 
+/// Replaces a file as a whole: after a crash it is the one before, or this one.
+pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    let file = disk.open(&temporary, OpenMode::Create)?;
+    file.set_len(0)?;
+    file.write_all_at(&mut [IoSlice::new(bytes)], 0)?;
+    file.sync_data()?;
+    disk.rename(&temporary, path)?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Reads a file, at most its first `bytes_max` bytes.
+pub fn read_file(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let mut bytes = vec![0; file.len()?.min(bytes_max) as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
 /// Returns the current directory for the empty parent of a bare file name.
 fn or_here(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }

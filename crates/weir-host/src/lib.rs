@@ -22,13 +22,14 @@ pub mod zone;
 pub use clock::{Clock, RealClock};
 pub use compress::{CompressError, Compression, Compressor};
 pub use decompress::{ContentCoding, DecompressError};
-pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
+pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk, read_file, replace_file};
 pub use gzip::{Gzip, GzipError};
 pub use net::{
-    Acceptor, AddressShare, AddressShares, BoundDatagrams, ConnectError, ConnectionSlot,
-    ConnectionSlots, Connector, ConnectorSettings, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers,
-    DatagramSocket, Receiving, ServerProtocol, ServerTlsFiles, Stream, TlsFiles, Working, bind_udp,
-    bind_unix_datagrams, listen, listen_many, listen_unix,
+    Acceptor, AddressFilter, AddressShare, AddressShares, BoundDatagrams, ClientTls,
+    ClientTlsConfig, ConnectError, ConnectionSlot, ConnectionSlots, Connector, ConnectorSettings,
+    DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, Receiving, ServerProtocol,
+    ServerTlsFiles, Stream, TlsFiles, TlsOptions, TlsPem, Working, bind_udp, bind_unix_datagrams,
+    listen, listen_many, listen_unix,
 };
 pub use process::ProcessMetrics;
 pub use secret::{Secret, SecretError};

@@ -9,6 +9,7 @@
 mod bind;
 mod datagram;
 mod error;
+mod pem;
 mod server;
 mod shares;
 mod slots;
@@ -16,8 +17,9 @@ mod stream;
 mod tls;
 mod unix;
 
+use std::fmt::Debug;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,6 +35,7 @@ pub use datagram::{
     bind_unix_datagrams,
 };
 pub use error::ConnectError;
+pub use pem::{ClientTls, ClientTlsConfig, TlsOptions, TlsPem};
 pub use server::{Acceptor, ServerProtocol, ServerTlsFiles};
 pub use shares::{AddressShare, AddressShares};
 pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working};
@@ -75,18 +78,53 @@ pub struct ConnectorSettings {
     pub handshake_timeout: Duration,
 }
 
+/// Decides which addresses may be connected to.
+pub trait AddressFilter: Debug + Send + Sync {
+    /// Returns whether connections to the address are allowed.
+    fn allows(&self, address: IpAddr) -> bool;
+}
+
 /// Opens connections to one host and port.
 #[derive(Debug)]
 pub struct Connector {
     settings: ConnectorSettings,
-    tls: Option<Mutex<tls::Client>>,
+    tls: Option<Tls>,
+    filter: Option<Arc<dyn AddressFilter>>,
+    keep_alive: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Tls {
+    Files(Mutex<tls::Client>),
+    Given(ClientTlsConfig),
 }
 
 impl Connector {
     /// Reads the certificate files; a missing or invalid file is an error already here.
     pub fn new(settings: ConnectorSettings) -> Result<Self, ConnectError> {
         let tls = settings.tls.clone().map(tls::Client::load).transpose()?;
-        Ok(Self { settings, tls: tls.map(Mutex::new) })
+        let tls = tls.map(|tls| Tls::Files(Mutex::new(tls)));
+        Ok(Self { settings, tls, filter: None, keep_alive: None })
+    }
+
+    /// Uses TLS with this configuration, which depends on no files.
+    #[must_use]
+    pub fn secured(self, config: ClientTlsConfig) -> Self {
+        Self { tls: Some(Tls::Given(config)), ..self }
+    }
+
+    /// Connects to no other addresses than those that the filter allows. It is asked about each
+    /// address that the name has at that moment, so that no name can be changed after it was
+    /// checked.
+    #[must_use]
+    pub fn filtered(self, filter: Arc<dyn AddressFilter>) -> Self {
+        Self { filter: Some(filter), ..self }
+    }
+
+    /// Asks the peer of a connection that is silent for so long whether it is there.
+    #[must_use]
+    pub fn kept_alive(self, interval: Duration) -> Self {
+        Self { keep_alive: Some(interval), ..self }
     }
 
     /// Returns `host:port`, for messages.
@@ -100,15 +138,24 @@ impl Connector {
 
     /// Returns the error of the last reload of the certificate files, if it failed.
     pub fn reload_error(&self) -> Option<String> {
-        let tls = self.tls.as_ref()?;
-        tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).reload_error()
+        match self.tls.as_ref()? {
+            Tls::Files(tls) => {
+                tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).reload_error()
+            }
+            Tls::Given(_) => None,
+        }
     }
 
     /// Opens a connection.
     pub async fn connect(&self) -> Result<Stream, ConnectError> {
         let tcp = self.connect_tcp().await?;
-        let Some(tls) = &self.tls else { return Ok(Stream::Plain(tcp)) };
-        let config = tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).current_config();
+        let config = match &self.tls {
+            None => return Ok(Stream::Plain(tcp)),
+            Some(Tls::Files(tls)) => {
+                tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).current_config()
+            }
+            Some(Tls::Given(config)) => Arc::clone(&config.0),
+        };
         self.handshake(tcp, config).await
     }
 
@@ -122,8 +169,13 @@ impl Connector {
         };
         let mut last = self.dns_error("the name has no addresses".to_owned());
         for address in addresses {
+            if self.filter.as_ref().is_some_and(|filter| !filter.allows(address.ip())) {
+                let host = self.settings.host.clone();
+                last = ConnectError::Denied { host, address: address.ip() };
+                continue;
+            }
             match timeout(deadline, TcpStream::connect(address)).await {
-                Ok(Ok(tcp)) => match prepare(&tcp) {
+                Ok(Ok(tcp)) => match prepare(&tcp, self.keep_alive) {
                     Ok(()) => return Ok(tcp),
                     Err(error) => last = self.tcp_error(address, error),
                 },
@@ -173,8 +225,13 @@ impl Connector {
     }
 }
 
-fn prepare(tcp: &TcpStream) -> io::Result<()> {
+fn prepare(tcp: &TcpStream, keep_alive: Option<Duration>) -> io::Result<()> {
     tcp.set_nodelay(true)?;
+    if let Some(interval) = keep_alive {
+        rustix::net::sockopt::set_socket_keepalive(tcp, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(tcp, interval)?;
+        rustix::net::sockopt::set_tcp_keepintvl(tcp, interval)?;
+    }
     let unacknowledged_max_ms = UNACKNOWLEDGED_MAX.as_millis() as u32;
     Ok(rustix::net::sockopt::set_tcp_user_timeout(tcp, unacknowledged_max_ms)?)
 }

@@ -87,6 +87,10 @@ pub struct Outcome {
     pub discarded: Option<(DiscardReason, u64)>,
     /// Number of records sent again (not counting the first time).
     pub resent: u64,
+    /// Handed on to another destination of the journal, whose book they are in.
+    pub moved: u64,
+    /// Wanted by nobody at the destination.
+    pub unbound: u64,
 }
 
 impl Delivery {
@@ -219,6 +223,18 @@ impl Cursor {
     /// are settled, and is durable within the commit interval.
     pub fn ack(&mut self, delivery: &Delivery, outcome: Outcome) {
         self.settle(delivery.stream(), delivery.seq, outcome);
+    }
+
+    /// Gives a delivery back, unsettled: it is the next of its stream to be taken. Whoever gives it
+    /// back should pass over its stream for a while ([`Self::take`]).
+    pub fn put_back(&mut self, delivery: &Delivery) {
+        let (stream, seq) = (delivery.stream(), delivery.seq);
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| {
+            if self.is_current(state) {
+                state.put_back(self.index, stream, seq, now);
+            }
+        });
     }
 
     /// Marks a delivery as held: the destination has its own copy of the records and will make them

@@ -157,6 +157,17 @@ impl AppendTicket {
             None => Ok(()),
         }
     }
+
+    /// Returns the result of [`Self::durable`] if there is one already.
+    pub fn try_durable(&mut self) -> Option<Result<(), RefusedReason>> {
+        use tokio::sync::oneshot::error::TryRecvError;
+        let Some(receiver) = &mut self.0 else { return Some(Ok(())) };
+        match receiver.try_recv() {
+            Ok(result) => Some(result),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Closed) => Some(Err(RefusedReason::Closed)),
+        }
+    }
 }
 
 impl Journal {
@@ -263,6 +274,12 @@ impl Journal {
     /// Returns the streams of a source that the journal knows.
     pub fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
         self.shared.lock().known_streams(source)
+    }
+
+    /// Returns the streams of a source that earlier runs have left, also those of which nothing but
+    /// frames has reached the disk.
+    pub fn stream_ids(&self, source: SourceId) -> Vec<StreamId> {
+        self.shared.lock().stream_ids(source)
     }
 
     /// Opens a stream and returns where its source resumes reading. Recovered frames of the stream

@@ -101,6 +101,11 @@ impl Books {
         number(&self.output(output)["book"]["resent"])
     }
 
+    /// Returns the number of records that an output handed on to another destination.
+    pub fn moved(&self, output: &str) -> u64 {
+        number(&self.output(output)["book"]["moved"])
+    }
+
     /// Returns the number of records that wait for an output or are in flight.
     pub fn in_flight(&self, output: &str) -> u64 {
         number(&self.output(output)["in_flight"])
@@ -130,6 +135,8 @@ impl Books {
             let book = &cursor["book"];
             let settled = number(&book["delivered"])
                 + number(&book["dead_lettered"])
+                + number(&book["moved"])
+                + number(&book["unbound"])
                 + total(&book["discarded"]);
             let right = settled + number(&cursor["in_flight"]);
             if number(&book["routed"]) != right {

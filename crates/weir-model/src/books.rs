@@ -1,7 +1,7 @@
 //! The books: what was read, what became of it, and why anything was discarded.
 //!
 //! Book 1 (source): `lines = records + joined + discarded`.
-//! Book 2 (cursor): `routed = delivered + discarded + dead_lettered + in_flight`.
+//! Book 2 (cursor): `routed = delivered + discarded + dead_lettered + moved + unbound + in_flight`.
 //! Book 3 (files):  `bytes = read + unread + abandoned`.
 //! Every term is counted where it occurs; none is computed from the others, so a book can fail to
 //! balance and tests can detect it.
@@ -59,6 +59,12 @@ reasons! {
         Crash = 11 => "crash",
         /// A datagram that the kernel dropped because the socket's receive buffer was full.
         ReceiveBuffer = 12 => "receive_buffer",
+        /// It cannot be written in the protocol of its destination.
+        NotSerializable = 13 => "not_serializable",
+        /// The destination did not accept it for longer than is worth trying.
+        Expired = 14 => "expired",
+        /// The drain that it waited for was removed.
+        DrainRemoved = 15 => "drain_removed",
     }
 }
 
@@ -126,6 +132,10 @@ pub struct CursorBook {
     pub dead_lettered: u64,
     /// Records sent more than once, counting every repetition.
     pub resent: u64,
+    /// Records handed on to another destination of the journal, whose book they are in.
+    pub moved: u64,
+    /// Records that nobody at the destination wanted.
+    pub unbound: u64,
 }
 
 /// Encodes a book as (number, value) pairs, leaving out zeros. [`decode_counts`] ignores an unknown
@@ -257,12 +267,19 @@ impl CursorBook {
 
     /// Returns the number of settled records: what the persisted counts add up to.
     pub fn settled(&self) -> u64 {
-        self.delivered + self.dead_lettered + self.discarded_total()
+        self.delivered + self.dead_lettered + self.moved + self.unbound + self.discarded_total()
     }
 
     /// Appends the encoding that is used in the cursor log.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let plain = [self.routed, self.delivered, self.dead_lettered, self.resent];
+        let plain = [
+            self.routed,
+            self.delivered,
+            self.dead_lettered,
+            self.resent,
+            self.moved,
+            self.unbound,
+        ];
         encode_counts((0..).zip(plain), out);
         encode_counts((DISCARDED_AT..).zip(self.discarded), out);
     }
@@ -275,6 +292,8 @@ impl CursorBook {
             1 => book.delivered = value,
             2 => book.dead_lettered = value,
             3 => book.resent = value,
+            4 => book.moved = value,
+            5 => book.unbound = value,
             n => {
                 if let Some(slot) =
                     n.checked_sub(DISCARDED_AT).and_then(|i| book.discarded.get_mut(usize::from(i)))
@@ -322,12 +341,14 @@ impl Serialize for CursorBook {
         use serde::ser::SerializeStruct;
         let discarded: std::collections::BTreeMap<_, _> =
             by_reason(&self.discarded, |i| DiscardReason::ALL[i].text()).collect();
-        let mut out = serializer.serialize_struct("CursorBook", 5)?;
+        let mut out = serializer.serialize_struct("CursorBook", 7)?;
         out.serialize_field("routed", &self.routed)?;
         out.serialize_field("delivered", &self.delivered)?;
         out.serialize_field("discarded", &discarded)?;
         out.serialize_field("dead_lettered", &self.dead_lettered)?;
         out.serialize_field("resent", &self.resent)?;
+        out.serialize_field("moved", &self.moved)?;
+        out.serialize_field("unbound", &self.unbound)?;
         out.end()
     }
 }

@@ -49,7 +49,7 @@ impl Kinds {
 
     /// Returns the set with one more kind.
     #[must_use]
-    pub fn with(self, kind: RecordKind) -> Self {
+    pub const fn with(self, kind: RecordKind) -> Self {
         Self(self.0 | 1 << kind as u8)
     }
 

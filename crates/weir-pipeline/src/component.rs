@@ -4,9 +4,12 @@
 //! and documentation) matches on these enums without a wildcard, so that a forgotten type does not
 //! compile. `cargo xtask check` reports wildcards.
 
+use weir_model::{Kinds, RecordKind};
+
 use crate::config::{
-    ContainersSource, DatadogIntake, DropsondeSource, Encoding, FileOutput, FileSource, HttpOutput,
-    ListenSettings, LoggregatorOutput, LoggregatorSource, SocketOutput, SplunkHec, StatsdSource,
+    ContainerMetricsSource, ContainersSource, DatadogIntake, DatadogMetricsOutput, DropsondeSource,
+    Encoding, FileOutput, FileSource, HttpOutput, ListenSettings, LoggregatorMetricsSource,
+    LoggregatorOutput, LoggregatorSource, PrometheusSource, SocketOutput, SplunkHec, StatsdSource,
     SyslogOutput, SyslogSource,
 };
 
@@ -41,6 +44,9 @@ component_types! {
         Loggregator = "loggregator",
         Dropsonde = "dropsonde",
         Statsd = "statsd",
+        LoggregatorMetrics = "loggregator_metrics",
+        Prometheus = "prometheus",
+        ContainerMetrics = "container_metrics",
         DatadogIntake = "datadog_intake",
     }
 }
@@ -52,6 +58,7 @@ component_types! {
         Http = "http",
         Socket = "socket",
         Loggregator = "loggregator",
+        DatadogMetrics = "datadog_metrics",
         Syslog = "syslog",
         File = "file",
         Stdout = "stdout",
@@ -59,11 +66,33 @@ component_types! {
     }
 }
 
+impl OutputType {
+    /// The kinds of records that it carries; others are not routed to it.
+    pub const fn carries(self) -> Kinds {
+        match self {
+            Self::DatadogMetrics => Kinds::NONE.with(RecordKind::Counter).with(RecordKind::Gauge),
+            Self::SplunkHec
+            | Self::Http
+            | Self::Socket
+            | Self::Loggregator
+            | Self::Syslog
+            | Self::File
+            | Self::Stdout
+            | Self::Blackhole => Kinds::ALL,
+        }
+    }
+}
+
 impl SourceType {
     /// Whether its records are envelopes of Loggregator.
     pub const fn has_envelopes(self) -> bool {
         match self {
-            Self::Loggregator | Self::Dropsonde | Self::Statsd => true,
+            Self::Loggregator
+            | Self::Dropsonde
+            | Self::Statsd
+            | Self::Prometheus
+            | Self::ContainerMetrics
+            | Self::LoggregatorMetrics => true,
             Self::Containers | Self::File | Self::Syslog | Self::DatadogIntake => false,
         }
     }
@@ -84,6 +113,12 @@ pub enum SourceKind {
     Dropsonde(Box<DropsondeSource>),
     /// Metrics of statsd, over UDP.
     Statsd(Box<StatsdSource>),
+    /// What weir has counted, as metrics of Loggregator.
+    LoggregatorMetrics(Box<LoggregatorMetricsSource>),
+    /// Metrics of targets that answer in Prometheus' text format.
+    Prometheus(Box<PrometheusSource>),
+    /// Metrics of containers.
+    ContainerMetrics(Box<ContainerMetricsSource>),
     /// Datadog's logs intake over HTTP.
     DatadogIntake(DatadogIntake),
 }
@@ -98,6 +133,9 @@ impl SourceKind {
             Self::Loggregator(_) => SourceType::Loggregator,
             Self::Dropsonde(_) => SourceType::Dropsonde,
             Self::Statsd(_) => SourceType::Statsd,
+            Self::LoggregatorMetrics(_) => SourceType::LoggregatorMetrics,
+            Self::Prometheus(_) => SourceType::Prometheus,
+            Self::ContainerMetrics(_) => SourceType::ContainerMetrics,
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
         }
     }
@@ -107,10 +145,14 @@ impl SourceKind {
         self.listen().map_or(1, |listen| listen.threads)
     }
 
-    /// Where it listens; `None` if it follows files.
+    /// Where it listens; `None` if it does not.
     pub fn listen(&self) -> Option<&ListenSettings> {
         match self {
-            Self::File(_) | Self::Containers(_) => None,
+            Self::File(_)
+            | Self::Containers(_)
+            | Self::Prometheus(_)
+            | Self::ContainerMetrics(_)
+            | Self::LoggregatorMetrics(_) => None,
             Self::Syslog(source) => Some(&source.listen),
             Self::Loggregator(source) => Some(&source.listen),
             Self::Dropsonde(source) => Some(&source.listen),
@@ -131,6 +173,8 @@ pub enum OutputKind {
     Socket(Box<SocketOutput>),
     /// Envelopes of Loggregator, over gRPC.
     Loggregator(Box<LoggregatorOutput>),
+    /// Metrics to Datadog.
+    DatadogMetrics(Box<DatadogMetricsOutput>),
     /// Messages of syslog, over any transport.
     Syslog(Box<SyslogOutput>),
     /// A local file, one line per record.
@@ -149,6 +193,7 @@ impl OutputKind {
             Self::Http(_) => OutputType::Http,
             Self::Socket(_) => OutputType::Socket,
             Self::Loggregator(_) => OutputType::Loggregator,
+            Self::DatadogMetrics(_) => OutputType::DatadogMetrics,
             Self::Syslog(_) => OutputType::Syslog,
             Self::File(_) => OutputType::File,
             Self::Stdout(_) => OutputType::Stdout,
@@ -163,6 +208,7 @@ impl OutputKind {
             Self::Http(http) => http.requests.tls.insecure_skip_verify,
             Self::Socket(socket) => socket.tls.insecure_skip_verify,
             Self::Loggregator(output) => output.requests.tls.insecure_skip_verify,
+            Self::DatadogMetrics(output) => output.requests.tls.insecure_skip_verify,
             Self::Syslog(syslog) => syslog.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify),
             Self::File(_) | Self::Stdout(_) | Self::Blackhole => false,
         }

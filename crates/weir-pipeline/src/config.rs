@@ -17,6 +17,7 @@ use weir_host::{Secret, TlsFiles, Zone};
 use weir_journal::WhenFull;
 
 pub use crate::component::{OutputKind, OutputType, SourceKind, SourceType};
+pub use crate::drain::DrainsPlan;
 pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError};
 pub use crate::rule::RulePlan;
 
@@ -41,6 +42,8 @@ pub struct PipelinePlan {
     pub rules: Vec<RulePlan>,
     /// Outputs for records that no rule routes; `None` = all outputs.
     pub default_to: Option<Vec<String>>,
+    /// Drains; `None` = there are none.
+    pub drains: Option<DrainsPlan>,
 }
 
 impl PipelinePlan {
@@ -58,6 +61,7 @@ impl PipelinePlan {
             outputs: _,
             rules: _,
             default_to: _,
+            drains,
         } = self;
         *data_dir == other.data_dir
             && *ring_bytes == other.ring_bytes
@@ -65,6 +69,7 @@ impl PipelinePlan {
             && *disk_free_bytes_min == other.disk_free_bytes_min
             && *taken_bytes_max == other.taken_bytes_max
             && *sources == other.sources
+            && *drains == other.drains
     }
 }
 
@@ -128,6 +133,105 @@ pub struct DropsondeSource {
 pub struct StatsdSource {
     /// Address and limits of the listener.
     pub listen: ListenSettings,
+    /// Tags of metrics that have none of that name.
+    pub tags: Vec<(String, String)>,
+}
+
+/// `type = "datadog_metrics"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DatadogMetricsOutput {
+    /// URL of the API, without the path of the series.
+    pub url: String,
+    /// The key that is sent with each request.
+    pub api_key: Secret,
+    /// What stands in front of every name.
+    pub prefix: String,
+    /// Tags of every point.
+    pub tags: Vec<String>,
+    /// How requests are sent.
+    pub requests: RequestSettings,
+}
+
+/// `type = "loggregator_metrics"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggregatorMetricsSource {
+    /// How often metrics are stated.
+    pub interval: Duration,
+    /// Tags of metrics.
+    pub tags: Vec<(String, String)>,
+}
+
+/// `type = "prometheus"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrometheusSource {
+    /// What is scraped.
+    pub targets: Vec<ScrapeTarget>,
+    /// Patterns of files with one more target each.
+    pub target_files: Vec<String>,
+    /// How often these files are looked for and read.
+    pub rescan_interval: Duration,
+    /// What targets of files are, if they do not say.
+    pub source_id: String,
+    /// How often they are scraped, if they do not say.
+    pub interval: Duration,
+    /// How long one of their answers may take.
+    pub timeout: Duration,
+    /// Certificates for them.
+    pub tls: TlsSettings,
+    /// Maximum length of an answer, in bytes, also after decompression.
+    pub body_bytes_max: usize,
+    /// Maximum size of all answers being received or read, in bytes.
+    pub in_flight_bytes_max: usize,
+    /// Tags of metrics that have none of that name.
+    pub tags: Vec<(String, String)>,
+}
+
+/// A target of a scrape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScrapeTarget {
+    /// `http://` or `https://`, with path and query.
+    pub url: String,
+    /// What it is: the source of its metrics.
+    pub source_id: String,
+    /// Which instance of it.
+    pub instance_id: String,
+    /// Additional headers.
+    pub headers: Vec<(String, String)>,
+    /// Credentials.
+    pub auth: HttpAuth,
+    /// Tags of its metrics that have no label of that name.
+    pub labels: Vec<(String, String)>,
+    /// How often it is scraped.
+    pub interval: Duration,
+    /// How long its answer may take.
+    pub timeout: Duration,
+    /// Certificates.
+    pub tls: TlsSettings,
+}
+
+/// `type = "container_metrics"`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ContainerMetricsSource {
+    /// How often containers are measured.
+    pub interval: Duration,
+    /// Where cgroups are mounted.
+    pub cgroup_root: PathBuf,
+    /// docker's directory.
+    pub docker_root: PathBuf,
+    /// Directories with containerd's tasks, by namespace.
+    pub containerd_roots: Vec<PathBuf>,
+    /// Directories with CRI-O's containers.
+    pub crio_roots: Vec<PathBuf>,
+    /// Where `meminfo` and `self/mountinfo` are.
+    pub proc_root: PathBuf,
+    /// Labels that name the source of a container; the first one that it has counts.
+    pub source_id_labels: Vec<String>,
+    /// Labels that name its instance.
+    pub instance_id_labels: Vec<String>,
+    /// Tags, and the labels that are their values.
+    pub label_tags: Vec<(String, String)>,
+    /// How often writable layers are measured; `None` = never.
+    pub disk_interval: Option<Duration>,
     /// Tags of metrics that have none of that name.
     pub tags: Vec<(String, String)>,
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use weir_host::units::{approx_size, format_rfc3339, group_digits};
 use weir_journal::{CursorLedger, JournalStatus, Ledger, LostRecords};
 
-use crate::stats::{self, ErrorCounts, RateLimitReport};
+use crate::stats::{self, CollectStats, ErrorCounts, RateLimitReport};
 use crate::view::{OutputView, Phase, PipelineView, SourceView};
 
 /// Severity of a reason.
@@ -164,6 +164,7 @@ impl HealthCheck {
         if let Some(report) = source.stats.listener.rate_limit.report() {
             self.rate_limit(at, &report);
         }
+        self.targets(at, &source.stats.collect);
         if source.stats.is_blocked() {
             let by: Vec<&str> =
                 ledger.cursors.iter().filter(|c| c.blocking).map(|c| c.name.as_str()).collect();
@@ -175,6 +176,17 @@ impl HealthCheck {
             };
             self.add(at, "blocked", Severity::Failing, text);
         }
+    }
+
+    /// Targets or containers whose metrics cannot be obtained.
+    fn targets(&mut self, at: (&'static str, &str), stats: &CollectStats) {
+        let failing = stats.failing();
+        let Some((first, why)) = failing.first() else { return };
+        let text = match failing.len() {
+            1 => format!("no metrics of {first}: {why}"),
+            count => format!("no metrics of {first}: {why}; and of {} others", count - 1),
+        };
+        self.add(at, "targets", Severity::Degraded, text);
     }
 
     /// Keys whose records are being discarded. Those that are delayed lose nothing.

@@ -4,12 +4,15 @@
 //! time of each is the CPU time of its thread.
 #![forbid(unsafe_code)]
 
+pub mod ask;
 mod component;
 pub mod config;
+pub mod drain;
 mod groups;
 pub mod grpc;
 pub mod health;
 pub mod live;
+pub mod originals;
 pub mod output;
 mod pipeline;
 pub mod rule;

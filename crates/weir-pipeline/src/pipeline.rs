@@ -15,13 +15,16 @@ use std::time::Duration;
 
 use weir_host::{Clock, Disk};
 use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, JournalError, WhenFull};
+use weir_model::Kinds;
 
 use crate::config::{OutputKind, OutputPlan, PipelinePlan};
+use crate::drain::{self, Drains, DrainsError};
 use crate::health::Severity;
 use crate::output::{OutputContext, OutputError};
 use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
 use crate::source::{
-    self, Discovered, OwnPath, OwnPaths, SourceContext, SourceError, SourceHandle,
+    self, Discovered, OwnPath, OwnPaths, SourceContext, SourceError, SourceHandle, SourceNames,
+    ViewSlot,
 };
 use crate::view::{OutputView, PipelineView, SourceView};
 pub use outputs::ChangedOutputs;
@@ -142,6 +145,9 @@ pub enum StartError {
     /// The file of rule generations cannot be used by this release.
     #[error(transparent)]
     Generations(#[from] GenerationsError),
+    /// Drains cannot be set up.
+    #[error(transparent)]
+    Drains(#[from] DrainsError),
     /// The rules cannot be compiled.
     #[error(transparent)]
     Rules(#[from] weir_expr::CompileError),
@@ -166,7 +172,13 @@ impl Pipeline {
         let names = change.names.clone();
         outputs.begin(change)?;
         let others = others.into_iter().map(|other| start_destination(other, &journal));
-        let destinations: Vec<_> = others.collect::<Result<_, _>>()?;
+        let mut destinations: Vec<_> = others.collect::<Result<_, _>>()?;
+        let drains = start_drains(plan, &journal, disk, clock)?;
+        destinations.extend(drains.as_ref().map(|drains| OtherDestination {
+            running: drains.clone(),
+            view: Arc::new(OutputView::other(drain::NAME.to_owned(), "drains", drains.clone())),
+            cursor: drains.cursor,
+        }));
         let mut generations = Generations::open(disk.clone(), &plan.data_dir)?;
         let names = with_others(names, &destinations);
         let generation = generations.number(plan, &names_of(&names), clock.unix_ns());
@@ -174,6 +186,7 @@ impl Pipeline {
         let own_paths = OwnPaths::new(&own_paths(plan.outputs.iter(), plan));
         let mut sources = Vec::new();
         let mut source_views = Vec::new();
+        let slot = ViewSlot::default();
         for source in &plan.sources {
             let context = SourceContext {
                 journal: journal.clone(),
@@ -182,6 +195,7 @@ impl Pipeline {
                 disk: disk.clone(),
                 data_dir: plan.data_dir.clone(),
                 stats: Arc::default(),
+                view: slot.clone(),
                 own_paths: own_paths.clone(),
             };
             source_views.push(SourceView::new(source, context.stats.clone()));
@@ -190,7 +204,9 @@ impl Pipeline {
         release_when_discovered(&sources, journal.clone())?;
         let views = views_with_others(&outputs, &destinations);
         let view = PipelineView::new(journal, source_views, views, rules, clock.clone());
-        Ok(Self { view: Arc::new(view), sources, outputs, destinations, own_paths, generations })
+        let view = Arc::new(view.with_drains(drains));
+        let _first = slot.set(Arc::downgrade(&view));
+        Ok(Self { view, sources, outputs, destinations, own_paths, generations })
     }
 
     /// Applies the outputs and rules of another plan, which must be identical otherwise (see
@@ -275,6 +291,18 @@ fn journal_config(plan: &PipelinePlan) -> JournalConfig {
     }
 }
 
+fn start_drains(
+    plan: &PipelinePlan,
+    journal: &Journal,
+    disk: &Arc<dyn Disk>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Arc<Drains>>, StartError> {
+    let Some(drains) = &plan.drains else { return Ok(None) };
+    let sources = Arc::new(SourceNames::new(&plan.sources));
+    let place = (disk.clone(), &*plan.data_dir);
+    Ok(Some(Arc::new(Drains::start(drains, journal, place, clock.clone(), sources)?)))
+}
+
 fn start_destination(
     destination: Destination,
     journal: &Journal,
@@ -324,7 +352,12 @@ fn compile(
         Some(names) => names.iter().filter_map(|name| cursor_of(name)).collect(),
         None => names.iter().map(|(_, index)| *index).collect(),
     };
-    Rules::new(generation, &plan.rules, &default_to, cursor_of)
+    let partial = plan.outputs.iter().filter_map(|output| {
+        let kinds = output.kind.output_type().carries();
+        Some((cursor_of(&output.name)?, kinds)).filter(|_| kinds != Kinds::ALL)
+    });
+    let rules = Rules::new(generation, &plan.rules, &default_to, cursor_of)?;
+    Ok(rules.with_partial(partial))
 }
 
 /// Returns the paths that weir itself writes and therefore never tails.

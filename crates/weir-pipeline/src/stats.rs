@@ -5,11 +5,13 @@
 //! records. All fields are atomics with one writing component and any number of readers; of a
 //! component with several threads, each adds to them.
 
+mod collect;
 mod rate_limit;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+pub use collect::CollectStats;
 pub use rate_limit::{
     KEYS_REPORTED_MAX, LimitedCounts, LimitedKey, RateLimitReport, RateLimitStats,
 };
@@ -47,6 +49,8 @@ pub struct SourceStats {
     pub cpu_ns: AtomicU64,
     /// Additional statistics of a source that listens.
     pub listener: ListenerStats,
+    /// Additional statistics of a source that obtains metrics itself.
+    pub collect: CollectStats,
 }
 
 impl SourceStats {

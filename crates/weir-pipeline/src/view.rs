@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_host::Clock;
 use weir_journal::Journal;
 
-use crate::config::{OutputPlan, SourcePlan};
+use crate::config::{OutputPlan, SourcePlan, SourceType};
+use crate::drain::Drains;
 use crate::health::Noticed;
 use crate::live::Hub;
 use crate::pipeline::Running;
@@ -23,6 +24,8 @@ pub struct SourceView {
     pub name: String,
     /// The value of `type`.
     pub type_name: &'static str,
+    /// Its type.
+    pub source_type: SourceType,
     /// Its live statistics.
     pub stats: Arc<SourceStats>,
 }
@@ -62,6 +65,8 @@ pub struct PipelineView {
     outputs: Mutex<Outputs>,
     /// The rules in force.
     pub rules: Arc<RuleSwitch>,
+    /// The drains, if there are any.
+    pub drains: Option<Arc<Drains>>,
     /// When it was started, nanoseconds since 1970.
     pub started_unix_ns: i64,
     pub(crate) clock: Arc<dyn Clock>,
@@ -87,8 +92,8 @@ impl Outputs {
 impl SourceView {
     /// Creates the view of a source.
     pub fn new(plan: &SourcePlan, stats: Arc<SourceStats>) -> Self {
-        let type_name = plan.kind.source_type().name();
-        Self { name: plan.name.clone(), type_name, stats }
+        let source_type = plan.kind.source_type();
+        Self { name: plan.name.clone(), type_name: source_type.name(), source_type, stats }
     }
 }
 
@@ -124,12 +129,19 @@ impl PipelineView {
             sources,
             outputs: Mutex::new(Outputs::of(outputs)),
             rules,
+            drains: None,
             started_unix_ns: clock.unix_ns(),
             clock,
             noticed: Noticed::default(),
             live: Arc::default(),
             phase: AtomicU8::new(Phase::Running as u8),
         }
+    }
+
+    /// Adds drains.
+    #[must_use]
+    pub fn with_drains(self, drains: Option<Arc<Drains>>) -> Self {
+        Self { drains, ..self }
     }
 
     /// Returns the outputs, in the order of the configuration, and the other destinations.

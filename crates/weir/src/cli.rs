@@ -9,9 +9,11 @@ use weir_host::units;
 
 use crate::term::ColorChoice;
 
+mod drains;
 mod negation;
 mod search;
 
+pub(crate) use drains::{AddDrainArgs, DrainsCommand};
 pub(crate) use negation::arguments;
 pub(crate) use search::{
     DeleteArgs, ExportArgs, ExportFormat, RangeArgs, RowOrder, SearchArgs, SearchOutput,
@@ -110,6 +112,9 @@ pub(crate) enum Command {
     /// List or drop the positions of outputs in the journal.
     #[command(subcommand)]
     Cursor(CursorCommand),
+    /// List, add, remove, pause and test the drains of a running weir.
+    #[command(subcommand)]
+    Drains(DrainsCommand),
     /// Write log lines: numbered ones at a known rate, so that loss can be measured, or a demo.
     #[command(subcommand)]
     Load(LoadCommand),

@@ -56,6 +56,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Top { api, once, interval } => command::top::run(&api, once, interval, color),
         Command::DeadLetter(command) => command::dead_letter::run(&command, color),
         Command::Cursor(command) => command::cursor::run(&command),
+        Command::Drains(command) => command::drains::run(&command),
         Command::Load(LoadCommand::File(args)) => command::load::file(&args),
         Command::Load(LoadCommand::Demo(args)) => command::load::demo(&args),
         Command::Torture(args) => command::torture::run(&args),

@@ -113,6 +113,12 @@ impl Containers {
         self.bytes = bytes;
     }
 
+    /// Returns the number of containers.
+    pub(super) fn count(&self, now: Instant) -> u64 {
+        let all = self.by_app.values().flatten();
+        all.filter(|newest| !newest.is_expired(now)).count() as u64
+    }
+
     /// Returns the newest envelope of each instance of an application, in order.
     pub(super) fn of(&self, app_id: &str, now: Instant) -> Vec<Bytes> {
         let instances = self.by_app.get(app_id.as_bytes()).map_or(&[][..], Vec::as_slice);

@@ -7,6 +7,12 @@ use crate::explore::QueryLimits;
 /// Maximum time of a TLS handshake, as in the original.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a request for health may take to arrive, as in the original, and its answer to be taken.
+pub(super) const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connections to a port for health: those of a few probes.
+pub(super) const HEALTH_CONNECTIONS_MAX: usize = 64;
+
 /// Maximum wait for the head of a request over HTTP/1.1.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 

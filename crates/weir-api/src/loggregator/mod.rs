@@ -16,6 +16,7 @@ mod body;
 mod containers;
 mod egress;
 mod gateway;
+mod health;
 mod limits;
 mod log_cache;
 mod query;
@@ -28,7 +29,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -43,9 +44,11 @@ use log_cache::KnownSources;
 use stored::StoredEnvelopes;
 
 pub use access::{AccessSettings, UaaSettings};
+pub use health::{HealthOf, HealthSettings};
 
 use access::Access;
 use containers::Containers;
+use health::HealthState;
 
 /// Settings of one service.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +73,8 @@ pub struct FaceSettings {
     pub stream_timeout: Duration,
     /// The domain of cookies that the traffic controller sets.
     pub cookie_domain: Option<String>,
+    /// The health of drains is asked for at this port.
+    pub has_health_of_drains: bool,
 }
 
 /// Settings of what is read from the store.
@@ -95,6 +100,8 @@ struct FaceState {
     stopped: watch::Receiver<bool>,
     /// Empty except for the traffic controller.
     containers: Mutex<Containers>,
+    /// What answers requests to the log-cache, which had a port of the traffic controller.
+    log_cache: OnceLock<Arc<FaceState>>,
 }
 
 impl FaceState {
@@ -115,17 +122,30 @@ impl FaceState {
 fn shared_access(
     settings: &[FaceSettings],
     clock: &Arc<dyn Clock>,
-) -> Result<Option<Arc<Access>>, (Face, io::Error)> {
-    let asks = |face: &FaceSettings| Some((face.face, face.access.clone()?));
+) -> Result<Option<Arc<Access>>, (&'static str, io::Error)> {
+    let asks = |face: &FaceSettings| Some((face.face.name(), face.access.clone()?));
     let Some((face, access)) = settings.iter().find_map(asks) else { return Ok(None) };
     let access = Access::new(&access, clock.clone()).map_err(|error| (face, error))?;
     Ok(Some(Arc::new(access)))
+}
+
+/// Lets services answer requests to the log-cache, which had the ports of two of them.
+fn connect(all: &[(Arc<FaceState>, SocketAddr)]) {
+    let log_cache = all.iter().find(|(state, _)| state.settings.face == Face::LogCache);
+    let Some((log_cache, _)) = log_cache else { return };
+    for (state, _) in all {
+        if matches!(state.settings.face, Face::TrafficController | Face::Gateway) {
+            let _set_once = state.log_cache.set(log_cache.clone());
+        }
+    }
 }
 
 /// The services, and the thread that serves them.
 #[derive(Debug)]
 pub struct Faces {
     all: Vec<(Arc<FaceState>, SocketAddr)>,
+    health: Vec<(HealthOf, SocketAddr)>,
+    health_state: Arc<HealthState>,
     stored: Arc<StoredEnvelopes>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -135,11 +155,12 @@ impl Faces {
     /// Binds the ports and serves; until [`Self::set_pipeline`] every request is told to come again.
     ///
     /// # Errors
-    /// With the service that cannot be started.
+    /// With the name of the service that cannot be started.
     pub fn bind(
         settings: &[FaceSettings],
         stored: &StoredSettings,
-    ) -> Result<Self, (Face, io::Error)> {
+        health: &[HealthSettings],
+    ) -> Result<Self, (&'static str, io::Error)> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let StoredSettings { sources, deadline } = stored.clone();
         let stored = Arc::new(StoredEnvelopes::new(sources, deadline, clock.clone()));
@@ -149,7 +170,7 @@ impl Faces {
         let access = shared_access(settings, &clock)?;
         let mut listeners = Vec::new();
         for settings in settings {
-            let at = |error| (settings.face, error);
+            let at = |error| (settings.face.name(), error);
             let acceptor = |files: &ServerTlsFiles| {
                 Acceptor::new(files.clone(), limits::HANDSHAKE_TIMEOUT).map_err(io::Error::other)
             };
@@ -166,19 +187,34 @@ impl Faces {
                 clock: clock.clone(),
                 stopped: stopped.clone(),
                 containers: Mutex::default(),
+                log_cache: OnceLock::new(),
             };
             let state = Arc::new(state);
             listeners.push((state.clone(), listener));
             all.push((state, address));
         }
-        let thread = match listeners.first() {
-            None => None,
-            Some((first, _)) => {
-                let face = first.settings.face;
-                Some(server::spawn(listeners).map_err(|error| (face, error))?)
-            }
-        };
-        Ok(Self { all, stored, stop, thread })
+        connect(&all);
+        let find = |face| all.iter().find(|(state, _)| state.settings.face == face);
+        let health_state = Arc::new(HealthState {
+            view: watch::Sender::new(None),
+            stored: stored.clone(),
+            containers: find(Face::TrafficController).map(|(state, _)| state.clone()),
+            has_stored: all.iter().any(|(state, _)| state.settings.face.reads_store()),
+            stopped,
+        });
+        let (mut addresses, mut ports) = (Vec::new(), Vec::new());
+        for HealthSettings { of, listen } in health {
+            let at = |error| (of.name(), error);
+            let (listener, address) = weir_host::listen(*listen).map_err(at)?;
+            addresses.push((*of, address));
+            ports.push((*of, listener));
+        }
+        let mut thread = None;
+        if !listeners.is_empty() || !ports.is_empty() {
+            let spawned = server::spawn(listeners, (health_state.clone(), ports));
+            thread = Some(spawned.map_err(|error| ("readers", error))?);
+        }
+        Ok(Self { all, health: addresses, health_state, stored, stop, thread })
     }
 
     /// The addresses that were bound.
@@ -186,11 +222,17 @@ impl Faces {
         self.all.iter().map(|(state, address)| (state.settings.face, *address))
     }
 
+    /// The addresses at which health is asked for.
+    pub fn health_addresses(&self) -> impl Iterator<Item = (HealthOf, SocketAddr)> {
+        self.health.iter().copied()
+    }
+
     /// Serves this pipeline and its store from now on.
     pub fn set_pipeline(&self, view: &Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
         if self.all.iter().any(|(state, _)| state.settings.face.reads_store()) {
             self.stored.set_store(store);
         }
+        self.health_state.view.send_replace(Some(view.clone()));
         for (state, address) in &self.all {
             let _already_set = view.face(state.settings.face).address.set(*address);
             state.view.send_replace(Some(view.clone()));

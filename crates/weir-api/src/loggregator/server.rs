@@ -21,16 +21,23 @@ use weir_host::{AddressShare, AddressShares, ConnectionSlot, ConnectionSlots};
 use weir_pipeline::live::Face;
 
 use super::body::FaceBody;
+use super::health::{HealthOf, HealthState};
 use super::limits::{
     ACCEPT_PAUSE, HEAD_BYTES_MAX, HEAD_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
     SEND_BYTES_MAX, SHUTDOWN_TIMEOUT, WRITE_TIMEOUT,
 };
 use super::websocket::Session;
-use super::{FaceState, containers, egress, gateway, log_cache, traffic_controller};
+use super::{FaceState, containers, egress, gateway, health, log_cache, traffic_controller};
 use crate::absence::{limit_absence, with_write_timeout};
 
+/// What is asked of the log-cache, also at the ports that it shared with others.
+const LOG_CACHE_PATHS: &str = "/api/v1/";
+
 /// Starts the thread.
-pub(super) fn spawn(listeners: Vec<(Arc<FaceState>, TcpListener)>) -> io::Result<JoinHandle<()>> {
+pub(super) fn spawn(
+    listeners: Vec<(Arc<FaceState>, TcpListener)>,
+    (health_state, ports): (Arc<HealthState>, Vec<(HealthOf, TcpListener)>),
+) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("weir-readers".to_owned()).spawn(move || {
         runtime.block_on(async {
@@ -40,6 +47,9 @@ pub(super) fn spawn(listeners: Vec<(Arc<FaceState>, TcpListener)>) -> io::Result
                     all.spawn(containers::follow(state.clone()));
                 }
                 all.spawn(serve(state, listener));
+            }
+            for (of, listener) in ports {
+                all.spawn(health::serve(health_state.clone(), of, listener));
             }
             while all.join_next().await.is_some() {}
         });
@@ -177,6 +187,11 @@ async fn answer(
     request: Request<Incoming>,
     upgraded: &Mutex<Option<Session>>,
 ) -> Response<FaceBody> {
+    if request.uri().path().starts_with(LOG_CACHE_PATHS)
+        && let Some(log_cache) = state.log_cache.get()
+    {
+        return log_cache::answer(log_cache, request).await;
+    }
     match state.settings.face {
         Face::Egress => egress::answer(state, request).await,
         Face::Gateway => gateway::answer(state, request).await,

@@ -177,6 +177,27 @@ pub const FAMILIES: &[FamilyInfo] = &[
         Summary,
         "Time from the head of a request to its response, including the write to stable storage.",
     ),
+    family(
+        "weir_source_targets",
+        Gauge,
+        "Targets that a source scrapes, or containers that it measures.",
+    ),
+    family(
+        "weir_source_failing_targets",
+        Gauge,
+        "Targets, files of targets and containers that currently cannot be used.",
+    ),
+    family(
+        "weir_source_failed_scrapes_total",
+        Counter,
+        "Scrapes that failed, by the source ID of their target; names beyond the first 256 are \
+         counted as `other`.",
+    ),
+    family(
+        "weir_source_scrape_seconds",
+        Summary,
+        "Time of scrapes, from the connection to the last record.",
+    ),
     family("weir_source_in_flight_bytes", Gauge, "Bytes of requests that are being read."),
     family(
         "weir_source_rate_limited_records_total",

@@ -298,6 +298,15 @@ impl LoggregatorTags {
         Ok(())
     }
 
+    /// Sorts the tags of the envelope that was parsed last, whose bytes these are, by name. Those
+    /// with the same name stay in their order.
+    pub(super) fn sort(&mut self, bytes: &[u8]) {
+        let name = |place: &Place| bytes.get(place.key.start as usize..place.key.end as usize);
+        let order = |place: &Place| (place.is_deprecated, place.value.start);
+        self.places
+            .sort_unstable_by(|a, b| name(a).cmp(&name(b)).then_with(|| order(a).cmp(&order(b))));
+    }
+
     /// The tags of the envelope that was parsed last, whose bytes these are. A later one replaces
     /// an earlier one with the same name.
     pub fn iter<'e>(

@@ -1,10 +1,12 @@
-//! Envelopes of Loggregator: logs, metrics and events, each with its source and tags. Those of version
-//! 2 are read and written here; [`v1`] has the older ones, and converts one version to the other.
+//! Envelopes of Loggregator: logs, metrics and events, each with its source and tags. Those of
+//! version 2 are read and written here; [`v1`] has the older ones, and converts one version to the
+//! other.
 //!
 //! [`LoggregatorEnvelope::parse`] reads what a record needs of an envelope's bytes, and
 //! [`LoggregatorBatch`] finds the envelopes of a batch. The caller chooses the record's resource by
-//! source, instance and tags; [`LoggregatorDecoder::push`] adds the record to a batch. For those who
-//! read envelopes, [`LoggregatorRequest`] is what they ask for.
+//! source, instance and tags; [`LoggregatorDecoder::push`] adds the record to a batch. For those
+//! who read envelopes, [`LoggregatorRequest`] is what they ask for; for drains, [`DrainEncoder`]
+//! writes them as messages of syslog.
 //!
 //! ```
 //! use weir_codec::{
@@ -37,6 +39,7 @@
 //! metric that is longer than all before it; tags of the deprecated form count like others, and
 //! replace those with the same name.
 
+mod drain;
 mod encode;
 mod envelope;
 mod json;
@@ -50,6 +53,7 @@ mod tests;
 mod v1;
 mod wire;
 
+pub use drain::{DrainEncoder, DrainError, DrainFormat};
 pub use encode::{
     add_to_loggregator_batch, encode_loggregator_envelope, encode_loggregator_gauge,
     encode_loggregator_metrics, encode_loggregator_source, encode_loggregator_tag,

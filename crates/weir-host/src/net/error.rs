@@ -1,7 +1,7 @@
 //! Errors before a connection is established, in terms that an operator can act on.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -88,6 +88,22 @@ pub enum ConnectError {
         /// The problem.
         problem: String,
     },
+    /// All addresses of the host are denied.
+    #[error("{host} has the address {address}, which connections are not allowed to")]
+    Denied {
+        /// The name.
+        host: String,
+        /// One of its addresses.
+        address: IpAddr,
+    },
+    /// A certificate or key that was given as a text cannot be used.
+    #[error("{what}: {problem}")]
+    Pem {
+        /// Which one.
+        what: &'static str,
+        /// The problem.
+        problem: String,
+    },
     /// There is no trusted authority.
     #[error("no trusted certificate authorities: the system has none and no ca_file is set")]
     NoRoots,
@@ -104,7 +120,8 @@ impl ConnectError {
             Self::HandshakeTimeout { .. } => "handshake_timeout",
             Self::Certificate { kind, .. } => kind,
             Self::Tls { .. } | Self::ServerName { .. } => "tls",
-            Self::File { .. } | Self::NoRoots => "tls_files",
+            Self::File { .. } | Self::Pem { .. } | Self::NoRoots => "tls_files",
+            Self::Denied { .. } => "denied",
         }
     }
 }

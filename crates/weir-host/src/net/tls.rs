@@ -102,7 +102,7 @@ fn build(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(&provider)))
     } else {
-        builder.with_root_certificates(roots(files)?)
+        builder.with_root_certificates(roots(files.ca_file.as_deref())?)
     };
     let mut config = match (&files.cert_file, &files.key_file) {
         (Some(cert), Some(key)) => {
@@ -118,10 +118,11 @@ fn build(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
     Ok(config)
 }
 
-fn roots(files: &TlsFiles) -> Result<RootCertStore, ConnectError> {
+/// Returns the system's authorities, and those in a file.
+pub(super) fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, ConnectError> {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = &files.ca_file {
+    if let Some(path) = ca_file {
         add_authorities("tls.ca_file", path, &mut store)?;
     }
     if store.is_empty() { Err(ConnectError::NoRoots) } else { Ok(store) }
@@ -182,10 +183,10 @@ pub(super) fn file_error(what: &'static str, path: &Path, problem: &impl ToStrin
 
 /// Accepts any certificate, for `insecure_skip_verify`. Signatures are still verified.
 #[derive(Debug)]
-struct AnyCertificate(WebPkiSupportedAlgorithms);
+pub(super) struct AnyCertificate(WebPkiSupportedAlgorithms);
 
 impl AnyCertificate {
-    fn new(provider: &CryptoProvider) -> Self {
+    pub(super) fn new(provider: &CryptoProvider) -> Self {
         Self(provider.signature_verification_algorithms)
     }
 }

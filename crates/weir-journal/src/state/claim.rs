@@ -201,6 +201,18 @@ impl State {
         self.streams.iter().filter_map(of_source).collect()
     }
 
+    /// Returns the streams of a source, also those of which only frames are known.
+    pub(crate) fn stream_ids(&self, source: SourceId) -> Vec<StreamId> {
+        let stated = self.streams.iter().filter(|(_, known)| known.source == Some(source));
+        let is_of_source = |frame: &RecoveredFrame| frame.source == source;
+        let found = self.recovered.iter().filter(|(_, frames)| frames.iter().any(is_of_source));
+        let mut ids: Vec<StreamId> =
+            stated.map(|(id, _)| *id).chain(found.map(|(id, _)| *id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
     pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
         let known = self.resume_checkpoint(spec.stream, &frames);

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use weir_model::SourceBook;
+
 use super::{CursorState, Entry, State, Status};
 use crate::spec::{CursorLedger, JournalStatus, SourceLedger};
 
@@ -22,6 +24,8 @@ impl State {
                 }
                 SourceLedger { id: *id, name: source.name.clone(), streams, book }
             })
+            // What a destination hands on is of no source: it was not received there.
+            .filter(|source| !source.name.is_empty() || source.book != SourceBook::default())
             .collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all

@@ -118,6 +118,31 @@ impl State {
         self.taken_bytes += bytes;
     }
 
+    /// Makes a taken entry wait again.
+    pub(crate) fn put_back(&mut self, index: usize, stream: StreamId, seq: u64, now: Duration) {
+        let Some((cursor, cs)) = self.reader(index, stream) else { return };
+        let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return };
+        let entry = &mut cs.entries[at];
+        if entry.status != Status::Taken {
+            return;
+        }
+        entry.status = Status::Waiting;
+        let bytes = entry.bytes;
+        if cursor.waiting_bytes == 0 {
+            cursor.waiting_since = now;
+        }
+        cs.waiting_bytes += bytes;
+        cursor.waiting_bytes += bytes;
+        cursor.taken_bytes -= bytes;
+        cursor.taken -= entry.routed;
+        cs.next = cs.next.min(at);
+        if !cs.in_turn {
+            cs.in_turn = true;
+            cursor.turns.push_back(stream);
+        }
+        self.taken_bytes -= bytes;
+    }
+
     /// Settles a taken entry: books, window, slot, and the committed position if it is next.
     pub(crate) fn settle(
         &mut self,
@@ -281,6 +306,8 @@ pub(super) fn add_outcome(book: &mut weir_model::CursorBook, outcome: &Outcome) 
     book.delivered += outcome.delivered;
     book.dead_lettered += outcome.dead_lettered;
     book.resent += outcome.resent;
+    book.moved += outcome.moved;
+    book.unbound += outcome.unbound;
     if let Some((reason, count)) = outcome.discarded {
         book.discarded[reason as usize] += count;
     }

@@ -368,6 +368,7 @@ pub(crate) fn every_outcome_is_in_the_book(opener: &mut impl Opener) {
         dead_lettered: 3,
         discarded: Some((DiscardReason::Rejected, 1)),
         resent: 2,
+        ..Outcome::default()
     };
     hec.ack(&delivery, outcome);
     let check = |journal: &weir_journal::Journal| {

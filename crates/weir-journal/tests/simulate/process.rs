@@ -240,7 +240,7 @@ impl Reader {
             delivered: counts[Fate::Delivered as usize],
             dead_lettered: counts[Fate::DeadLettered as usize],
             discarded: (rejected > 0).then_some((DiscardReason::Rejected, rejected)),
-            resent: 0,
+            ..Outcome::default()
         }
     }
 

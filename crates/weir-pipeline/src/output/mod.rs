@@ -10,6 +10,7 @@
 //! transport errors are retried forever.
 
 mod blackhole;
+mod datadog_metrics;
 pub mod dead_letter;
 mod devices;
 mod file;
@@ -39,6 +40,7 @@ use devices::Devices;
 use threads::{End, Ended, OutputThreads};
 
 pub use file::{FilePath, FilePathError};
+pub(crate) use http::credentials as http_credentials;
 pub use post::{Endpoint, EndpointError};
 pub use signal::Stop;
 
@@ -247,6 +249,9 @@ fn prepare(
         }
         OutputKind::Loggregator(output) => {
             Ready::Post(Arc::new(loggregator::sender(plan, output, context, stats)?))
+        }
+        OutputKind::DatadogMetrics(output) => {
+            Ready::Post(Arc::new(datadog_metrics::sender(plan, output, context, stats)?))
         }
         OutputKind::Syslog(syslog) => syslog::prepare(&plan.name, syslog)?,
         OutputKind::File(file) => Ready::File(file.clone()),

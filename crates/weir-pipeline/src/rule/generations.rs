@@ -9,14 +9,14 @@
 //! left untouched; a damaged one is moved aside, and a checksum distinguishes it from one of a
 //! later release; a failure to write it stops nothing.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use weir_host::Disk;
 use weir_host::units::format_rfc3339;
-use weir_host::{Disk, OpenMode};
 use weir_model::hash64;
 
 use crate::config::PipelinePlan;
@@ -112,13 +112,7 @@ impl Generations {
         let mut document = serde_json::to_value(document)?;
         document[CHECK] = check_of(&document);
         let text = serde_json::to_vec_pretty(&document)?;
-        let temporary = self.path.with_extension("json.tmp");
-        let file = self.disk.open(&temporary, OpenMode::Create)?;
-        file.set_len(0)?;
-        file.write_all_at(&mut [IoSlice::new(&text)], 0)?;
-        file.sync_data()?;
-        self.disk.rename(&temporary, &self.path)?;
-        self.disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))
+        weir_host::replace_file(&*self.disk, &self.path, &text)
     }
 }
 
@@ -131,13 +125,11 @@ enum Contents {
 }
 
 fn read(disk: &dyn Disk, path: &Path) -> io::Result<Contents> {
-    let file = match disk.open(path, OpenMode::Read) {
-        Ok(file) => file,
+    let bytes = match weir_host::read_file(disk, path, FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::None),
         Err(error) => return Err(error),
     };
-    let mut bytes = vec![0; file.len()?.min(FILE_BYTES_MAX) as usize];
-    file.read_exact_at(&mut bytes, 0)?;
     let mut document: Value = serde_json::from_slice(&bytes)?;
     let check = document.as_object_mut().and_then(|members| members.remove(CHECK));
     if check != Some(check_of(&document)) {
@@ -173,6 +165,7 @@ mod tests {
             sources: Vec::new(),
             outputs: Vec::new(),
             rules: Vec::new(),
+            drains: None,
             default_to: Some(default_to.iter().map(|name| (*name).to_owned()).collect()),
         }
     }

@@ -24,7 +24,9 @@ use std::cell::RefCell;
 use weir_expr::{BatchPass, Expr, Hits, Limits, RuleSet, Scratch};
 use weir_host::Clock;
 use weir_model::limits::FRAME_BYTES_MAX;
-use weir_model::{BatchBuilder, DiscardReason, Full, SourceBook, StreamId, hash64};
+use weir_model::{
+    BatchBuilder, DiscardReason, Full, Kinds, RecordKind, SourceBook, StreamId, hash64,
+};
 
 use crate::groups::Groups;
 pub use action::{Action, BodyFormat, SetValue, Target};
@@ -86,6 +88,8 @@ pub struct Rules {
     by_index: Vec<Rule>,
     /// Destinations of records that no rule routes: indexes of cursors, in order.
     default_to: Vec<u16>,
+    /// Cursors that do not get records of every kind, with those that they get.
+    partial: Vec<(u16, Kinds)>,
     stats: std::sync::Arc<RuleStats>,
 }
 
@@ -182,14 +186,23 @@ impl Rules {
             .collect();
         let stats = std::sync::Arc::new(RuleStats::new(plans.iter().map(|plan| plan.name.clone())));
         let default_to = in_order(default_to.iter().copied());
-        Ok(Self { generation, set, by_index, default_to, stats })
+        Ok(Self { generation, set, by_index, default_to, partial: Vec::new(), stats })
     }
 
     /// Creates an empty set of rules: everything goes to the outputs with these cursor indexes.
     pub fn to_all(generation: u32, cursors: impl IntoIterator<Item = usize>) -> Self {
         let default_to = in_order(cursors.into_iter());
         let stats = std::sync::Arc::new(RuleStats::new([]));
-        Self { generation, set: None, by_index: Vec::new(), default_to, stats }
+        let (by_index, partial) = (Vec::new(), Vec::new());
+        Self { generation, set: None, by_index, default_to, partial, stats }
+    }
+
+    /// Routes to these cursors only records of these kinds. One that would go to nothing else is
+    /// treated as if no rule routed it.
+    #[must_use]
+    pub fn with_partial(self, partial: impl IntoIterator<Item = (usize, Kinds)>) -> Self {
+        let narrow = |(cursor, kinds)| Some((u16::try_from(cursor).ok()?, kinds));
+        Self { partial: partial.into_iter().filter_map(narrow).collect(), ..self }
     }
 
     /// Returns the generation number, for the frame header.
@@ -214,27 +227,57 @@ impl Rules {
     /// was changed.
     pub fn apply(&self, work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
         subject.batch.route_all(&self.default_to);
-        let Some(set) = &self.set else { return Ok(()) };
         if subject.batch.record_count() == 0 {
             return Ok(());
         }
+        work.discarded.clear();
+        if !self.partial.is_empty() {
+            self.route_by_kind(work, subject)?;
+        }
+        let Some(set) = &self.set else {
+            discard(work, subject);
+            return Ok(());
+        };
         work.discarded.clear();
         work.changes.clear();
         work.tally.clear(self.by_index.len());
         work.tally.records = subject.batch.record_count() as u64;
         self.records(set, work, subject)?;
-        if !work.changes.is_empty() {
+        if work.changes.is_empty() {
+            discard(work, subject);
+        } else {
             write_changes(work, subject)?;
-        } else if !work.discarded.is_empty() {
-            let mut next = work.discarded.iter().map(|(index, _)| *index).peekable();
-            subject.batch.retain(|index| next.next_if_eq(&index).is_none());
-        }
-        for (_, reason) in &work.discarded {
-            subject.book.records -= 1;
-            subject.book.discard(*reason, 1);
+            count_discarded(work, subject);
         }
         self.stats.add(&work.tally, subject.clock.unix_ns());
         Ok(())
+    }
+
+    /// Routes each record to those of the default outputs that carry it.
+    fn route_by_kind(
+        &self,
+        work: &mut Workspace,
+        subject: &mut Subject<'_>,
+    ) -> Result<(), TooLarge> {
+        for index in 0..subject.batch.record_count() {
+            let kind = subject.batch.record(index).kind();
+            work.to.clear();
+            work.to.extend_from_slice(&self.default_to);
+            self.keep_carrying(kind, &mut work.to);
+            if work.to.is_empty() && self.set.is_none() {
+                work.discarded.push((index, DiscardReason::Unrouted));
+            } else if work.to.len() < self.default_to.len() {
+                subject.batch.route(index, &work.to)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes destinations that do not carry records of this kind.
+    fn keep_carrying(&self, kind: RecordKind, to: &mut Vec<u16>) {
+        for (cursor, _) in self.partial.iter().filter(|(_, kinds)| !kinds.contains(kind)) {
+            to.retain(|destination| destination != cursor);
+        }
     }
 
     fn records(
@@ -318,7 +361,7 @@ impl Rules {
             pass.record(&fields, &mut work.hits);
         }
         if work.hits.is_empty() {
-            self.unrouted(work, index);
+            self.unrouted(work, index, view.kind());
             return Ok(());
         }
         let draft = work.draft.get_mut();
@@ -348,8 +391,10 @@ impl Rules {
             work.to.sort_unstable();
             work.to.dedup();
         }
+        let kind = view.kind();
+        self.keep_carrying(kind, &mut work.to);
         if work.to.is_empty() {
-            self.unrouted(work, index);
+            self.unrouted(work, index, kind);
         } else {
             subject.batch.route(index, &work.to)?;
         }
@@ -357,11 +402,30 @@ impl Rules {
     }
 
     /// Sends a record that no rule routes to the default outputs, or discards and counts it.
-    fn unrouted(&self, work: &mut Workspace, index: usize) {
+    fn unrouted(&self, work: &mut Workspace, index: usize, kind: RecordKind) {
         work.tally.unrouted += 1;
-        if self.default_to.is_empty() {
+        let carries = |cursor: &u16| {
+            !self.partial.iter().any(|(partial, kinds)| partial == cursor && !kinds.contains(kind))
+        };
+        if !self.default_to.iter().any(carries) {
             work.discarded.push((index, DiscardReason::Unrouted));
         }
+    }
+}
+
+/// Removes and counts discarded records of a batch in which nothing else changes.
+fn discard(work: &Workspace, subject: &mut Subject<'_>) {
+    if !work.discarded.is_empty() {
+        let mut next = work.discarded.iter().map(|(index, _)| *index).peekable();
+        subject.batch.retain(|index| next.next_if_eq(&index).is_none());
+    }
+    count_discarded(work, subject);
+}
+
+fn count_discarded(work: &Workspace, subject: &mut Subject<'_>) {
+    for (_, reason) in &work.discarded {
+        subject.book.records -= 1;
+        subject.book.discard(*reason, 1);
     }
 }
 

@@ -4,11 +4,15 @@
 //! listens and is configured so. A source appends to the journal and knows nothing of destinations; when the journal has no room, it keeps its
 //! position and continues when woken.
 
+mod container_metrics;
 mod datadog_intake;
 mod listen;
 mod loggregator;
+mod loggregator_metrics;
 mod names;
 mod own_paths;
+mod produce;
+mod prometheus;
 mod statsd;
 mod syslog;
 mod tail;
@@ -22,17 +26,20 @@ use std::time::{Duration, Instant};
 use weir_host::{Clock, Disk, WakeFd};
 use weir_journal::Journal;
 
-use crate::config::{Format, ListenSettings, SourceKind, SourcePlan};
+use crate::config::{Format, ListenSettings, LoggregatorMetricsSource, SourceKind, SourcePlan};
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
+pub use container_metrics::limits::CONTAINER_METRICS_BYTES;
 pub use listen::ListenError;
 pub use listen::limits::{
     LISTENER_BYTES, LISTENER_THREADS_MAX, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES,
     SYSLOG_LISTENER_BYTES,
 };
+pub use loggregator_metrics::ViewSlot;
 pub use names::SourceNames;
 pub use own_paths::{OwnPath, OwnPaths};
+pub use prometheus::limits::{PROMETHEUS_SOURCE_BYTES, SCRAPE_TARGETS_MAX};
 pub use tail::{LayoutError, is_compressed_or_temporary};
 
 /// What a source needs from the process.
@@ -50,6 +57,8 @@ pub struct SourceContext {
     pub data_dir: PathBuf,
     /// Live statistics of this source.
     pub stats: Arc<SourceStats>,
+    /// The pipeline, once it is there.
+    pub view: ViewSlot,
     /// Files and directories that weir itself writes: they are never tailed.
     pub own_paths: OwnPaths,
 }
@@ -209,6 +218,8 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
 enum Work {
     Tail(Box<tail::Tail>),
     Listen(Box<listen::Listener>),
+    OriginalMetrics(Box<loggregator_metrics::OriginalMetrics>),
+    Produce(Box<produce::Producer>),
 }
 
 impl Work {
@@ -220,6 +231,8 @@ impl Work {
                 source.run();
             }
             Self::Listen(source) => source.run(move || drop(discovered)),
+            Self::OriginalMetrics(source) => source.run(move || drop(discovered)),
+            Self::Produce(source) => source.run(move || drop(discovered)),
         }
     }
 }
@@ -254,9 +267,21 @@ fn prepare(
             let protocol = || listen::Protocol::Statsd(source.clone());
             return listen(plan, &source.listen, protocol, context, wakes, stop);
         }
+        SourceKind::LoggregatorMetrics(source) => {
+            let source = original_metrics(&plan.name, source, context, &wakes[0], stop);
+            return Ok(vec![Work::OriginalMetrics(Box::new(source))]);
+        }
         SourceKind::Loggregator(source) => {
             let protocol = || listen::Protocol::Loggregator(source.clone());
             return listen(plan, &source.listen, protocol, context, wakes, stop);
+        }
+        SourceKind::Prometheus(source) => {
+            let work = produce::Work::Prometheus(source.clone());
+            return Ok(vec![produce(plan, work, context, &wakes[0], stop)]);
+        }
+        SourceKind::ContainerMetrics(source) => {
+            let work = produce::Work::Containers(source.clone());
+            return Ok(vec![produce(plan, work, context, &wakes[0], stop)]);
         }
     };
     let parts = tail::Parts {
@@ -272,6 +297,56 @@ fn prepare(
         host: host_name(),
     };
     Ok(vec![Work::Tail(Box::new(tail::Tail::new(layout, parts, context.own_paths)))])
+}
+
+fn original_metrics(
+    name: &str,
+    settings: &LoggregatorMetricsSource,
+    context: SourceContext,
+    wake: &WakeFd,
+    stop: &Arc<AtomicBool>,
+) -> loggregator_metrics::OriginalMetrics {
+    loggregator_metrics::OriginalMetrics {
+        settings: settings.clone(),
+        view: context.view,
+        disk: context.disk,
+        received_file: context.data_dir.join("received").join(name),
+        wake: wake.clone(),
+        stop: stop.clone(),
+        context: listen::LaneContext {
+            name: name.to_owned(),
+            thread: 0,
+            journal: context.journal,
+            rules: context.rules,
+            clock: context.clock,
+            stats: context.stats,
+        },
+    }
+}
+
+/// Returns the work of a source that obtains its records itself.
+fn produce(
+    plan: &SourcePlan,
+    work: produce::Work,
+    context: SourceContext,
+    wake: &WakeFd,
+    stop: &Arc<AtomicBool>,
+) -> Work {
+    Work::Produce(Box::new(produce::Producer {
+        context: listen::LaneContext {
+            name: plan.name.clone(),
+            thread: 0,
+            journal: context.journal,
+            rules: context.rules,
+            clock: context.clock,
+            stats: context.stats,
+        },
+        received_file: context.data_dir.join("received").join(&plan.name),
+        disk: context.disk,
+        wake: wake.clone(),
+        stop: stop.clone(),
+        work,
+    }))
 }
 
 fn listen(

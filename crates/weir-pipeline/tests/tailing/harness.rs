@@ -18,7 +18,7 @@ use weir_pipeline::config::{
     ContainersSource, FileSource, Format, ReadFrom, SourceKind, SourcePlan, TailSettings,
 };
 use weir_pipeline::rule::{RulePlan, RuleSwitch, Rules};
-use weir_pipeline::source::{OwnPath, OwnPaths, SourceContext, SourceHandle, spawn};
+use weir_pipeline::source::{OwnPath, OwnPaths, SourceContext, SourceHandle, ViewSlot, spawn};
 use weir_pipeline::stats::{SourceStats, get};
 
 /// Maximum wait for anything.
@@ -213,6 +213,7 @@ impl World {
             stats: stats.clone(),
             disk: Arc::new(RealDisk),
             data_dir: self.data_dir(),
+            view: ViewSlot::default(),
             own_paths: OwnPaths::new(&[OwnPath::Below(self.data_dir())]),
         };
         let inbox = Arc::new(Inbox::default());

@@ -37,7 +37,7 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     part("Sources: lines = records + joined + discarded", &sources(ledger), None);
     part("Files: bytes seen = read + unread + abandoned", &files(ledger), at_least(ledger));
     let title = "Outputs: routed = delivered + discarded + dead-lettered + in flight";
-    part(title, &cursors(ledger), None);
+    part(title, &cursors(ledger), handed_on(ledger));
     let title = "Readers: matched = sent + lost + abandoned + queued";
     part(title, &readers(ledger), None);
     part("Discarded and abandoned, by reason", &reasons(ledger), None);
@@ -149,6 +149,24 @@ fn cursors(ledger: &LedgerDocument) -> Table {
         ]);
     }
     table
+}
+
+/// Describes what drains have handed on, or had nothing to do with.
+fn handed_on(ledger: &LedgerDocument) -> Option<String> {
+    let mut out = String::new();
+    for cursor in &ledger.cursors {
+        let (moved, unbound) = (cursor.book.moved, cursor.book.unbound);
+        if moved + unbound > 0 {
+            let (moved, unbound) = (group_digits(moved), group_digits(unbound));
+            let name = &cursor.name;
+            let _infallible = writeln!(
+                out,
+                "  {name}: routed also includes {unbound} for which there is no drain, and {moved} \
+                 moved to the streams of lagging drains"
+            );
+        }
+    }
+    (!out.is_empty()).then_some(out)
 }
 
 fn readers(ledger: &LedgerDocument) -> Table {

@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub(crate) mod cursor;
 pub(crate) mod dead_letter;
+pub(crate) mod drains;
 pub(crate) mod ledger;
 pub(crate) mod load;
 pub(crate) mod man;

@@ -105,7 +105,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
     let is_api_changed = plan.api_listen != running.api_listen
         || plan.api_allowed_hosts != running.api_allowed_hosts
         || plan.queries != running.queries;
-    let is_service_changed = plan.faces != running.faces;
+    let is_service_changed = plan.faces != running.faces || plan.health != running.health;
     if is_api_changed || is_service_changed || plan.log != running.log {
         tracing::warn!("changes of [api], [loggregator] and [log] take effect at the next start");
     }

@@ -179,6 +179,8 @@ fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
 fn prepare(plan: &Plan, source: &str) -> Result<Trial> {
     let mut outputs: Vec<String> = plan.pipeline.outputs.iter().map(|o| o.name.clone()).collect();
     outputs.extend(plan.store.is_some().then(|| STORE.to_owned()));
+    let drains = plan.pipeline.drains.as_ref().map(|_| weir_pipeline::drain::NAME.to_owned());
+    outputs.extend(drains);
     let default_to = plan.pipeline.default_to.as_deref();
     Ok(Trial::new(&plan.pipeline.rules, &outputs, default_to, source)?)
 }

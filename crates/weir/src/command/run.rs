@@ -105,6 +105,7 @@ impl Running {
         self.faces.set_pipeline(&view, explorer.clone());
         if let Some(api) = &self.api {
             view.set_names(calculated_fields, &self.plan.renames);
+            api.set_original_metrics(self.plan.has_original_metrics);
             api.set_pipeline(view, explorer);
         }
     }
@@ -203,8 +204,9 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
 }
 
 fn bind_faces(plan: &Plan) -> Result<Faces> {
-    let faces = Faces::bind(&plan.faces, &plan.stored).map_err(|(face, error)| {
-        let message = format!("the service loggregator.{} cannot be started: {error}", face.name());
+    let bound = Faces::bind(&plan.faces, &plan.stored, &plan.health);
+    let faces = bound.map_err(|(service, error)| {
+        let message = format!("the service loggregator.{service} cannot be started: {error}");
         let exit = match error.kind() {
             std::io::ErrorKind::AddrInUse => Exit::Temporary,
             _ => Exit::Failed,
@@ -213,6 +215,9 @@ fn bind_faces(plan: &Plan) -> Result<Faces> {
     })?;
     for (face, address) in faces.addresses() {
         tracing::info!(%address, "loggregator.{} listens", face.name());
+    }
+    for (of, address) in faces.health_addresses() {
+        tracing::info!(%address, "loggregator.health.{} listens", of.name());
     }
     Ok(faces)
 }

@@ -36,6 +36,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     super::check_source::read_twice(sections, diagnostics);
     super::check_listen::listen_twice(sections, diagnostics);
     super::readers::check(sections, diagnostics);
+    super::drains::check(sections, diagnostics);
     super::check_file::written_twice(sections, diagnostics);
     one_stdout(sections, diagnostics);
     loops(sections, diagnostics);
@@ -49,7 +50,10 @@ fn sources_and_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
         diagnostics.0.iter().any(|d| d.key_path == family || d.key_path.starts_with(&prefix))
     };
     let no_sources = sections.sources.is_empty() && !wrong("source");
-    let no_outputs = sections.outputs.is_empty() && !wrong("output") && !sections.has_store();
+    let no_outputs = sections.outputs.is_empty()
+        && !wrong("output")
+        && !sections.has_store()
+        && !super::drains::are_enabled(sections);
     let source_help = "for example: [source.containers] with type = \"containers\"";
     let output_help = "for example: [output.console] with type = \"stdout\"";
     if no_sources && no_outputs {

@@ -1,11 +1,12 @@
-//! Constraints within an output of type `http`, `socket` or `loggregator`.
+//! Constraints within an output of type `http`, `socket`, `loggregator` or `datadog_metrics`.
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
-use weir_pipeline::config::{Endpoint, SocketProtocol};
+use weir_pipeline::config::{Endpoint, OutputType, SocketProtocol};
 
 use super::check_hec::{bounds, pauses, secret_file, tls, url};
 use super::diagnostic::Diagnostics;
+use super::plan::{ComponentSection, Sections};
 use super::section::Section;
 use super::tree::NodeValue;
 
@@ -67,6 +68,33 @@ pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
     bounds(section, diagnostics);
 }
 
+/// All checks of one output of type `datadog_metrics`.
+pub(crate) fn datadog_metrics(
+    named: &ComponentSection<OutputType>,
+    sections: &Sections,
+    diagnostics: &mut Diagnostics,
+) {
+    let section = &named.section;
+    let is_https = is_https(section, diagnostics);
+    if let Ok(endpoint) = Endpoint::url(section.text("url").unwrap_or_default())
+        && endpoint.path.contains('?')
+    {
+        let key_path = section.key_path("url");
+        let message = format!("{key_path} has a query");
+        diagnostics.error(section.location("url"), &key_path, message).help("remove it");
+    }
+    tls(section, is_https, diagnostics);
+    bounds(section, diagnostics);
+    secret_file(section, "api_key", diagnostics);
+    let has_metrics = sections.sources.iter().any(|source| source.component_type.has_envelopes());
+    if !has_metrics && !sections.sources.is_empty() {
+        let message = format!("{} carries metrics only, and no source receives any", section.path);
+        diagnostics
+            .error(section.location.clone(), &section.path, message)
+            .help("add a source of type \"loggregator\", or send logs to another output");
+    }
+}
+
 /// The headers whose values are text.
 pub(crate) fn headers(section: &Section) -> Vec<(String, String)> {
     let text = |value: &NodeValue| match value {
@@ -89,7 +117,7 @@ fn is_https(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
     Some(url.tls)
 }
 
-fn credentials(section: &Section, diagnostics: &mut Diagnostics) {
+pub(crate) fn credentials(section: &Section, diagnostics: &mut Diagnostics) {
     for (one, other) in [("user", "password"), ("password", "user")] {
         if section.is_set(one) && !section.is_set(other) {
             let key_path = section.key_path(one);
@@ -114,7 +142,7 @@ fn credentials(section: &Section, diagnostics: &mut Diagnostics) {
 }
 
 /// Headers must be names and texts that HTTP can carry, and not those that weir sets itself.
-fn header_values(section: &Section, diagnostics: &mut Diagnostics) {
+pub(crate) fn header_values(section: &Section, diagnostics: &mut Diagnostics) {
     const OWN: [&str; 4] = ["host", "content-length", "content-encoding", "transfer-encoding"];
     let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     for entry in section.values("headers") {

@@ -9,7 +9,8 @@ use weir_expr::Network;
 use weir_host::{Acceptor, ServerProtocol, Zone};
 use weir_pipeline::config::SourceType;
 use weir_pipeline::source::{
-    LISTENER_BYTES, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES, SYSLOG_LISTENER_BYTES,
+    CONTAINER_METRICS_BYTES, LISTENER_BYTES, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES,
+    SYSLOG_LISTENER_BYTES,
 };
 
 use super::check::readable_file;
@@ -48,7 +49,7 @@ pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
 
 /// All checks of a source of type `loggregator`.
 pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
-    tags(section, diagnostics);
+    tags(section, "tags", diagnostics);
     tls(section, diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add tls.client_ca_file, or allow", diagnostics);
@@ -57,43 +58,48 @@ pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
 
 /// All checks of a source of type `dropsonde` or `statsd`.
 pub(crate) fn dropsonde(section: &Section, diagnostics: &mut Diagnostics) {
-    tags(section, diagnostics);
+    tags(section, "tags", diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add allow", diagnostics);
     rate_limit::check(section, 1, diagnostics);
 }
 
 /// Checks the tags that a source adds to envelopes.
-fn tags(section: &Section, diagnostics: &mut Diagnostics) {
-    for entry in section.values("tags") {
+pub(crate) fn tags(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
+    for entry in section.values(key) {
         let is_tag = match &entry.node.value {
             NodeValue::Text(text) => entry.key.len() + text.len() <= TAG_BYTES_MAX,
             _ => false,
         };
         if !is_tag || entry.key.is_empty() {
-            let key_path = format!("{}.{}", section.key_path("tags"), entry.key);
+            let key_path = format!("{}.{}", section.key_path(key), entry.key);
             let message = format!("{key_path} must be a name and a short text");
             diagnostics
                 .error(Some(entry.node.location.clone()), &key_path, message)
-                .help("tags = { deployment = \"cf\" }");
+                .help(format!("{key} = {{ deployment = \"cf\" }}"));
         }
     }
-    if section.values("tags").len() > TAGS_MAX {
-        let key_path = section.key_path("tags");
+    if section.values(key).len() > TAGS_MAX {
+        let key_path = section.key_path(key);
         let message = format!("{key_path} has more than {TAGS_MAX} tags");
         diagnostics
-            .error(section.location("tags"), &key_path, message)
+            .error(section.location(key), &key_path, message)
             .help("tag records with a rule instead");
     }
 }
 
 /// The tags that a source adds to envelopes.
 pub(crate) fn default_tags(section: &Section) -> Vec<(String, String)> {
+    tags_of(section, "tags")
+}
+
+/// The texts in a table of tags.
+pub(crate) fn tags_of(section: &Section, key: &str) -> Vec<(String, String)> {
     let text = |value: &NodeValue| match value {
         NodeValue::Text(text) => Some(text.clone()),
         _ => None,
     };
-    let entries = section.values("tags").iter();
+    let entries = section.values(key).iter();
     entries.filter_map(|entry| Some((entry.key.clone(), text(&entry.node.value)?))).collect()
 }
 
@@ -223,11 +229,14 @@ pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
             let section = &source.section;
             section.size("in_flight_max") + LOGGREGATOR_LISTENER_BYTES + quota_bytes(section)
         }
+        SourceType::LoggregatorMetrics => SYSLOG_LISTENER_BYTES,
         SourceType::Syslog | SourceType::Dropsonde | SourceType::Statsd => {
             let section = &source.section;
             threads(source.component_type, section) as u64 * SYSLOG_LISTENER_BYTES
                 + quota_bytes(section)
         }
+        SourceType::Prometheus => super::collect::prometheus_bytes(&source.section),
+        SourceType::ContainerMetrics => CONTAINER_METRICS_BYTES,
         SourceType::Containers | SourceType::File => 0,
     };
     sections.sources.iter().map(memory).sum()
@@ -260,7 +269,11 @@ impl Bound {
                     Some(Self::Path(section.text("path")?.to_owned()))
                 }
             },
-            SourceType::Containers | SourceType::File => None,
+            SourceType::LoggregatorMetrics
+            | SourceType::Prometheus
+            | SourceType::ContainerMetrics
+            | SourceType::Containers
+            | SourceType::File => None,
         }
     }
 
@@ -293,14 +306,13 @@ pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
         taken.push((Bound::Tcp(listen), api.location("listen")));
     }
     let services = super::readers::ports(sections)
-        .map(|(service, listen, location)| (service, Bound::Tcp(listen), location));
+        .map(|(key, listen, location)| (key, Bound::Tcp(listen), location));
     let sources = sections.sources.iter().filter_map(|source| {
         let bound = Bound::of(source)?;
-        let location = source.section.location(bound.key());
-        Some((&source.section, bound, location))
-    });
-    for (section, bound, place) in sources.chain(services) {
         let key = bound.key();
+        Some((source.section.key_path(key), bound, source.section.location(key)))
+    });
+    for (key, bound, place) in sources.chain(services) {
         let (what, remedy) = match &bound {
             Bound::Tcp(address) | Bound::Udp(address) => {
                 (format!("the port {}", address.port()), "choose another port")
@@ -311,7 +323,7 @@ pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
             diagnostics
                 .error(
                     place.clone(),
-                    &section.key_path(key),
+                    &key,
                     format!("{what} is already used by another part of weir"),
                 )
                 .other(location.clone(), "it is also used at")

@@ -81,6 +81,8 @@ pub(crate) enum ValueType {
     Items,
     /// A nested table.
     Table(&'static [Field]),
+    /// A list of tables.
+    Tables(&'static [Field]),
 }
 
 impl ValueType {
@@ -113,6 +115,7 @@ impl ValueType {
             Self::Values => "a table such as { \"@env\" = \"prod\" }".to_owned(),
             Self::Items => "a list such as [\"card\", \"email\"]".to_owned(),
             Self::Table(_) => "a table".to_owned(),
+            Self::Tables(_) => "a list of tables".to_owned(),
         }
     }
 
@@ -140,6 +143,7 @@ impl ValueType {
             Self::Share => "share",
             Self::Values | Self::Table(_) => "table",
             Self::Items => "list",
+            Self::Tables(_) => "list of tables",
         }
     }
 }

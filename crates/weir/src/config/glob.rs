@@ -27,6 +27,11 @@ pub(crate) fn any_matches<'a>(patterns: impl Iterator<Item = &'a str>, path: &Pa
     patterns.filter_map(|pattern| compile(pattern).ok()).any(|glob| glob.is_match(&path))
 }
 
+/// The absolute form of an inclusion, without `.` and `..`.
+pub(crate) fn inclusion(pattern: &str) -> String {
+    absolute(Path::new(pattern)).to_string_lossy().into_owned()
+}
+
 /// Compiles an exclusion in the way that sources compare it, with whole paths: without a `/` it
 /// matches the file name alone, otherwise it is relative to the working directory, as inclusions
 /// are.

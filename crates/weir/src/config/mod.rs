@@ -18,10 +18,14 @@ mod check_listen;
 mod check_source;
 mod check_syslog;
 mod choices;
+mod client;
+mod collect;
 mod diagnostic;
 mod disk;
+mod drains;
 mod field;
 mod glob;
+mod metrics;
 mod multiline;
 mod plan;
 mod rate_limit;
@@ -35,6 +39,7 @@ mod section;
 mod tables;
 mod text;
 mod tree;
+mod usual;
 
 #[cfg(test)]
 mod mistakes;
@@ -95,7 +100,7 @@ pub(crate) fn locate(path: Option<&Path>) -> Result<(Option<ClientSettings>, Loa
     };
     let mut diagnostics = Diagnostics::default();
     let tree = tree::parse(&texts, &mut diagnostics);
-    let settings = plan::client_settings(&tree, &mut diagnostics);
+    let settings = client::client_settings(&tree, &mut diagnostics);
     let settings = Some(settings).filter(|_| !diagnostics.has_errors());
     Ok((settings, Loaded { plan: None, diagnostics, texts }))
 }

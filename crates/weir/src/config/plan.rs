@@ -4,9 +4,8 @@
 //! no default or bound is defined in a second place.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
-use weir_api::{FaceSettings, QueryLimits, StoredSettings};
+use weir_api::{FaceSettings, HealthSettings, QueryLimits, StoredSettings};
 use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
@@ -28,10 +27,13 @@ use super::choices::{
     FileCompression, Fsync, HecCompression, HttpCompression, LogLevel, SyslogOutputDelimiter,
     SyslogOutputProtocol, SyslogProtocol, WhenLimited,
 };
+use super::collect;
 use super::diagnostic::Diagnostics;
 use super::disk::{self, DiskParts};
+use super::drains;
 use super::field::list_or;
 use super::glob;
+use super::metrics;
 use super::rate_limit;
 use super::readers;
 use super::rules::{self, RuleTest};
@@ -42,6 +44,7 @@ use super::tables::{
 };
 use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeTable, NodeValue};
+use super::usual;
 
 /// Name of weir's own store as a destination, and of its directory.
 pub(crate) const STORE: &str = "store";
@@ -57,6 +60,10 @@ pub(crate) struct Plan {
     pub(crate) queries: QueryLimits,
     /// Services for readers of envelopes.
     pub(crate) faces: Vec<FaceSettings>,
+    /// Where the health of Loggregator's programs is asked for.
+    pub(crate) health: Vec<HealthSettings>,
+    /// `/metrics` has their metrics, too.
+    pub(crate) has_original_metrics: bool,
     /// What is read from the store by them.
     pub(crate) stored: StoredSettings,
     /// Memory for envelopes that wait for their readers.
@@ -110,6 +117,7 @@ pub(crate) struct Sections {
     pub(crate) outputs: Vec<ComponentSection<OutputType>>,
     pub(crate) rules: Vec<Section>,
     pub(crate) tests: Vec<Section>,
+    pub(crate) drains: Vec<Section>,
 }
 
 impl Sections {
@@ -127,12 +135,15 @@ impl Sections {
     /// The names of everything that a rule can route to.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = &str> {
         let store = self.has_store().then_some(STORE);
-        self.outputs.iter().map(|output| output.name.as_str()).chain(store)
+        let drains = drains::are_enabled(self).then_some(weir_pipeline::drain::NAME);
+        self.outputs.iter().map(|output| output.name.as_str()).chain(store).chain(drains)
     }
 
     /// Memory planned for everything except the store.
     pub(crate) fn memory_beside_store(&self) -> u64 {
-        let listeners = check_listen::memory_bytes(self) + readers::memory_bytes(self);
+        let listeners = check_listen::memory_bytes(self)
+            + readers::memory_bytes(self)
+            + drains::memory_bytes(self);
         let ring = self.table("journal").size("ring");
         let windows = self.windows_bytes();
         ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES)
@@ -168,7 +179,7 @@ impl Sections {
 
 /// Reads the whole tree. The plan is valid only if no error was reported.
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
-    let sections = sections(tree, diagnostics);
+    let sections = sections(&usual::with_usual_set(tree, diagnostics), diagnostics);
     check::check(&sections, diagnostics);
     let calculated_fields =
         super::calculated_fields::calculated_fields(sections.table("store"), diagnostics);
@@ -192,6 +203,8 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         api_allowed_hosts: texts(api, "allowed_hosts"),
         queries: api.table("queries").map(queries).unwrap_or_default(),
         faces: readers::settings(&sections)?,
+        health: readers::health(&sections),
+        has_original_metrics: sections.table("loggregator").bool("metrics"),
         stored: readers::stored(&sections),
         envelope_bytes_max: readers::buffer_bytes(&sections),
         log: LogPlan {
@@ -208,6 +221,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             outputs: outputs?,
             default_to: default_to(&sections),
             rules,
+            drains: drains::settings(&sections),
         },
         store,
         calculated_fields,
@@ -222,7 +236,10 @@ fn default_to(sections: &Sections) -> Option<Vec<String>> {
         return Some(texts(&sections.top, "default_to"));
     }
     let routes = sections.rules.iter().any(|rule| !rule.list("to").is_empty());
-    (routes && sections.has_store()).then(|| vec![STORE.to_owned()])
+    let drains = drains::are_enabled(sections).then(|| weir_pipeline::drain::NAME.to_owned());
+    let beside_outputs = sections.has_store().then(|| STORE.to_owned()).into_iter().chain(drains);
+    let beside_outputs: Vec<String> = beside_outputs.collect();
+    (routes && !beside_outputs.is_empty()).then_some(beside_outputs)
 }
 
 pub(crate) fn queries(section: &Section) -> QueryLimits {
@@ -251,40 +268,6 @@ fn store(sections: &Sections, parts: &DiskParts) -> StoreConfig {
         flush_bytes_reserved: parts.journal_free_min - parts.store_free_min,
         renames: Renames::default(),
         received_of: readers::stored(sections).sources,
-    }
-}
-
-/// Reads only the data directory, the API address and the names of the outputs.
-pub(crate) fn client_settings(
-    tree: &NodeTable,
-    diagnostics: &mut Diagnostics,
-) -> super::ClientSettings {
-    let others: Vec<&str> = tree.entries.iter().map(|entry| entry.key.as_str()).collect();
-    let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
-    let mut table = |name: &str| {
-        let table = TABLES.iter().find(|table| table.name == name)?;
-        let empty = NodeTable::default();
-        let node = match tree.get(name).map(|entry| &entry.node.value) {
-            Some(NodeValue::Table(node)) => node,
-            _ => &empty,
-        };
-        Some(section::read(node, &[table.fields], &[], name, None, diagnostics))
-    };
-    let (api, store) = (table("api"), table("store"));
-    let mut outputs: Vec<String> = match tree.get(OutputType::FAMILY).map(|entry| &entry.node.value)
-    {
-        Some(NodeValue::Table(outputs)) => {
-            outputs.entries.iter().map(|entry| entry.key.clone()).collect()
-        }
-        _ => Vec::new(),
-    };
-    if store.is_some_and(|store| store.bool("enabled")) {
-        outputs.push(STORE.to_owned());
-    }
-    super::ClientSettings {
-        data_dir: top.file("data_dir").unwrap_or_default(),
-        api_listen: api.filter(|api| api.bool("enabled")).and_then(|api| api.listen("listen")),
-        outputs,
     }
 }
 
@@ -322,6 +305,7 @@ fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
         outputs: family(tree, diagnostics),
         rules: list(tree, "rule", diagnostics),
         tests: list(tree, "test", diagnostics),
+        drains: list(tree, "drain", diagnostics),
     }
 }
 
@@ -413,6 +397,10 @@ fn check_name<T: ComponentType>(entry: &Entry, path: &str, diagnostics: &mut Dia
         diagnostics
             .error(location, path, "the name \"store\" is reserved for weir's own store")
             .help("choose another name");
+    } else if T::FAMILY == OutputType::FAMILY && name == weir_pipeline::drain::NAME {
+        diagnostics
+            .error(location, path, "the name \"drains\" is reserved for drains")
+            .help("choose another name");
     }
 }
 
@@ -459,13 +447,8 @@ fn component_type<T: ComponentType>(
     found
 }
 
-fn texts(section: &Section, name: &str) -> Vec<String> {
+pub(crate) fn texts(section: &Section, name: &str) -> Vec<String> {
     section.list(name).iter().map(|(text, _)| text.clone()).collect()
-}
-
-/// The absolute form of a pattern, without `.` and `..`.
-fn inclusion(pattern: &str) -> String {
-    glob::absolute(Path::new(pattern)).to_string_lossy().into_owned()
 }
 
 /// `None` only if a required address is missing, which has been reported.
@@ -490,6 +473,15 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
             let (listen, tags) = udp(section)?;
             SourceKind::Statsd(Box::new(StatsdSource { listen, tags }))
         }
+        SourceType::LoggregatorMetrics => {
+            SourceKind::LoggregatorMetrics(Box::new(metrics::loggregator_metrics(section)))
+        }
+        SourceType::Prometheus => {
+            SourceKind::Prometheus(Box::new(collect::prometheus(&named.name, section)?))
+        }
+        SourceType::ContainerMetrics => {
+            SourceKind::ContainerMetrics(Box::new(collect::container_metrics(section)?))
+        }
         SourceType::DatadogIntake => SourceKind::DatadogIntake(DatadogIntake {
             listen: listen(
                 section,
@@ -501,7 +493,7 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
             api_keys: section.secret("api_keys"),
         }),
         SourceType::File => SourceKind::File(FileSource {
-            include: texts(section, "include").iter().map(|p| inclusion(p)).collect(),
+            include: texts(section, "include").iter().map(|p| glob::inclusion(p)).collect(),
             exclude: texts(section, "exclude").iter().map(|p| glob::exclusion(p)).collect(),
             format: section.choice("format"),
             tail: tail(section),
@@ -596,6 +588,9 @@ pub(crate) fn threads(source_type: SourceType, section: &Section) -> usize {
         SourceType::Loggregator
         | SourceType::Dropsonde
         | SourceType::Statsd
+        | SourceType::LoggregatorMetrics
+        | SourceType::Prometheus
+        | SourceType::ContainerMetrics
         | SourceType::Containers
         | SourceType::File => 1,
     }
@@ -636,6 +631,9 @@ fn output(named: &ComponentSection<OutputType>) -> Option<OutputPlan> {
         OutputType::Http => OutputKind::Http(Box::new(http(section)?)),
         OutputType::Socket => OutputKind::Socket(Box::new(socket(section)?)),
         OutputType::Loggregator => OutputKind::Loggregator(Box::new(loggregator_output(section))),
+        OutputType::DatadogMetrics => {
+            OutputKind::DatadogMetrics(Box::new(metrics::datadog(section)?))
+        }
         OutputType::Syslog => OutputKind::Syslog(Box::new(syslog_output(section)?)),
         OutputType::File => OutputKind::File(file(section)?),
         OutputType::Stdout => OutputKind::Stdout(section.choice("encoding")),
@@ -686,18 +684,22 @@ fn splunk_hec(section: &Section) -> Option<SplunkHec> {
     })
 }
 
-fn http(section: &Section) -> Option<HttpOutput> {
-    let auth = match (section.text("user"), section.secret("password"), section.secret("bearer")) {
+/// Credentials of requests.
+pub(crate) fn http_auth(section: &Section) -> HttpAuth {
+    match (section.text("user"), section.secret("password"), section.secret("bearer")) {
         (Some(user), Some(password), _) => HttpAuth::Basic { user: user.to_owned(), password },
         (_, _, Some(token)) => HttpAuth::Bearer(token),
         _ => HttpAuth::None,
-    };
+    }
+}
+
+fn http(section: &Section) -> Option<HttpOutput> {
     Some(HttpOutput {
         url: section.text("url")?.to_owned(),
         method: section.choice("method"),
         framing: section.choice("format"),
         headers: super::check_http::headers(section),
-        auth,
+        auth: http_auth(section),
         requests: requests(section, section.choice::<HttpCompression>("compression").into()),
     })
 }
@@ -710,7 +712,7 @@ fn loggregator_output(section: &Section) -> LoggregatorOutput {
     }
 }
 
-fn requests(section: &Section, compression: Compression) -> RequestSettings {
+pub(crate) fn requests(section: &Section, compression: Compression) -> RequestSettings {
     RequestSettings {
         compression,
         batch_bytes: section.size("batch_size") as usize,

@@ -2,11 +2,11 @@
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_api::{FaceSettings, StoredSettings};
+use weir_api::{FaceSettings, HealthOf, HealthSettings, StoredSettings};
 use weir_expr::Network;
 use weir_host::ServerProtocol;
 use weir_pipeline::config::SourceType;
@@ -93,14 +93,40 @@ fn cookie_domain(service: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The ports that the services bind, with the places where they are configured.
+/// Where the health of drains is asked for if nothing else is configured.
+const DRAINS_HEALTH: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// Where health is asked for. That of drains is asked for at the port of the log-cache, if there is
+/// one.
+pub(crate) fn health(sections: &Sections) -> Vec<HealthSettings> {
+    let loggregator = sections.table("loggregator");
+    let Some(health) = loggregator.table("health") else { return Vec::new() };
+    let at = |of: HealthOf| {
+        let listen = health.listen(of.name());
+        let has_own = of == HealthOf::Drains && loggregator.table("log_cache").is_none();
+        Some(HealthSettings { of, listen: listen.or(has_own.then_some(DRAINS_HEALTH))? })
+    };
+    HealthOf::ALL.into_iter().filter_map(at).collect()
+}
+
+/// The ports that the services bind, with the keys and the places where they are configured.
 pub(crate) fn ports(
     sections: &Sections,
-) -> impl Iterator<Item = (&Section, SocketAddr, Option<SourceLocation>)> {
-    services(sections).filter_map(|(_, service)| {
-        let listen = service.listen("listen").filter(|listen| listen.port() != 0)?;
-        Some((service, listen, service.location("listen").or(service.location.clone())))
-    })
+) -> impl Iterator<Item = (String, SocketAddr, Option<SourceLocation>)> {
+    let of_services = services(sections).map(|(_, service)| (service, "listen"));
+    let table = sections.table("loggregator").table("health");
+    let of_health = table.into_iter().flat_map(|table| HealthOf::ALL.map(|of| (table, of.name())));
+    let configured = of_services.chain(of_health).filter_map(|(table, key)| {
+        let listen = table.listen(key).filter(|listen| listen.port() != 0)?;
+        Some((table.key_path(key), listen, table.location(key).or(table.location.clone())))
+    });
+    let drains = health(sections).into_iter().filter_map(move |port| {
+        let table =
+            table.filter(|_| port.of == HealthOf::Drains && port.listen == DRAINS_HEALTH)?;
+        let is_default = !table.is_set("drains");
+        is_default.then(|| (table.key_path("drains"), port.listen, table.location.clone()))
+    });
+    configured.chain(drains)
 }
 
 /// Memory of all services.
@@ -152,9 +178,16 @@ pub(crate) fn settings(sections: &Sections) -> Option<Vec<FaceSettings>> {
     services(sections)
         .map(|(face, service)| {
             let access = access.clone().filter(|_| face.has_tokens());
-            Some(FaceSettings { access, ..face_settings(face, service)? })
+            let has_health_of_drains = face == Face::LogCache && answers_health_of_drains(sections);
+            Some(FaceSettings { access, has_health_of_drains, ..face_settings(face, service)? })
         })
         .collect()
+}
+
+/// Whether the port of the log-cache answers for drains.
+fn answers_health_of_drains(sections: &Sections) -> bool {
+    let health = sections.table("loggregator").table("health");
+    health.is_some_and(|health| health.listen("drains").is_none())
 }
 
 fn face_settings(face: Face, service: &Section) -> Option<FaceSettings> {
@@ -181,6 +214,7 @@ fn face_settings(face: Face, service: &Section) -> Option<FaceSettings> {
             Face::LogCache => count("requests_max"),
         },
         access: None,
+        has_health_of_drains: false,
         stream_timeout: match face {
             Face::Egress | Face::TrafficController | Face::LogCache => Duration::MAX,
             Face::Gateway => service.duration("stream_timeout"),

@@ -67,7 +67,10 @@ fn fields<'a>(page: &mut String, fields: impl Iterator<Item = &'a Field>) {
     page.push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
     for field in fields {
         row(page, "", field);
-        if let ValueType::Table(inner) | ValueType::ChoiceOrTable(_, inner) = &field.value_type {
+        if let ValueType::Table(inner)
+        | ValueType::Tables(inner)
+        | ValueType::ChoiceOrTable(_, inner) = &field.value_type
+        {
             for inner in *inner {
                 row(page, &format!("{}.", field.name), inner);
             }

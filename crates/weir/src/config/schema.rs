@@ -121,6 +121,9 @@ fn field_schema(field: &Field) -> Value {
             json!({ "oneOf": [location("env"), location("file")] })
         }
         ValueType::Table(fields) => object(field.doc, fields.iter(), None),
+        ValueType::Tables(fields) => {
+            json!({ "type": "array", "items": object(field.doc, fields.iter(), None) })
+        }
         ValueType::ChoiceOrTable(words, fields) => json!({
             "anyOf": [{ "enum": names(words) }, object(field.doc, fields.iter(), None)],
         }),

@@ -35,6 +35,7 @@ pub(crate) enum Value {
     /// The same, with the file that it was read from.
     Secret(Secret, Option<PathBuf>),
     Table(Section),
+    Tables(Vec<Section>),
     Values(NodeTable),
     Items(Vec<Node>),
 }
@@ -216,6 +217,14 @@ impl Section {
         }
     }
 
+    /// The sections of a list of tables.
+    pub(crate) fn tables(&self, name: &str) -> &[Section] {
+        match self.get(name) {
+            Some(Value::Tables(sections)) => sections,
+            _ => &[],
+        }
+    }
+
     /// The section of a table field, if it was written.
     pub(crate) fn table(&self, name: &str) -> Option<&Section> {
         match self.get(name) {
@@ -373,6 +382,7 @@ impl Reader<'_> {
             ValueType::Count { min, max } => self.count(field, node, *min, *max),
             ValueType::Secret => self.secret(node),
             ValueType::Table(fields) => self.table(field, node, fields),
+            ValueType::Tables(fields) => self.tables(field, node, fields),
             ValueType::ChoiceOrTable(words, fields) => match node.value {
                 NodeValue::Table(_) => self.table(field, node, fields),
                 _ => self.choice(field, node, words),
@@ -641,6 +651,24 @@ impl Reader<'_> {
         let location = Some(node.location.clone());
         let section = read(table, &[fields], &[], self.key_path, location, self.diagnostics);
         Some(Value::Table(section))
+    }
+
+    fn tables(&mut self, field: &Field, node: &Node, fields: &'static [Field]) -> Option<Value> {
+        let NodeValue::Array(items) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        let mut sections = Vec::new();
+        for item in items {
+            let NodeValue::Table(table) = &item.value else {
+                let found = item.value.type_name();
+                self.wrong(item, format!("contains {found}; its items must be tables"));
+                return None;
+            };
+            let location = Some(item.location.clone());
+            let path = format!("{}[{}]", self.key_path, sections.len());
+            sections.push(read(table, &[fields], &[], &path, location, self.diagnostics));
+        }
+        Some(Value::Tables(sections))
     }
 
     fn secret(&mut self, node: &Node) -> Option<Value> {

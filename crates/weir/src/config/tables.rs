@@ -1,9 +1,12 @@
 //! Every table of the configuration and its keys. This is the only place where keys are defined.
 
+mod collectors;
+mod drains;
 mod listeners;
 mod outputs;
 mod queries;
 mod readers;
+mod rules;
 
 use std::time::Duration;
 
@@ -15,7 +18,7 @@ use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESE
 use super::diagnostic::Diagnostics;
 use super::field::{Field, FieldDefault, ValueType};
 use super::plan::{ComponentSection, LogFormat, Sections};
-use super::{check_file, check_hec, check_http, check_listen, check_source, check_syslog};
+use super::{check_file, check_hec, check_http, check_listen, check_source, check_syslog, collect};
 
 /// A table that appears at most once: `[journal]`.
 #[derive(Debug)]
@@ -129,113 +132,14 @@ pub(crate) const LISTS: &[List] = &[
               the matching rules are then applied in order (by file name, then by position in the \
               file), up to the first rule that is `final`. Within a rule the order is `parse`, \
               `extract`, `set`, `remove`, `redact`. Changes apply to all outputs.",
-        fields: RULE,
+        fields: rules::RULE,
     },
     List {
         name: "test",
         doc: "A record and what the rules must do with it; run by `weir config test`.",
-        fields: TEST,
+        fields: rules::TEST,
     },
-];
-
-const RULE: &[Field] = &[
-    field("name", ValueType::Text, Required, "Unique name of the rule in metrics and messages."),
-    field(
-        "when",
-        ValueType::Expression,
-        Value("\"*\""),
-        "Which records match: an [expression](expressions.md). Single quotes avoid escaping \
-         backslashes.",
-    ),
-    field(
-        "to",
-        ValueType::Names,
-        None("adds no output"),
-        "Outputs that receive the matching records; `store` is weir's own store.",
-    ),
-    field(
-        "final",
-        ValueType::Bool,
-        Value("false"),
-        "Whether later rules are skipped for records that match.",
-    ),
-    field(
-        "drop",
-        ValueType::Bool,
-        Value("false"),
-        "Discards the records, whatever earlier rules did; counted with the reason `rule`.",
-    ),
-    field(
-        "sample",
-        ValueType::Share,
-        None("all of them"),
-        "Share of the records to keep. The choice is deterministic: the same records are kept each \
-         time they are read. The others are discarded and counted with the reason `sampled`.",
-    ),
-    field(
-        "parse",
-        ValueType::Names,
-        None("nothing"),
-        "Formats to read attributes from: `json`, `logfmt`, `syslog`, `common`, `combined`, \
-         `nginx`, or a custom format in the syntax of nginx's `log_format`; `text` takes time and \
-         severity from the start of a plain text line. The first format that matches is used; a \
-         message that matches none is left as it is.",
-    ),
-    field(
-        "extract",
-        ValueType::Text,
-        None("nothing"),
-        "A regular expression; the matches of its named groups `(?<name>...)` in the message \
-         become attributes. Two underscores in a name stand for a dot.",
-    ),
-    field(
-        "set",
-        ValueType::Values,
-        None("nothing"),
-        "Values for `\"@attribute\"`, `message`, `status`, `service` or `host`: numbers, booleans, \
-         text with fields in it (`\"{service} {@user.id}\"`; a literal brace is doubled), or `{ \
-         calculated = \"@request_time - @upstream_response_time\" }`.",
-    ),
-    field(
-        "remove",
-        ValueType::Names,
-        None("nothing"),
-        "Attributes (`\"@password\"`) to remove, also from a message that is JSON.",
-    ),
-    field(
-        "redact",
-        ValueType::Items,
-        None("nothing"),
-        "What to hide before the record is written to disk: `\"card\"`, `\"email\"`, `\"token\"`, \
-         `\"ip\"`, or a table with `preset` or `pattern` (the first group is what is hidden), \
-         `with` (a text, `\"*\"` for the same number of asterisks, or `\"hash\"`), `key` (for the \
-         hash, a secret), and `field` (`message` or `\"@attribute\"`; default: everywhere).",
-    ),
-];
-
-const TEST: &[Field] = &[
-    field("name", ValueType::Text, Required, "What the test shows."),
-    field(
-        "record",
-        ValueType::Values,
-        Required,
-        "The record: `message`, and where needed `source`, `service`, `host`, `status`, \
-         `iostream`, `\"@attribute\"` and tag names.",
-    ),
-    field("rules", ValueType::Names, None("not checked"), "Exactly the rules that must match."),
-    field(
-        "to",
-        ValueType::Names,
-        None("not checked"),
-        "Exactly the outputs that must receive the record; an empty list if it must be discarded.",
-    ),
-    field(
-        "expect",
-        ValueType::Values,
-        None("not checked"),
-        "Values expected afterwards: `message`, `status`, `\"@attribute\"`; `false` for an \
-         attribute that must be absent.",
-    ),
+    drains::DRAIN,
 ];
 
 /// Tables that appear at most once, in the order of the reference.
@@ -270,6 +174,7 @@ pub(crate) const TABLES: &[Table] = &[
             ),
         ],
     },
+    drains::DRAINS,
     Table {
         name: "journal",
         doc: "The buffer between sources and outputs: a ring in memory, and segment files in \
@@ -712,6 +617,9 @@ impl ComponentType for SourceType {
             Self::Loggregator => listeners::LOGGREGATOR_SOURCE,
             Self::Dropsonde => listeners::DROPSONDE_SOURCE,
             Self::Statsd => listeners::STATSD_SOURCE,
+            Self::LoggregatorMetrics => listeners::LOGGREGATOR_METRICS_SOURCE,
+            Self::Prometheus => collectors::PROMETHEUS_SOURCE,
+            Self::ContainerMetrics => collectors::CONTAINER_METRICS_SOURCE,
             Self::DatadogIntake => listeners::DATADOG_INTAKE_SOURCE,
         }
     }
@@ -724,6 +632,9 @@ impl ComponentType for SourceType {
             Self::Syslog => check_listen::syslog(section, diagnostics),
             Self::Loggregator => check_listen::loggregator(section, diagnostics),
             Self::Dropsonde | Self::Statsd => check_listen::dropsonde(section, diagnostics),
+            Self::LoggregatorMetrics => check_listen::tags(section, "tags", diagnostics),
+            Self::Prometheus => collect::check_prometheus(section, diagnostics),
+            Self::ContainerMetrics => collect::check_container_metrics(section, diagnostics),
             Self::DatadogIntake => check_listen::datadog_intake(section, diagnostics),
         }
     }
@@ -758,6 +669,7 @@ impl ComponentType for OutputType {
                 fields: &[SOCKET, DELIVERY],
             },
             Self::Loggregator => LOGGREGATOR_OUTPUT,
+            Self::DatadogMetrics => outputs::DATADOG_METRICS_OUTPUT,
             Self::Syslog => Component {
                 doc: "Syslog (RFC 5424 or RFC 3164) over TCP, TLS, UDP or RELP. Only RELP acknowledges \
                       messages; with the others, a record counts as delivered as in `socket`.",
@@ -785,6 +697,7 @@ impl ComponentType for OutputType {
             Self::Http => check_http::http(section, diagnostics),
             Self::Socket => check_http::socket(section, diagnostics),
             Self::Loggregator => check_http::loggregator(section, diagnostics),
+            Self::DatadogMetrics => check_http::datadog_metrics(named, sections, diagnostics),
             Self::Syslog => check_syslog::syslog(section, diagnostics),
             Self::File => check_file::file(named, sections, diagnostics),
             Self::Stdout | Self::Blackhole => {}

@@ -9,7 +9,6 @@
 //! [`CACHE_TIME`], a negative one is not remembered; tokens are kept as hashes, and appear in no
 //! message.
 
-mod client;
 mod grants;
 
 use std::io;
@@ -21,13 +20,16 @@ use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use weir_codec::{form_decoded, percent_encoded};
 use weir_host::{Clock, Secret};
+use weir_pipeline::ask::{Ask, AskClient};
 use weir_pipeline::config::{Endpoint, TlsSettings};
 
-use client::{Ask, Client};
 use grants::Grants;
 
 /// How long a positive answer is believed, as in the original's proxy of log-cache.
 const CACHE_TIME: Duration = Duration::from_mins(1);
+
+/// Maximum length of an answer: a token with thousands of scopes.
+const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum length of a token: some times that of one with hundreds of scopes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -90,8 +92,8 @@ pub(super) enum Denied {
 pub(super) struct Access {
     /// Hashes of the tokens that may read everything.
     operators: Vec<[u8; 32]>,
-    uaa: Option<(Client, UaaSettings)>,
-    cloud_controller: Option<Client>,
+    uaa: Option<(AskClient, UaaSettings)>,
+    cloud_controller: Option<AskClient>,
     grants: Grants,
     clock: Arc<dyn Clock>,
 }
@@ -107,7 +109,8 @@ impl Access {
     /// Reads the certificate files.
     pub(super) fn new(settings: &AccessSettings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let client = |endpoint: &Endpoint| {
-            Client::new(endpoint, settings.tls.files()).map_err(io::Error::other)
+            AskClient::new(endpoint, settings.tls.files(), ANSWER_BYTES_MAX)
+                .map_err(io::Error::other)
         };
         let tokens = settings.tokens.as_ref().and_then(Secret::list).unwrap_or_default();
         let uaa = settings.uaa.as_ref();
@@ -197,10 +200,10 @@ impl Access {
     }
 
     /// Asks the Cloud Controller for an application, then for a service instance.
-    async fn ask_for(&self, client: &Client, token: &str, source: &str) -> Result<(), Denied> {
+    async fn ask_for(&self, client: &AskClient, token: &str, source: &str) -> Result<(), Denied> {
         for path in ["/internal/v4/log_access/", "/v3/service_instances/"] {
             let path = format!("{path}{source}");
-            let ask = Ask::Get { path: &path, token };
+            let ask = Ask::Get { path: &path, token: Some(token) };
             match client.ask(&ask).await.map_err(Denied::Unavailable)?.status {
                 200 => return Ok(()),
                 401 | 403 | 404 => {}

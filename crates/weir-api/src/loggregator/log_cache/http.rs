@@ -8,6 +8,7 @@ use weir_codec::{GrpcStatus, write_log_cache_meta_json, write_loggregator_json};
 
 use super::super::FaceState;
 use super::super::body::FaceBody;
+use super::super::health::drains;
 use super::super::stored::{ReadError, StoredBatch};
 use super::request::{self, InvalidParameter};
 use super::{of_answer, promql, read, sources};
@@ -65,6 +66,14 @@ fn json(status: StatusCode, mut text: Vec<u8>) -> Response<FaceBody> {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// The health of drains, whose programs had the port of the log-cache. As there, everyone may ask.
+pub(super) fn health(state: &FaceState) -> Response<FaceBody> {
+    match state.view() {
+        Some(view) => json(StatusCode::OK, drains(&view).trim_end().as_bytes().to_vec()),
+        None => Problem::from(ReadError::Starting).response(),
+    }
 }
 
 /// Answers a request.

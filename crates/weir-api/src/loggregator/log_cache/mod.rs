@@ -38,6 +38,9 @@ where
 {
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
+    if state.settings.has_health_of_drains && request.uri().path() == "/health" {
+        return http::health(state);
+    }
     let (head, body) = request.into_parts();
     if let Err(refusal) = access::check(state, &head, is_grpc).await {
         return refusal;

@@ -83,10 +83,14 @@ pub struct FaceStats {
     pub address: OnceLock<SocketAddr>,
     /// Readers now.
     pub readers: AtomicU64,
+    /// Of these, readers of everything in version 1.
+    pub firehoses: AtomicU64,
     /// Envelopes that readers have asked for, counted for each of them.
     pub matched: AtomicU64,
     /// Envelopes that were handed over for sending.
     pub delivered: AtomicU64,
+    /// Of these, those of readers of everything in version 1.
+    pub delivered_to_firehoses: AtomicU64,
     /// Envelopes that were lost, since their readers were too slow.
     pub lost: AtomicU64,
     /// Envelopes that waited when their readers left.

@@ -168,7 +168,14 @@ impl Reader {
     ) -> Arc<Self> {
         add(&stats.readers, 1);
         let (wake, queue) = (Notify::new(), Mutex::default());
-        Arc::new(Self { form, stats, budget, clock, wake, queue })
+        let reader = Self { form, stats, budget, clock, wake, queue };
+        add(&reader.stats.firehoses, u64::from(reader.is_firehose()));
+        Arc::new(reader)
+    }
+
+    /// Whether it reads everything in version 1.
+    fn is_firehose(&self) -> bool {
+        matches!(&self.form, Form::V1(request) if request.app_id.is_empty())
     }
 
     /// Whether it gets envelopes of version 1.
@@ -265,6 +272,9 @@ impl Reader {
     /// Counts envelopes that it took and did not get.
     pub(super) fn give_up(&self, envelopes: u64) {
         subtract(&self.stats.delivered, envelopes);
+        if self.is_firehose() {
+            subtract(&self.stats.delivered_to_firehoses, envelopes);
+        }
         add(&self.stats.abandoned, envelopes);
     }
 
@@ -286,6 +296,7 @@ impl Reader {
         subtract(&self.stats.queued, envelopes);
         add(&self.stats.abandoned, envelopes);
         subtract(&self.stats.readers, 1);
+        subtract(&self.stats.firehoses, u64::from(self.is_firehose()));
     }
 
     /// Returns the next envelopes; `None` if nothing will follow.
@@ -298,6 +309,9 @@ impl Reader {
                 }
                 if let Some(chunk) = self.pop(&mut queue) {
                     add(&self.stats.delivered, chunk.envelopes as u64);
+                    if self.is_firehose() {
+                        add(&self.stats.delivered_to_firehoses, chunk.envelopes as u64);
+                    }
                     return Some(chunk);
                 }
                 if queue.is_over {

@@ -67,7 +67,8 @@ fn headers(endpoint: &Endpoint, http: &HttpOutput) -> Result<HeaderMap, String> 
     Ok(headers)
 }
 
-fn credentials(auth: &HttpAuth) -> Option<String> {
+/// Returns the value of the header `Authorization`.
+pub(crate) fn credentials(auth: &HttpAuth) -> Option<String> {
     match auth {
         HttpAuth::None => None,
         HttpAuth::Bearer(token) => Some(format!("Bearer {}", token.expose())),

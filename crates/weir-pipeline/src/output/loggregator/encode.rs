@@ -29,12 +29,18 @@ const ORIGINS_MAX: usize = 4096;
 /// Encodes records for one output.
 #[derive(Debug)]
 pub(in crate::output) struct EnvelopeEncoder {
-    sources: Arc<SourceNames>,
-    /// By a hash of the resource and its source.
-    known: HashMap<u64, Known>,
+    envelopes: RecordEnvelopes,
     /// The batch that is being filled.
     batch: Vec<u8>,
     batch_envelopes: usize,
+}
+
+/// Records as envelopes, one after the other.
+#[derive(Debug)]
+pub(in crate::output) struct RecordEnvelopes {
+    sources: Arc<SourceNames>,
+    /// By a hash of the resource and its source.
+    known: HashMap<u64, Known>,
     /// An envelope that is written anew.
     anew: Vec<u8>,
     /// One whose tags are converted.
@@ -49,36 +55,9 @@ struct Known {
     is_envelope: bool,
 }
 
-impl EnvelopeEncoder {
-    pub(super) fn new(sources: Arc<SourceNames>) -> Self {
-        Self {
-            sources,
-            known: HashMap::new(),
-            batch: Vec::new(),
-            batch_envelopes: 0,
-            anew: Vec::new(),
-            converted: Vec::new(),
-        }
-    }
-
-    /// Appends messages with the records in `range`.
-    pub(in crate::output) fn encode(
-        &mut self,
-        records: &Selection,
-        range: Range<usize>,
-        out: &mut Vec<u8>,
-    ) {
-        let source = records.batch().header().source;
-        for record in records.part(range) {
-            let resource = records.resource_of(&record).encoded;
-            let hash = hash64(resource) ^ source.0;
-            self.know(hash, resource, source);
-            self.add(&record, hash);
-            if self.batch_envelopes >= BATCH_ENVELOPES_MAX || self.batch.len() >= BATCH_BYTES {
-                self.finish_batch(out);
-            }
-        }
-        self.finish_batch(out);
+impl RecordEnvelopes {
+    pub(in crate::output) fn new(sources: Arc<SourceNames>) -> Self {
+        Self { sources, known: HashMap::new(), anew: Vec::new(), converted: Vec::new() }
     }
 
     fn know(&mut self, hash: u64, resource: &[u8], source: weir_model::SourceId) {
@@ -93,26 +72,60 @@ impl EnvelopeEncoder {
         self.known.insert(hash, Known { resource: resource.into(), origin, is_envelope });
     }
 
-    /// Adds the envelope of a record to the batch.
-    fn add(&mut self, record: &RecordView<'_>, hash: u64) {
-        let Self { known, batch, batch_envelopes, anew, converted, .. } = self;
-        let Some(known) = known.get(&hash) else { return };
-        *batch_envelopes += 1;
-        let mut envelope = if known.is_envelope { record.original() } else { b"" };
-        if envelope.is_empty() {
+    /// Returns the envelope of a record: what was received, or else one that is written anew.
+    pub(in crate::output) fn envelope<'a>(
+        &'a mut self,
+        records: &Selection,
+        record: &RecordView<'a>,
+    ) -> Option<&'a [u8]> {
+        let source = records.batch().header().source;
+        let resource = records.resource_of(record).encoded;
+        let hash = hash64(resource) ^ source.0;
+        self.know(hash, resource, source);
+        let Self { known, anew, converted, .. } = self;
+        let known = known.get(&hash)?;
+        let received = if known.is_envelope { record.original() } else { b"" };
+        if received.is_empty() {
             anew.clear();
             if !write_envelope(record, &known.origin, known.is_envelope, anew) {
                 anew.clear();
                 write_as_log(record, &known.origin, anew);
             }
-            envelope = anew;
-        } else if has_loggregator_tags(envelope, false) {
+            return Some(anew);
+        }
+        if has_loggregator_tags(received, false) {
             converted.clear();
-            if convert_loggregator_tags(envelope, true, converted).is_ok() {
-                envelope = converted;
+            if convert_loggregator_tags(received, true, converted).is_ok() {
+                return Some(converted);
             }
         }
-        add_to_loggregator_batch(envelope, batch);
+        Some(received)
+    }
+}
+
+impl EnvelopeEncoder {
+    pub(super) fn new(sources: Arc<SourceNames>) -> Self {
+        let envelopes = RecordEnvelopes::new(sources);
+        Self { envelopes, batch: Vec::new(), batch_envelopes: 0 }
+    }
+
+    /// Appends messages with the records in `range`.
+    pub(in crate::output) fn encode(
+        &mut self,
+        records: &Selection,
+        range: Range<usize>,
+        out: &mut Vec<u8>,
+    ) {
+        for record in records.part(range) {
+            if let Some(envelope) = self.envelopes.envelope(records, &record) {
+                self.batch_envelopes += 1;
+                add_to_loggregator_batch(envelope, &mut self.batch);
+            }
+            if self.batch_envelopes >= BATCH_ENVELOPES_MAX || self.batch.len() >= BATCH_BYTES {
+                self.finish_batch(out);
+            }
+        }
+        self.finish_batch(out);
     }
 
     fn finish_batch(&mut self, out: &mut Vec<u8>) {

@@ -110,6 +110,11 @@ impl Endpoint {
         Ok(endpoint)
     }
 
+    /// Parses what follows the scheme of a URL with other schemes.
+    pub(crate) fn with_port(tls: bool, rest: &str, port: u16) -> Result<Self, EndpointError> {
+        Self::parts(tls, rest, |_tls| port)
+    }
+
     /// Returns true if it leads to this machine.
     pub fn is_local(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -17,6 +17,7 @@ use weir_journal::Outcome;
 use weir_model::StreamId;
 
 use super::body::{Body, Events};
+use crate::output::datadog_metrics::SeriesEncoder;
 use crate::output::loggregator::EnvelopeEncoder;
 use crate::output::pending::PendingBatch;
 
@@ -29,6 +30,8 @@ pub(crate) enum Encoder {
     Json(Framing),
     /// As batches of envelopes.
     Envelopes(Box<EnvelopeEncoder>),
+    /// As points of series.
+    Series(Box<SeriesEncoder>),
 }
 
 impl Encoder {
@@ -37,7 +40,9 @@ impl Encoder {
     fn queries(&mut self, pending: &PendingBatch, mut visit: impl FnMut(&Arc<str>, usize)) {
         match self {
             Self::Event(encoder) => encoder.queries(&pending.records, visit),
-            Self::Json(_) | Self::Envelopes(_) => visit(&Arc::from(""), pending.len()),
+            Self::Json(_) | Self::Envelopes(_) | Self::Series(_) => {
+                visit(&Arc::from(""), pending.len());
+            }
         }
     }
 
@@ -52,7 +57,7 @@ impl Encoder {
     pub(crate) fn has_own_index(&mut self, pending: &PendingBatch, number: usize) -> bool {
         match self {
             Self::Event(encoder) => encoder.has_own_index(&pending.records, number),
-            Self::Json(_) | Self::Envelopes(_) => false,
+            Self::Json(_) | Self::Envelopes(_) | Self::Series(_) => false,
         }
     }
 
@@ -67,6 +72,7 @@ impl Encoder {
             Self::Event(encoder) => encoder.encode(&pending.records, range, out),
             Self::Json(framing) => framing.append(&pending.records, range, out),
             Self::Envelopes(encoder) => encoder.encode(&pending.records, range, out),
+            Self::Series(encoder) => encoder.encode(&pending.records, range, out),
         }
     }
 
@@ -74,7 +80,7 @@ impl Encoder {
     fn length(&mut self, pending: &PendingBatch, range: Range<usize>) -> Option<usize> {
         match self {
             Self::Event(encoder) => encoder.length(&pending.records, range),
-            Self::Json(_) | Self::Envelopes(_) => None,
+            Self::Json(_) | Self::Envelopes(_) | Self::Series(_) => None,
         }
     }
 
@@ -89,14 +95,24 @@ impl Encoder {
     ) -> usize {
         match self {
             Self::Event(encoder) => encoder.encode_checked(&pending.records, range, until, out),
-            Self::Json(_) | Self::Envelopes(_) => 0,
+            Self::Json(_) | Self::Envelopes(_) | Self::Series(_) => 0,
         }
     }
 
     /// Completes the body of what was encoded.
     fn complete(&self, plain: &mut Vec<u8>) {
-        if let Self::Json(framing) = self {
-            framing.complete(plain);
+        match self {
+            Self::Json(framing) => framing.complete(plain),
+            Self::Series(_) => SeriesEncoder::complete(plain),
+            Self::Event(_) | Self::Envelopes(_) => {}
+        }
+    }
+
+    /// Returns the numbers of the records of a batch that cannot be sent.
+    pub(crate) fn unsendable(&mut self, pending: &PendingBatch) -> Vec<usize> {
+        match self {
+            Self::Series(encoder) => encoder.without_points(&pending.records),
+            Self::Event(_) | Self::Json(_) | Self::Envelopes(_) => Vec::new(),
         }
     }
 }
@@ -348,6 +364,29 @@ impl Request {
         let parts: Vec<_> = self.overlaps(range.clone()).collect();
         for (index, part) in parts {
             add(&mut self.outcomes[index], part.len() as u64);
+        }
+    }
+
+    /// Returns the records that cannot be sent, in order.
+    pub(crate) fn unsendable(&self, renderer: &Mutex<Renderer>) -> Vec<usize> {
+        let mut renderer = renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::new();
+        for (start, pending) in self.starts.iter().zip(&*self.batches) {
+            all.extend(renderer.encoder.unsendable(pending).iter().map(|number| start + number));
+        }
+        all
+    }
+
+    /// Takes these records, in order, out of what is to be sent.
+    pub(crate) fn exclude(&mut self, records: &[usize]) {
+        for record in records {
+            let holds = |part: &Range<usize>| part.contains(record);
+            let Some(at) = self.todo.iter().position(holds) else { continue };
+            let Some(part) = self.todo.remove(at) else { continue };
+            let parts = [part.start..*record, record + 1..part.end];
+            for (offset, part) in parts.into_iter().filter(|part| !part.is_empty()).enumerate() {
+                self.todo.insert(at + offset, part);
+            }
         }
     }
 

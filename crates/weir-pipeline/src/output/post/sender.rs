@@ -166,6 +166,7 @@ impl Sender {
     pub(crate) async fn send(self: Arc<Self>, mut request: Request) -> Request {
         if !request.was_sent {
             self.count_queueing(&request);
+            self.put_aside_unsendable(&mut request).await;
         }
         // Shrinks with every refusal, so that many consecutive bad records do not mean sending the
         // whole rest for each of them.
@@ -179,6 +180,16 @@ impl Sender {
         }
         request.drop_body();
         request
+    }
+
+    /// Puts records aside that cannot be written in the form of the destination.
+    async fn put_aside_unsendable(&self, request: &mut Request) {
+        let records = request.unsendable(&self.renderer);
+        for record in &records {
+            let reason = "it cannot be written in the form of this destination";
+            self.put_aside(request, &(*record..record + 1), reason, None).await;
+        }
+        request.exclude(&records);
     }
 
     /// Combines batches into one request, encoded.

@@ -12,14 +12,14 @@ use crate::stats::{SourceStats, shift};
 
 /// What was published last, and when.
 #[derive(Debug, Default)]
-pub(super) struct CpuTime {
+pub(in crate::source) struct CpuTime {
     published_at: Cell<Duration>,
     published_ns: Cell<u64>,
 }
 
 impl CpuTime {
     /// Publishes the CPU time of the calling thread, if the last time is long enough ago.
-    pub(super) fn publish(&self, clock: &dyn Clock, stats: &SourceStats) {
+    pub(in crate::source) fn publish(&self, clock: &dyn Clock, stats: &SourceStats) {
         let now = clock.monotonic();
         if now.saturating_sub(self.published_at.get()) >= PUBLISH_PAUSE {
             self.published_at.set(now);
@@ -28,7 +28,7 @@ impl CpuTime {
     }
 
     /// Publishes the CPU time of the calling thread.
-    pub(super) fn publish_now(&self, stats: &SourceStats) {
+    pub(in crate::source) fn publish_now(&self, stats: &SourceStats) {
         let used_ns = process::thread_cpu_ns();
         shift(&stats.cpu_ns, self.published_ns.replace(used_ns), used_ns);
     }

@@ -44,16 +44,20 @@ use crate::config::{
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
-pub(super) use http::{Answer, Body, BodyError, Request, RequestContext, retry_after_seconds};
-pub(super) use lanes::Refusal;
+pub(super) use cpu::CpuTime;
+pub(super) use http::{
+    Answer, Body, BodyError, Budget, Charge, Request, RequestContext, retry_after_seconds,
+};
+pub(super) use lanes::{GatheredLanes, LaneContext, Refusal};
 pub(super) use limiter::{Claim, Incoming, Limiter};
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
+pub(super) use wakes::Wakes;
 
 use accept::{Doors, Service};
 use datagrams::DatagramIntake;
 use grpc::GrpcService;
 use http::HttpService;
-use lanes::{AcknowledgedLanes, GatheredLanes, LaneContext};
+use lanes::AcknowledgedLanes;
 use limits::LISTENER_THREADS_MAX;
 use socket::Socket;
 use stream::{LineService, RelpService};

@@ -10,17 +10,17 @@ use weir_host::WakeFd;
 use super::limits::GRACE;
 
 /// Reports that the journal has room, or that the source is to stop.
-pub(super) struct Wakes(pipe::Receiver);
+pub(in crate::source) struct Wakes(pipe::Receiver);
 
 impl Wakes {
     /// An eventfd is read like a pipe: nothing in that type is specific to pipes.
-    pub(super) fn new(wake: &WakeFd) -> io::Result<Self> {
+    pub(in crate::source) fn new(wake: &WakeFd) -> io::Result<Self> {
         let fd = wake.as_fd().try_clone_to_owned()?;
         pipe::Receiver::from_owned_fd_unchecked(fd).map(Self)
     }
 
     /// Waits for the next wake-up.
-    pub(super) async fn next(&self) -> io::Result<()> {
+    pub(in crate::source) async fn next(&self) -> io::Result<()> {
         self.0.readable().await?;
         loop {
             match self.0.try_read(&mut [0; 8]) {
@@ -33,7 +33,11 @@ impl Wakes {
 
     /// Does the last work of a source, and calls `wake` for each wake-up meanwhile. Returns false
     /// if it took longer than [`GRACE`], and was given up.
-    pub(super) async fn finish(&self, wake: impl Fn(), work: impl Future<Output = ()>) -> bool {
+    pub(in crate::source) async fn finish(
+        &self,
+        wake: impl Fn(),
+        work: impl Future<Output = ()>,
+    ) -> bool {
         let waking = async {
             while self.next().await.is_ok() {
                 wake();

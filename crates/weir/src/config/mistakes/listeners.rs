@@ -219,13 +219,13 @@ fn wrong_services_for_readers() {
             "another port",
         ),
         (
-            "[loggregator]\nbuffer_max = \"400MiB\"\n[loggregator.gateway]\n[limits]\nmemory = \"512MiB\"",
+            "[loggregator]\nusual_set = false\nbuffer_max = \"400MiB\"\n[loggregator.gateway]\n[limits]\nmemory = \"512MiB\"",
             5,
             "readers of envelopes 416MiB",
             "set limits.memory to",
         ),
         (
-            "[loggregator]\nbuffer_max = \"400MiB\"",
+            "[loggregator]\nusual_set = false\nbuffer_max = \"400MiB\"",
             2,
             "loggregator.buffer_max has no effect",
             "add [loggregator.egress]",

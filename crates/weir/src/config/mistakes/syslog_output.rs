@@ -1,4 +1,4 @@
-//! Mistakes in the settings of outputs that send syslog.
+//! Mistakes in the settings of outputs that send syslog, and metrics.
 
 use super::check;
 use crate::config::tests::{REST, loaded};
@@ -71,6 +71,25 @@ fn wrong_syslog_outputs() {
             "at most 65507 bytes",
             "tcp",
         ),
+    ]);
+}
+
+#[test]
+fn wrong_metrics_outputs() {
+    let key = "api_key = { env = \"PATH\" }";
+    let without_metrics = format!("[output.b]\ntype = \"datadog_metrics\"\n{key}");
+    let with_query = format!("{without_metrics}\nurl = \"https://api.datadoghq.com?a=b\"");
+    let metrics = "[source.cf]\ntype = \"loggregator\"\n";
+    let [one, other, no_key] = [
+        without_metrics,
+        format!("{metrics}{with_query}"),
+        format!("{metrics}[output.b]\ntype = \"datadog_metrics\""),
+    ]
+    .map(|text| &*text.leak());
+    check(&[
+        (one, 1, "carries metrics only", "another output"),
+        (other, 6, "has a query", "remove it"),
+        (no_key, 3, "output.b.api_key is missing", ""),
     ]);
 }
 

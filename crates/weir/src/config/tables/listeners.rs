@@ -28,6 +28,23 @@ pub(super) const STATSD_SOURCE: Component = Component {
     fields: &[STATSD, &[ALLOW, RATE_LIMIT]],
 };
 
+pub(super) const LOGGREGATOR_METRICS_SOURCE: Component = Component {
+    doc: "What weir has counted, as envelopes with the metrics of the programs of Loggregator that it \
+          replaces, by their names. See [metrics](../guide/loggregator.md#metrics-by-the-names-of-the-originals).",
+    fields: &[LOGGREGATOR_METRICS],
+};
+
+const LOGGREGATOR_METRICS: &[Field] = &[
+    field(
+        "interval",
+        time(Duration::from_millis(10), Duration::from_hours(1)),
+        Value("\"5s\""),
+        "How often agents and routers state their metrics. Others do it after each twelfth interval, \
+         as the originals do.",
+    ),
+    TAGS,
+];
+
 pub(super) const LOGGREGATOR_SOURCE: Component = Component {
     doc: "Envelopes of Loggregator v2 over gRPC, from agents and clients.",
     fields: &[LOGGREGATOR, LISTEN],
@@ -200,7 +217,7 @@ const STATSD: &[Field] = &[
     RECEIVE_BUFFER,
 ];
 
-const TAGS: Field = field(
+pub(super) const TAGS: Field = field(
     "tags",
     ValueType::Values,
     None("no tags"),

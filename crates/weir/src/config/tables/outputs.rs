@@ -258,6 +258,71 @@ const LOGGREGATOR: &[Field] = &[
     ),
 ];
 
+pub(super) const DATADOG_METRICS_OUTPUT: Component = Component {
+    doc: "Metrics to Datadog (`POST /api/v2/series`): counters, as their totals, and gauges. Other \
+          records are not routed to it. Names and tags are those of Loggregator's nozzle for Datadog. \
+          See [metrics in Datadog](../guide/loggregator.md#metrics-in-datadog).",
+    fields: &[DATADOG_METRICS, DELIVERY],
+};
+
+const DATADOG_METRICS: &[Field] = &[
+    field(
+        "url",
+        ValueType::Url,
+        Value("\"https://api.datadoghq.com\""),
+        "URL of the API, which depends on the site: `https://api.datadoghq.eu` and others. Weir appends \
+         `/api/v2/series`.",
+    ),
+    field(
+        "api_key",
+        ValueType::Secret,
+        Required,
+        "API key: `{ env = \"NAME\" }` or `{ file = \"/path\" }`.",
+    ),
+    field(
+        "prefix",
+        ValueType::Text,
+        Value("\"datadog.nozzle.\""),
+        "What stands in front of every name; it is followed by the origin, a dot, and the name of the \
+         metric.",
+    ),
+    field(
+        "tags",
+        ValueType::Names,
+        Value("[]"),
+        "Tags of every point, in addition to those of its envelope: `[\"environment:production\"]`.",
+    ),
+    field(
+        "compression",
+        ValueType::Choice(HttpCompression::WORDS),
+        Value("\"gzip\""),
+        "Compression of requests.",
+    ),
+    field(
+        "batch_size",
+        ValueType::Size { min: 1 << 10, max: 5_000_000 },
+        Value("\"2MiB\""),
+        "Target size of a request, before compression. Datadog accepts 5 MiB, and 500 kB of what is \
+         sent: without compression, choose less.",
+    ),
+    field(
+        "batch_age",
+        time(MS, Duration::from_mins(5)),
+        Value("\"10s\""),
+        "Maximum time that a record waits for a batch to fill.",
+    ),
+    CONNECTIONS_MAX,
+    REQUEST_TIMEOUT,
+    RETRY_MIN,
+    RETRY_MAX,
+    field(
+        "tls",
+        ValueType::Table(TLS),
+        None("the system's CA certificates"),
+        "TLS settings for `https`.",
+    ),
+];
+
 pub(super) const SYSLOG_OUTPUT: &[Field] = &[
     field("address", ValueType::Text, Required, "Host and port: `\"logs.example:514\"`."),
     field(

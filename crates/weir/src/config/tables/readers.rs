@@ -9,9 +9,36 @@ use FieldDefault::{None, Value};
 pub(super) const LOGGREGATOR: Table = Table {
     name: "loggregator",
     doc: "Services for those who read from Loggregator: nozzles, client libraries, and programs \
-          that follow single applications. Each is off unless its table exists. See \
-          [Loggregator](../guide/loggregator.md).",
+          that follow single applications. Each is off unless its table exists, or the usual set is \
+          on. See [Loggregator](../guide/loggregator.md).",
     fields: &[
+        field(
+            "usual_set",
+            ValueType::Bool,
+            None("`true` if the table exists and configures no part of it"),
+            "Whether what makes up a Loggregator is on: sources of the types `loggregator`, \
+             `dropsonde` and `loggregator_metrics`, all services below, and `health`, each with its \
+             defaults unless it is configured, and a `buffer_max` of 64 MiB. See \
+             [the usual set](../guide/loggregator.md#the-usual-set).",
+        ),
+        field(
+            "without",
+            ValueType::Names,
+            Value("[]"),
+            "Parts of the usual set that are off, such as `[\"dropsonde\", \"health\"]`.",
+        ),
+        field(
+            "metrics",
+            ValueType::Bool,
+            Value("false"),
+            "Whether `/metrics` has the metrics of Loggregator's programs in addition, by their names.",
+        ),
+        field(
+            "health",
+            ValueType::Table(HEALTH),
+            None("no such ports"),
+            "Ports at which health is asked for in the form of Loggregator's programs: `GET /health`.",
+        ),
         field(
             "buffer_max",
             ValueType::Size { min: 8 << 20, max: 16 << 30 },
@@ -53,6 +80,34 @@ pub(super) const LOGGREGATOR: Table = Table {
         ),
     ],
 };
+
+const HEALTH: &[Field] = &[
+    field(
+        "metron",
+        ValueType::Listen,
+        Value("\"127.0.0.1:14824\""),
+        "Address for the health of the agent. It states numbers of connections and nothing else, so \
+         it may be any address.",
+    ),
+    field(
+        "doppler",
+        ValueType::Listen,
+        Value("\"127.0.0.1:14825\""),
+        "Address for the health of the router and the traffic controller.",
+    ),
+    field(
+        "reverse_log_proxy",
+        ValueType::Listen,
+        Value("\"127.0.0.1:33333\""),
+        "Address for the health of the reverse log proxy.",
+    ),
+    field(
+        "drains",
+        ValueType::Listen,
+        None("the port of the log-cache answers; without it, `127.0.0.1:8080`"),
+        "Address for the health of the scheduler and the adapters of drains.",
+    ),
+];
 
 const ACCESS: &[Field] = &[
     field(

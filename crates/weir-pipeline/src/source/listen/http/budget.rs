@@ -10,33 +10,33 @@ use crate::stats::{SourceStats, sub};
 
 /// The limit; the amount in use is a gauge of the source.
 #[derive(Debug, Clone)]
-pub(super) struct Budget {
+pub(in crate::source) struct Budget {
     max: u64,
     stats: Arc<SourceStats>,
 }
 
 impl Budget {
     /// Creates a budget of this many bytes.
-    pub(super) fn new(max: usize, stats: Arc<SourceStats>) -> Self {
+    pub(in crate::source) fn new(max: usize, stats: Arc<SourceStats>) -> Self {
         Self { max: max as u64, stats }
     }
 }
 
 /// The share of one request.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(in crate::source) struct Charge {
     budget: Budget,
     bytes: u64,
 }
 
 impl Charge {
     /// Creates an empty charge.
-    pub(super) fn new(budget: &Budget) -> Self {
+    pub(in crate::source) fn new(budget: &Budget) -> Self {
         Self { budget: budget.clone(), bytes: 0 }
     }
 
     /// Charges more bytes. Returns false, without charging anything, if they are not available.
-    pub(super) fn grow(&mut self, bytes: usize) -> bool {
+    pub(in crate::source) fn grow(&mut self, bytes: usize) -> bool {
         let used = &self.budget.stats.listener.in_flight_bytes;
         let before = used.fetch_add(bytes as u64, Ordering::Relaxed);
         if before + bytes as u64 > self.budget.max {

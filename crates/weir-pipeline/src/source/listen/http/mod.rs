@@ -21,6 +21,7 @@ use weir_host::{Clock, ConnectionSlot};
 
 pub(in crate::source) use answer::{Answer, retry_after_seconds};
 pub(in crate::source) use body::{Body, BodyError};
+pub(in crate::source) use budget::{Budget, Charge};
 
 use super::accept::Connection;
 use super::cpu::CpuTime;
@@ -29,7 +30,6 @@ use super::limiter::Limiter;
 use super::limits::BODY_BYTES_MAX;
 use crate::source::datadog_intake::Intake;
 use crate::stats::{SourceStats, add};
-use budget::{Budget, Charge};
 
 /// The meaning of requests: one variant per protocol.
 pub(super) enum Protocol {

@@ -73,7 +73,7 @@ struct Sealer {
 impl GatheredLanes {
     /// Opens the streams of a source, and counts what an earlier process received and did not store
     /// before it was killed. The counts are kept in `received_file`.
-    pub(in super::super) fn open(
+    pub(in crate::source) fn open(
         context: LaneContext,
         disk: &dyn Disk,
         received_file: &Path,
@@ -198,7 +198,7 @@ impl GatheredLanes {
     }
 
     /// Appends what was refused, after the journal has got room.
-    pub(in super::super) fn wake(&self) {
+    pub(in crate::source) fn wake(&self) {
         let mut all = self.all.borrow_mut();
         let is_free = all.iter_mut().map(|lane| self.append(lane)).filter(|taken| !taken).count();
         drop(all);
@@ -209,7 +209,7 @@ impl GatheredLanes {
     }
 
     /// Appends batches whose records have waited long enough; never returns.
-    pub(in super::super) async fn flush_in_time(&self) {
+    pub(in crate::source) async fn flush_in_time(&self) {
         loop {
             let notified = self.has_oldest.notified();
             match self.oldest_at.get() {
@@ -223,7 +223,7 @@ impl GatheredLanes {
     }
 
     /// Appends everything, as far as the journal has room.
-    pub(in super::super) fn flush(&self) {
+    pub(in crate::source) fn flush(&self) {
         self.oldest_at.set(None);
         for lane in self.all.borrow_mut().iter_mut().filter(|lane| lane.is_due()) {
             if lane.refused.is_empty() {
@@ -239,7 +239,7 @@ impl GatheredLanes {
     }
 
     /// Waits until the journal has what was gathered up to now.
-    pub(in super::super) async fn appended(&self) {
+    pub(in crate::source) async fn appended(&self) {
         let before = self.flush_count.get();
         while self.flush_count.get() == before && self.oldest_at.get().is_some() {
             let mut flushed = std::pin::pin!(self.has_flushed.notified());
@@ -250,7 +250,7 @@ impl GatheredLanes {
     }
 
     /// Appends everything, waiting for room.
-    pub(in super::super) async fn drain(&self) {
+    pub(in crate::source) async fn drain(&self) {
         loop {
             self.room().await;
             self.flush();

@@ -1,4 +1,4 @@
-//! Requests to UAA and the Cloud Controller.
+//! Requests to the servers of a platform, such as UAA and the Cloud Controller of Cloud Foundry.
 //!
 //! Invariants: each request has its own connection, as they are rare; it has a deadline and a limit
 //! on its answer, and only a few are open at a time; redirects are not followed.
@@ -16,51 +16,71 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use weir_host::{ConnectError, Connector, ConnectorSettings, TlsFiles};
-use weir_pipeline::config::Endpoint;
+
+use crate::config::Endpoint;
 
 /// Maximum time of a request, shorter than that of the original (20 s): readers give up before.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Maximum length of an answer: a token with thousands of scopes.
-const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
 /// Requests at a time; others wait.
 const REQUESTS_MAX: usize = 32;
 
 /// A server that is asked.
 #[derive(Debug)]
-pub(super) struct Client {
+pub struct AskClient {
     connector: Connector,
     authority: String,
     /// In front of every path.
     prefix: String,
+    answer_bytes_max: usize,
     open: Semaphore,
 }
 
 /// A request.
-pub(super) enum Ask<'a> {
+pub enum Ask<'a> {
     /// A form, with the credentials of a client.
-    Form { path: &'a str, user: &'a str, password: &'a str, form: String },
+    Form {
+        /// Where it is sent to.
+        path: &'a str,
+        /// Name of the client.
+        user: &'a str,
+        /// Its secret.
+        password: &'a str,
+        /// The form, encoded.
+        form: String,
+    },
     /// Whether something is there for the owner of a token.
-    Get { path: &'a str, token: &'a str },
+    Get {
+        /// What is asked for.
+        path: &'a str,
+        /// The token; none if the certificate of the client is enough.
+        token: Option<&'a str>,
+    },
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: Vec<u8>,
+pub struct AskAnswer {
+    /// Its status.
+    pub status: u16,
+    /// All of its body.
+    pub body: Vec<u8>,
 }
 
-impl Answer {
+impl AskAnswer {
     /// Whether its text contains a word.
-    pub(super) fn says(&self, word: &str) -> bool {
+    pub fn says(&self, word: &str) -> bool {
         String::from_utf8_lossy(&self.body).contains(word)
     }
 }
 
-impl Client {
-    pub(super) fn new(endpoint: &Endpoint, tls: TlsFiles) -> Result<Self, ConnectError> {
+impl AskClient {
+    /// Reads the certificate files. Longer answers than `answer_bytes_max` are errors.
+    pub fn new(
+        endpoint: &Endpoint,
+        tls: TlsFiles,
+        answer_bytes_max: usize,
+    ) -> Result<Self, ConnectError> {
         let connector = Connector::new(ConnectorSettings {
             host: endpoint.host.clone(),
             port: endpoint.port,
@@ -72,12 +92,13 @@ impl Client {
             connector,
             authority: endpoint.authority.clone(),
             prefix: endpoint.path.trim_end_matches('/').to_owned(),
+            answer_bytes_max,
             open: Semaphore::new(REQUESTS_MAX),
         })
     }
 
     /// Sends a request. The error says what is wrong, without the request.
-    pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+    pub async fn ask(&self, ask: &Ask<'_>) -> Result<AskAnswer, String> {
         let target = self.connector.target();
         // It is never closed.
         let _turn = self.open.acquire().await;
@@ -90,15 +111,15 @@ impl Client {
     async fn exchange(
         &self,
         ask: &Ask<'_>,
-    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<AskAnswer, Box<dyn std::error::Error + Send + Sync>> {
         let stream = self.connector.connect().await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // Ends with the connection; the request reports its errors.
         tokio::spawn(connection);
         let response = sender.send_request(self.request(ask)?).await?;
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?;
-        Ok(Answer { status, body: body.to_bytes().into() })
+        let body = Limited::new(response.into_body(), self.answer_bytes_max).collect().await?;
+        Ok(AskAnswer { status, body: body.to_bytes().into() })
     }
 
     fn request(&self, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
@@ -114,10 +135,13 @@ impl Client {
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
                 .header(AUTHORIZATION, secret(&basic(user, password))?)
                 .body(Full::new(form.clone().into())),
-            Ask::Get { path, token } => builder(path)
-                .method(Method::GET)
-                .header(AUTHORIZATION, secret(&format!("bearer {token}"))?)
-                .body(Full::default()),
+            Ask::Get { path, token } => {
+                let mut builder = builder(path).method(Method::GET);
+                if let Some(token) = token {
+                    builder = builder.header(AUTHORIZATION, secret(&format!("bearer {token}"))?);
+                }
+                builder.body(Full::default())
+            }
         }
     }
 }

@@ -1,0 +1,290 @@
+//! Drains: their state, and their changes by an operator.
+//!
+//! Invariants: a response contains neither the credentials nor the query of a URL; a change is kept
+//! before it is answered.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_pipeline::drain::{DrainStatus, Drains, StoredDrain};
+
+use crate::response::{json_response, problem, starting};
+use crate::state::ApiState;
+
+/// The paths.
+pub(crate) const PATHS: [&str; 5] = [
+    "/weir/v1/drains",
+    "/weir/v1/drains/{id}",
+    "/weir/v1/drains/{id}/pause",
+    "/weir/v1/drains/{id}/resume",
+    "/weir/v1/drains/{id}/test",
+];
+
+/// The routes.
+pub(crate) fn routes() -> Router<Arc<ApiState>> {
+    Router::new()
+        .route("/weir/v1/drains", get(list).post(add))
+        .route("/weir/v1/drains/{id}", delete(remove))
+        .route("/weir/v1/drains/{id}/pause", post(pause))
+        .route("/weir/v1/drains/{id}/resume", post(resume))
+        .route("/weir/v1/drains/{id}/test", post(test))
+}
+
+/// All drains.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DrainsDocument {
+    /// `weir.drains.v1`.
+    pub schema: String,
+    /// The drains, by what they select.
+    pub drains: Vec<DrainEntry>,
+    /// The servers that list drains.
+    pub providers: Vec<DrainProviderEntry>,
+    /// Whether every book balances.
+    pub balanced: bool,
+}
+
+/// A drain.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DrainEntry {
+    /// Its id.
+    pub id: String,
+    /// Who named it: `config`, `added`, `binding_cache` or `cloud_controller`.
+    pub origin: String,
+    /// Whose records it gets.
+    pub selects: String,
+    /// Its URL, without user and query.
+    pub url: String,
+    /// `idle`, `sending`, `lagging`, `failing` or `paused`.
+    pub state: String,
+    /// Why it fails.
+    pub error: Option<String>,
+    /// For how long, seconds.
+    pub failing_seconds: f64,
+    /// Its counts since weir started.
+    pub book: DrainCounts,
+    /// 0 when the book balances.
+    pub unaccounted: i64,
+}
+
+/// `routed = delivered + discarded + waiting`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct DrainCounts {
+    /// Records that the drain was given, or that an earlier run has left for it.
+    pub routed: u64,
+    /// Records that its destination has accepted.
+    pub delivered: u64,
+    /// Records discarded, by reason.
+    pub discarded: std::collections::BTreeMap<String, u64>,
+    /// Records that are neither.
+    pub waiting: u64,
+    /// Records that were moved to a stream of the drain's own, since it lagged.
+    pub moved: u64,
+    /// Records that an earlier run has left.
+    pub recovered: u64,
+}
+
+/// A server that lists drains.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DrainProviderEntry {
+    /// `binding_cache` or `cloud_controller`.
+    pub name: String,
+    /// Number of drains that it lists.
+    pub drains: u64,
+    /// Number of those that cannot be used.
+    pub rejected: u64,
+    /// How often it was asked.
+    pub refreshes: u64,
+    /// How often that failed.
+    pub errors: u64,
+    /// Why it failed the last time, if it did.
+    pub error: Option<String>,
+}
+
+/// A drain to be added: for one of `app`, `space` and `organization`, or for everything.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDrain {
+    /// Id of the application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// Id of a space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<String>,
+    /// Id of an organization.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub organization: Option<String>,
+    /// `syslog://`, `syslog-tls://`, `https://` or `https-batch://`, with parameters.
+    pub url: String,
+    /// Host name in messages of records whose tags name no application.
+    #[serde(default)]
+    pub hostname: String,
+    /// Client certificate, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cert: Option<String>,
+    /// Its key, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Authorities to trust in addition, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+}
+
+/// Result of a change.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DrainChange {
+    /// Id of the drain.
+    pub id: String,
+    /// For a test: why the destination cannot be reached.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+impl From<&DrainStatus> for DrainEntry {
+    fn from(status: &DrainStatus) -> Self {
+        let state = serde_json::to_value(status.state).unwrap_or_default();
+        let book = serde_json::to_value(status.book).unwrap_or_default();
+        Self {
+            id: status.id.clone(),
+            origin: status.origin.to_owned(),
+            selects: status.selects.clone(),
+            url: status.url.clone(),
+            state: state.as_str().unwrap_or_default().to_owned(),
+            error: status.error.clone(),
+            failing_seconds: status.failing_seconds,
+            book: serde_json::from_value(book).unwrap_or_default(),
+            unaccounted: status.unaccounted,
+        }
+    }
+}
+
+impl DrainsDocument {
+    fn of(drains: Option<&Drains>) -> Self {
+        let statuses = drains.map(Drains::statuses).unwrap_or_default();
+        let providers = drains.map(Drains::providers).unwrap_or_default();
+        Self {
+            schema: "weir.drains.v1".to_owned(),
+            balanced: statuses.iter().all(|drain| drain.unaccounted == 0),
+            drains: statuses.iter().map(DrainEntry::from).collect(),
+            providers: providers
+                .into_iter()
+                .map(|provider| DrainProviderEntry {
+                    name: provider.name.to_owned(),
+                    drains: provider.drains as u64,
+                    rejected: provider.rejected as u64,
+                    refreshes: provider.refreshes,
+                    errors: provider.errors,
+                    error: provider.error,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The drains, with their books
+#[utoipa::path(
+    get, path = "/weir/v1/drains", tag = "status",
+    responses((status = 200, description = "The drains", body = DrainsDocument))
+)]
+pub(crate) async fn list(State(state): State<Arc<ApiState>>) -> Response {
+    match state.view() {
+        Some(view) => json_response(StatusCode::OK, &DrainsDocument::of(view.drains.as_deref())),
+        None => starting(),
+    }
+}
+
+/// Adds a drain
+#[utoipa::path(
+    post, path = "/weir/v1/drains", tag = "status", request_body = NewDrain,
+    responses((status = 200, description = "The drain was added", body = DrainChange))
+)]
+pub(crate) async fn add(State(state): State<Arc<ApiState>>, body: Bytes) -> Response {
+    let drain: StoredDrain = match serde_json::from_slice(&body) {
+        Ok(drain) => drain,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("not a drain: {error}")),
+    };
+    let definition = match drain.define("added") {
+        Ok(definition) => definition,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let id = definition.id;
+    changed(&state, id, async |drains| drains.add(definition).await.map(|()| None)).await
+}
+
+/// Removes a drain that was added; what waits for it is discarded and counted
+#[utoipa::path(
+    delete, path = "/weir/v1/drains/{id}", tag = "status",
+    params(("id" = String, Path, description = "Id of the drain")),
+    responses((status = 200, description = "The drain was removed", body = DrainChange))
+)]
+pub(crate) async fn remove(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
+    of_id(&state, &id, async |drains, id| drains.remove(id).await.map(|()| None)).await
+}
+
+/// Stops a drain; what comes for it waits on disk
+#[utoipa::path(
+    post, path = "/weir/v1/drains/{id}/pause", tag = "status",
+    params(("id" = String, Path, description = "Id of the drain")),
+    responses((status = 200, description = "The drain is paused", body = DrainChange))
+)]
+pub(crate) async fn pause(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
+    of_id(&state, &id, async |drains, id| drains.pause(id, true).await.map(|()| None)).await
+}
+
+/// Resumes a drain that was paused
+#[utoipa::path(
+    post, path = "/weir/v1/drains/{id}/resume", tag = "status",
+    params(("id" = String, Path, description = "Id of the drain")),
+    responses((status = 200, description = "The drain is resumed", body = DrainChange))
+)]
+pub(crate) async fn resume(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
+    of_id(&state, &id, async |drains, id| drains.pause(id, false).await.map(|()| None)).await
+}
+
+/// Opens a connection to the destination of a drain, without sending anything
+#[utoipa::path(
+    post, path = "/weir/v1/drains/{id}/test", tag = "status",
+    params(("id" = String, Path, description = "Id of the drain")),
+    responses((status = 200, description = "The result", body = DrainChange))
+)]
+pub(crate) async fn test(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
+    of_id(&state, &id, async |drains, id| drains.test(id).await.map(|tested| tested.error)).await
+}
+
+async fn of_id(
+    state: &ApiState,
+    id: &str,
+    change: impl AsyncFnOnce(&Drains, u64) -> Result<Option<String>, String>,
+) -> Response {
+    let Ok(id) = u64::from_str_radix(id, 16) else {
+        return problem(StatusCode::NOT_FOUND, "there is no such drain");
+    };
+    changed(state, id, async |drains| change(drains, id).await).await
+}
+
+async fn changed(
+    state: &ApiState,
+    id: u64,
+    change: impl AsyncFnOnce(&Drains) -> Result<Option<String>, String>,
+) -> Response {
+    let Some(view) = state.view() else { return starting() };
+    let Some(drains) = view.drains.clone() else {
+        let title = "drains are off: add [drains] to the configuration";
+        return problem(StatusCode::CONFLICT, title);
+    };
+    match change(&drains).await {
+        Ok(error) => {
+            json_response(StatusCode::OK, &DrainChange { id: format!("{id:016x}"), error })
+        }
+        Err(error) if error == weir_pipeline::drain::UNKNOWN => {
+            problem(StatusCode::NOT_FOUND, &error)
+        }
+        Err(error) => problem(StatusCode::CONFLICT, &error),
+    }
+}

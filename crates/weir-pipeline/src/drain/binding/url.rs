@@ -1,0 +1,426 @@
+//! The URL of a drain, and what its parameters ask for.
+//!
+//! The query stays as it is in requests, parameters that are known here included: so it is in the
+//! original, and endpoints may depend on either.
+//!
+//! Invariant: `Display` and `Debug` show neither the user nor the query.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use weir_codec::form_decoded;
+use weir_host::Secret;
+use weir_model::{Kinds, RecordKind};
+
+use crate::config::Endpoint;
+
+/// Maximum length of a URL; servers accept no longer ones.
+const URL_BYTES_MAX: usize = 8 * 1024;
+
+/// Ports that are registered for the schemes, for URLs without one.
+const SYSLOG_PORT: u16 = 514;
+const SYSLOG_TLS_PORT: u16 = 6514;
+const HTTPS_PORT: u16 = 443;
+
+/// How messages are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DrainScheme {
+    /// Over TCP, each with its length in front.
+    Syslog,
+    /// The same over TLS.
+    SyslogTls,
+    /// Each in a request.
+    Https,
+    /// Many in a request.
+    HttpsBatch,
+}
+
+/// Which envelopes a drain gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DrainData {
+    /// Logs and events.
+    #[default]
+    Logs,
+    /// Logs alone, as the older `drain-type=logs` has it.
+    LogsWithoutEvents,
+    /// Counters and gauges.
+    Metrics,
+    /// Logs, counters and gauges, as the older `drain-type=all` has it.
+    LogsAndMetrics,
+    /// Timers.
+    Traces,
+    /// Everything.
+    All,
+}
+
+/// A URL that messages can be sent to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DrainUrl {
+    /// How messages are sent.
+    pub scheme: DrainScheme,
+    /// Host without brackets.
+    pub host: String,
+    /// The port, or the one of the scheme.
+    pub port: u16,
+    /// Which envelopes it gets.
+    pub data: DrainData,
+    /// Whether messages have the tags of envelopes; `None`: as is configured.
+    pub with_metadata: Option<bool>,
+    /// Connections use no other versions and ciphers of TLS than those among components.
+    pub is_strict: bool,
+    written: Secret,
+    shown: String,
+    endpoint: Endpoint,
+    authorization: Option<Secret>,
+}
+
+/// Why a URL cannot be used. The texts are those of the original, for the log of the application.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DrainUrlError {
+    /// It is not a URL.
+    #[error("Cannot parse syslog drain URL.")]
+    Unparsable,
+    /// Its scheme is none of [`DrainScheme`].
+    #[error("Invalid Scheme {scheme} for syslog drain url {url}")]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+        /// The URL without user and query.
+        url: String,
+    },
+    /// It has no host.
+    #[error("No hostname found in syslog drain url {url}")]
+    NoHost {
+        /// The URL without user and query.
+        url: String,
+    },
+}
+
+impl DrainScheme {
+    /// Returns whether connections use TLS.
+    pub fn is_tls(self) -> bool {
+        match self {
+            Self::Syslog => false,
+            Self::SyslogTls | Self::Https | Self::HttpsBatch => true,
+        }
+    }
+
+    /// Returns whether messages are in requests of HTTP, and so without their lengths.
+    pub fn is_http(self) -> bool {
+        match self {
+            Self::Syslog | Self::SyslogTls => false,
+            Self::Https | Self::HttpsBatch => true,
+        }
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "syslog" => Self::Syslog,
+            "syslog-tls" => Self::SyslogTls,
+            "https" => Self::Https,
+            "https-batch" => Self::HttpsBatch,
+            _ => return None,
+        })
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Syslog => SYSLOG_PORT,
+            Self::SyslogTls => SYSLOG_TLS_PORT,
+            Self::Https | Self::HttpsBatch => HTTPS_PORT,
+        }
+    }
+}
+
+impl DrainData {
+    /// Returns the kinds of records that are such envelopes.
+    pub fn kinds(self) -> Kinds {
+        let metrics = |kinds: Kinds| kinds.with(RecordKind::Counter).with(RecordKind::Gauge);
+        match self {
+            Self::Logs => Kinds::LOGS.with(RecordKind::Event),
+            Self::LogsWithoutEvents => Kinds::LOGS,
+            Self::Metrics => metrics(Kinds::NONE),
+            Self::LogsAndMetrics => metrics(Kinds::LOGS),
+            Self::Traces => Kinds::NONE.with(RecordKind::Timer),
+            Self::All => Kinds::ALL,
+        }
+    }
+}
+
+impl DrainUrl {
+    /// Parses a URL.
+    pub fn parse(text: &str) -> Result<Self, DrainUrlError> {
+        if text.len() > URL_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(DrainUrlError::Unparsable);
+        }
+        let text = text.split('#').next().unwrap_or_default();
+        let (scheme, rest) = text.split_once("://").ok_or(DrainUrlError::Unparsable)?;
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        if !scheme.chars().all(is_scheme) {
+            return Err(DrainUrlError::Unparsable);
+        }
+        let scheme = scheme.to_ascii_lowercase();
+        let (authority, target) = match rest.find(['/', '?']) {
+            Some(at) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority),
+        };
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let shown = format!("{scheme}://{place}{path}");
+        let Some(kind) = DrainScheme::of(&scheme) else {
+            return Err(DrainUrlError::Scheme { scheme, url: shown });
+        };
+        if place.is_empty() || place.starts_with(':') {
+            return Err(DrainUrlError::NoHost { url: shown });
+        }
+        let endpoint = Endpoint::with_port(kind.is_tls(), &format!("{place}{target}"), kind.port())
+            .map_err(|_| DrainUrlError::Unparsable)?;
+        let parameters = Parameters::of(query);
+        Ok(Self {
+            scheme: kind,
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            data: parameters.data(),
+            with_metadata: parameters.with_metadata(),
+            is_strict: parameters.get("ssl-strict-internal") == "true",
+            written: Secret::new(text.to_owned()),
+            shown,
+            endpoint,
+            authorization: user.filter(|user| !user.is_empty()).map(basic),
+        })
+    }
+
+    /// Returns where requests go.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Returns the value of the header `Authorization`, if the URL has a user.
+    pub fn authorization(&self) -> Option<&Secret> {
+        self.authorization.as_ref()
+    }
+
+    /// Returns all of it, for what identifies a binding.
+    pub(in crate::drain) fn written(&self) -> &str {
+        self.written.expose()
+    }
+}
+
+/// The credentials of a URL as a header. What is escaped in the URL is decoded.
+fn basic(user: &str) -> Secret {
+    let (name, password) = user.split_once(':').unwrap_or((user, ""));
+    // A plus stands for itself outside of a query.
+    let decoded = |text: &str| form_decoded(&text.replace('+', "%2B"));
+    let credentials = [decoded(name), b":".to_vec(), decoded(password)].concat();
+    Secret::new(format!("Basic {}", STANDARD.encode(credentials)))
+}
+
+/// The parameters of a query; of those with the same name the first one counts.
+struct Parameters(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Parameters {
+    fn of(query: &str) -> Self {
+        let pairs = query.split('&').filter(|pair| !pair.contains(';'));
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        Self(pairs.map(|(name, value)| (form_decoded(name), form_decoded(value))).collect())
+    }
+
+    fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(key, _)| key == name.as_bytes());
+        found.and_then(|(_, value)| std::str::from_utf8(value).ok()).unwrap_or_default()
+    }
+
+    fn data(&self) -> DrainData {
+        if !self.get("include-metrics-deprecated").is_empty() {
+            return DrainData::All;
+        }
+        match self.get("drain-data") {
+            "logs" => return DrainData::Logs,
+            "metrics" => return DrainData::Metrics,
+            "traces" => return DrainData::Traces,
+            "all" => return DrainData::All,
+            _ => {}
+        }
+        match self.get("drain-type") {
+            "logs" => DrainData::LogsWithoutEvents,
+            "metrics" => DrainData::Metrics,
+            "all" => DrainData::LogsAndMetrics,
+            _ => DrainData::default(),
+        }
+    }
+
+    fn with_metadata(&self) -> Option<bool> {
+        let without = match self.get("disable-metadata") {
+            "" => self.get("omit-metadata"),
+            stated => stated,
+        };
+        match without {
+            "true" => Some(false),
+            "false" => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DrainUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for DrainUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DrainUrl({})", self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn url(text: &str) -> DrainUrl {
+        DrainUrl::parse(text).unwrap()
+    }
+
+    #[test]
+    fn urls_are_taken_apart_and_shown_without_user_and_query() {
+        let check = |text: &str, scheme, host: &str, port, target: &str, shown: &str| {
+            let url = url(text);
+            assert_eq!((url.scheme, url.host.as_str(), url.port), (scheme, host, port), "{text}");
+            assert_eq!((url.endpoint().target().as_str(), &*url.to_string()), (target, shown));
+            assert!(!format!("{url:?}").contains("hidden"), "{url:?}");
+        };
+        let plain = "syslog://logs.example:1234";
+        check(plain, DrainScheme::Syslog, "logs.example", 1234, "/", plain);
+        check("syslog://logs.example", DrainScheme::Syslog, "logs.example", 514, "/", &plain[..21]);
+        check(
+            "Syslog-TLS://[::1]?a=hidden",
+            DrainScheme::SyslogTls,
+            "::1",
+            6514,
+            "/?a=hidden",
+            "syslog-tls://[::1]",
+        );
+        check(
+            "https://hidden:hidden@h/p/q?drain-data=all&x=hidden#f",
+            DrainScheme::Https,
+            "h",
+            443,
+            "/p/q?drain-data=all&x=hidden",
+            "https://h/p/q",
+        );
+        check(
+            "https-batch://a@hidden@h:1/",
+            DrainScheme::HttpsBatch,
+            "h",
+            1,
+            "/",
+            "https-batch://h:1/",
+        );
+    }
+
+    #[test]
+    fn users_of_urls_are_credentials() {
+        let sent = |text: &str| url(text).authorization().map(|sent| sent.expose().to_owned());
+        assert_eq!(sent("https://h"), None);
+        assert_eq!(sent("https://@h"), None);
+        assert_eq!(sent("https://a%40b:p+%3a@h").as_deref(), Some("Basic YUBiOnArOg=="));
+        assert_eq!(sent("https://token@h").as_deref(), Some("Basic dG9rZW46"));
+    }
+
+    #[test]
+    fn parameters_choose_what_is_sent() {
+        let data = |query: &str| url(&format!("syslog://h?{query}")).data;
+        for (query, expected) in [
+            ("", DrainData::Logs),
+            ("drain-data=logs", DrainData::Logs),
+            ("drain-data=metrics", DrainData::Metrics),
+            ("drain-data=traces&drain-type=all", DrainData::Traces),
+            ("drain-type=all&drain-data=all", DrainData::All),
+            ("drain-data=wrong&drain-type=all", DrainData::LogsAndMetrics),
+            ("drain-type=logs", DrainData::LogsWithoutEvents),
+            ("drain-type=metrics", DrainData::Metrics),
+            ("drain-type=wrong", DrainData::Logs),
+            ("drain%2Ddata=a%6cl", DrainData::All),
+            ("drain-data=metrics&drain-data=all", DrainData::Metrics),
+            ("drain-data=logs&include-metrics-deprecated=x", DrainData::All),
+            ("include-metrics-deprecated=", DrainData::Logs),
+        ] {
+            assert_eq!(data(query), expected, "{query}");
+        }
+        let held = |data: DrainData| {
+            let kinds = RecordKind::ALL.into_iter().filter(|kind| data.kinds().contains(*kind));
+            kinds.map(|kind| format!("{kind:?}").remove(0)).collect::<String>()
+        };
+        let all = [
+            DrainData::Logs,
+            DrainData::LogsWithoutEvents,
+            DrainData::Metrics,
+            DrainData::LogsAndMetrics,
+            DrainData::Traces,
+            DrainData::All,
+        ];
+        assert_eq!(all.map(held), ["LE", "L", "CG", "LCG", "T", "LCGTE"]);
+        let metadata = |query: &str| url(&format!("syslog://h?{query}")).with_metadata;
+        assert_eq!(metadata("disable-metadata=true"), Some(false));
+        assert_eq!(metadata("omit-metadata=true"), Some(false));
+        assert_eq!(metadata("disable-metadata=false&omit-metadata=true"), Some(true));
+        assert_eq!(metadata("disable-metadata=yes"), None);
+        assert!(url("syslog://h?ssl-strict-internal=true").is_strict);
+        assert!(!url("syslog://h?ssl-strict-internal=1").is_strict);
+    }
+
+    #[test]
+    fn what_is_no_drain_is_refused_by_the_texts_of_the_original() {
+        for (text, expected) in [
+            ("", "Cannot parse syslog drain URL."),
+            ("logs.example", "Cannot parse syslog drain URL."),
+            ("user:hidden@logs.example", "Cannot parse syslog drain URL."),
+            ("syslog://a b", "Cannot parse syslog drain URL."),
+            ("syslog://a\r\nb", "Cannot parse syslog drain URL."),
+            ("syslog://lögs", "Cannot parse syslog drain URL."),
+            ("syslog://h:port", "Cannot parse syslog drain URL."),
+            ("syslog://[::1", "Cannot parse syslog drain URL."),
+            ("sys/log://h", "Cannot parse syslog drain URL."),
+            ("http://u:p@h/x?hidden", "Invalid Scheme http for syslog drain url http://h/x"),
+            ("://h", "Invalid Scheme  for syslog drain url ://h"),
+            ("syslog://?hidden", "No hostname found in syslog drain url syslog://"),
+            ("https:///path", "No hostname found in syslog drain url https:///path"),
+            ("syslog://u:hidden@:514", "No hostname found in syslog drain url syslog://:514"),
+        ] {
+            assert_eq!(DrainUrl::parse(text).unwrap_err().to_string(), expected, "{text}");
+        }
+        let long = format!("https://h/{}", "x".repeat(URL_BYTES_MAX));
+        assert_eq!(DrainUrl::parse(&long), Err(DrainUrlError::Unparsable));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_shows_its_user_or_its_query(
+            scheme in "(syslog|syslog-tls|https|https-batch|http)",
+            place in "[a-z]{0,3}(:[0-9]{1,6})?",
+            path in "(/[a-z]{0,3})?",
+        ) {
+            let text = format!("{scheme}://SECRET:SECRET@{place}{path}?SECRET=SECRET#SECRET");
+            let shown = match DrainUrl::parse(&text) {
+                Ok(url) => format!("{url} {url:?}"),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            prop_assert!(!shown.contains("SECRET"), "{}", shown);
+        }
+
+        #[test]
+        fn hostile_texts_are_refused_or_can_be_sent(text in "(syslog|https)://[ -~é\n]{0,30}") {
+            if let Ok(url) = DrainUrl::parse(&text) {
+                prop_assert!(url.endpoint().target().parse::<hyper::Uri>().is_ok());
+                prop_assert!(url.endpoint().headers().is_some());
+            }
+        }
+    }
+}

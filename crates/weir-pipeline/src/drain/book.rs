@@ -1,0 +1,92 @@
+//! The book of a drain: what it was given, and what became of it, since weir started.
+//!
+//! Invariant: `routed = delivered + discarded + waiting`. `waiting` is counted up and down on its
+//! own, so that the book can fail to balance.
+
+use serde::Serialize;
+use weir_model::DiscardReason;
+
+/// The counts of one drain. What an earlier run has left in its stream counts as routed when it is
+/// read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DrainBook {
+    /// Records that the drain was given.
+    pub routed: u64,
+    /// Records that its destination has accepted.
+    pub delivered: u64,
+    /// Records discarded, by reason.
+    pub discarded: [u64; DiscardReason::COUNT],
+    /// Records that are neither.
+    pub waiting: u64,
+    /// Records that were moved to its stream since it lagged.
+    pub moved: u64,
+    /// Records that came from an earlier run.
+    pub recovered: u64,
+}
+
+impl DrainBook {
+    pub(super) fn route(&mut self) {
+        self.routed += 1;
+        self.waiting += 1;
+    }
+
+    /// Counts records that an earlier run has left.
+    pub(super) fn recover(&mut self, records: u64) {
+        self.routed += records;
+        self.waiting += records;
+        self.recovered += records;
+    }
+
+    /// Counts them no longer: they are counted when they are taken again.
+    pub(super) fn forget(&mut self, records: u64) {
+        self.routed -= records;
+        self.waiting -= records;
+        self.recovered -= records;
+    }
+
+    /// Counts discarded records as waiting again.
+    pub(super) fn take_back(&mut self, reason: DiscardReason, records: u64) {
+        self.discarded[reason as usize] -= records;
+        self.waiting += records;
+    }
+
+    pub(super) fn deliver(&mut self) {
+        self.delivered += 1;
+        self.waiting -= 1;
+    }
+
+    pub(super) fn discard(&mut self, reason: DiscardReason, records: u64) {
+        debug_assert!(self.waiting >= records, "{records} discarded of {self:?}");
+        self.discarded[reason as usize] += records;
+        self.waiting -= records;
+    }
+
+    /// Returns the number of records discarded for any reason.
+    pub fn discarded_total(&self) -> u64 {
+        self.discarded.iter().sum()
+    }
+
+    /// Returns the number of unaccounted records; 0 when the book balances.
+    pub fn unaccounted(&self) -> i64 {
+        self.routed as i64 - (self.delivered + self.discarded_total() + self.waiting) as i64
+    }
+}
+
+impl Serialize for DrainBook {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let discarded: std::collections::BTreeMap<_, _> = DiscardReason::ALL
+            .iter()
+            .map(|reason| (reason.text(), self.discarded[*reason as usize]))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let mut book = serializer.serialize_struct("DrainBook", 6)?;
+        book.serialize_field("routed", &self.routed)?;
+        book.serialize_field("delivered", &self.delivered)?;
+        book.serialize_field("discarded", &discarded)?;
+        book.serialize_field("waiting", &self.waiting)?;
+        book.serialize_field("moved", &self.moved)?;
+        book.serialize_field("recovered", &self.recovered)?;
+        book.end()
+    }
+}

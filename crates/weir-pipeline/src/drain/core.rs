@@ -1,0 +1,552 @@
+//! What every drain has to send, and what becomes of it. Decides; sends nothing and touches neither
+//! journal nor network, so that a test can place anything between two of its steps.
+//!
+//! A drain is *direct* as long as it keeps up: it sends records out of the batches of the sources. One
+//! that lags is *relocated*: all that it has, what is being sent included, and everything new goes to
+//! a stream of its own, and it sends from there, in order, until that stream is empty.
+//!
+//! Invariants: a record is in exactly one place: a queue, gathered, appended, or in the stream; it
+//! is finished once, by whoever takes it out of there. Records of a drain keep their order. While a
+//! drain is direct its queue has only records of sources, while it lags only those of its stream.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use weir_journal::AppendTicket;
+use weir_model::{DiscardReason, StreamId};
+
+use super::book::DrainBook;
+use super::limits::{
+    APPEND_RETRY_INTERVAL, CATCH_UP_RECORDS, QUEUE_RECORDS_MAX, RETRY_MAX, RETRY_MIN,
+    SEND_RECORDS_MAX,
+};
+use super::matcher::Matcher;
+use super::plan::DrainSpec;
+use super::stream::DrainStream;
+use super::taken::{Fate, Origin, Row, Taken};
+
+/// Records that were appended to the stream and may not be on stable storage yet.
+#[derive(Debug)]
+pub(super) struct Appended {
+    pub(super) ticket: AppendTicket,
+    pub(super) rows: Vec<Row>,
+    /// The disk has failed: they wait until they are delivered instead.
+    pub(super) has_failed: bool,
+}
+
+/// Whether a drain keeps up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It sends what comes.
+    Direct,
+    /// It sends what is in its stream.
+    Lagging,
+}
+
+/// Why a drain does not send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) since: Duration,
+    pub(super) until: Duration,
+    pause: Duration,
+    pub(super) error: String,
+}
+
+/// What is being sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InFlight {
+    Nothing,
+    /// So many records from the front of the queue.
+    Queued(usize),
+    /// They are in the stream by now, as its first ones.
+    Relocated(usize),
+    /// They were discarded in the meantime.
+    Discarded,
+}
+
+/// A drain.
+#[derive(Debug)]
+pub(super) struct Drain {
+    pub(super) spec: Rc<DrainSpec>,
+    pub(super) mode: Mode,
+    pub(super) queue: VecDeque<Row>,
+    in_flight: InFlight,
+    /// Records at the beginning of the stream that were delivered while they were moved there.
+    sent_ahead: usize,
+    /// Nothing was appended since the drain was relocated: these are the first that are gathered.
+    is_ahead_gathered: bool,
+    pub(super) gathered: VecDeque<Row>,
+    pub(super) gathered_bytes: usize,
+    pub(super) gathered_since: Duration,
+    /// The journal had no room: it is asked again then.
+    pub(super) append_after: Duration,
+    pub(super) appended: VecDeque<Appended>,
+    pub(super) stream: Option<DrainStream>,
+    pub(super) is_paused: bool,
+    pub(super) failure: Option<Failure>,
+    pub(super) book: DrainBook,
+    /// Tells whoever sends for it that there is something to do.
+    pub(super) wake: Rc<Notify>,
+    pub(super) has_worker: bool,
+}
+
+/// All drains.
+#[derive(Debug, Default)]
+pub(super) struct Core {
+    pub(super) drains: HashMap<u64, Drain>,
+    pub(super) matcher: Matcher,
+    pub(super) by_stream: HashMap<StreamId, u64>,
+    /// Drains that have anything anywhere.
+    pub(super) active: BTreeSet<u64>,
+    /// Batches that every drain has finished.
+    finished: Vec<Rc<Taken>>,
+    /// Drains that have something to send and nobody who does it.
+    pub(super) to_start: Vec<u64>,
+    /// Tells whoever takes batches that something has changed.
+    pub(super) wake: Rc<Notify>,
+    /// Size of what is taken from sources and not finished.
+    pub(super) source_bytes: Rc<Cell<usize>>,
+    /// Every list of drains is known: what has no drain will not get one.
+    pub(super) is_complete: bool,
+}
+
+impl Drain {
+    fn new(spec: Rc<DrainSpec>, stream: Option<DrainStream>, mode: Mode) -> Self {
+        Self {
+            spec,
+            mode,
+            queue: VecDeque::new(),
+            in_flight: InFlight::Nothing,
+            sent_ahead: 0,
+            is_ahead_gathered: false,
+            gathered: VecDeque::new(),
+            gathered_bytes: 0,
+            gathered_since: Duration::ZERO,
+            append_after: Duration::ZERO,
+            appended: VecDeque::new(),
+            stream,
+            is_paused: false,
+            failure: None,
+            book: DrainBook::default(),
+            wake: Rc::default(),
+            has_worker: false,
+        }
+    }
+
+    /// Returns whether batches of its stream should be taken.
+    fn is_hungry(&self, now: Duration) -> bool {
+        let is_waiting = self.failure.as_ref().is_some_and(|failure| failure.until > now);
+        self.mode == Mode::Lagging
+            && !self.is_paused
+            && !is_waiting
+            && !matches!(self.in_flight, InFlight::Relocated(_) | InFlight::Discarded)
+            && self.queue.len() < CATCH_UP_RECORDS
+    }
+
+    fn is_idle(&self) -> bool {
+        self.mode == Mode::Direct && self.queue.is_empty() && self.in_flight == InFlight::Nothing
+    }
+
+    /// Returns when the oldest record of a source came, while the drain is direct.
+    pub(super) fn waiting_since(&self) -> Option<Duration> {
+        let front = self.queue.front().filter(|_| self.mode == Mode::Direct)?;
+        Some(front.taken.at)
+    }
+}
+
+impl Core {
+    /// Adds a drain. `stream` is what an earlier run may have left for it.
+    pub(super) fn add(&mut self, spec: Rc<DrainSpec>, stream: Option<DrainStream>, mode: Mode) {
+        let id = spec.id;
+        if let Some(stream) = &stream {
+            self.by_stream.insert(stream.id, id);
+        }
+        self.matcher.add(id, &spec.selector, spec.kinds);
+        self.drains.insert(id, Drain::new(spec, stream, mode));
+        if mode == Mode::Lagging {
+            self.active.insert(id);
+        }
+    }
+
+    /// Removes a drain; what waits for it is discarded.
+    pub(super) fn remove(&mut self, id: u64) -> Option<Drain> {
+        let drain = self.drains.get_mut(&id)?;
+        let rows: Vec<Row> = drain.queue.drain(..).chain(drain.gathered.drain(..)).collect();
+        let appended = drain.appended.drain(..).flat_map(|appended| appended.rows);
+        let moved: Vec<Row> = appended.collect();
+        self.finish_all(id, &rows, Fate::discarded(DiscardReason::DrainRemoved));
+        // These are still in the stream, and will be discarded there.
+        for row in &moved {
+            self.finish_row(row, Fate::Moved);
+        }
+        self.active.remove(&id);
+        let drain = self.drains.remove(&id)?;
+        self.matcher.remove(id, &drain.spec.selector);
+        drain.wake.notify_one();
+        Some(drain)
+    }
+
+    /// Gives a record of a source to a drain.
+    pub(super) fn give(&mut self, id: u64, row: Row, now: Duration) {
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        drain.book.route();
+        row.taken.give();
+        if let Some(stream) = &drain.stream
+            && stream.contains(row.taken.stream(), row.position())
+        {
+            // It was moved before a crash, and is counted where it is found.
+            drain.book.routed -= 1;
+            drain.book.waiting -= 1;
+            self.finish_row(&row, Fate::Moved);
+            return;
+        }
+        self.active.insert(id);
+        match drain.mode {
+            Mode::Direct => {
+                drain.queue.push_back(row);
+                if drain.queue.len() > QUEUE_RECORDS_MAX {
+                    self.relocate(id, now);
+                }
+                self.stir(id);
+            }
+            Mode::Lagging => Self::gather(drain, row, now),
+        }
+    }
+
+    fn gather(drain: &mut Drain, row: Row, now: Duration) {
+        if drain.gathered.is_empty() {
+            drain.gathered_since = now;
+        }
+        let record = row.record();
+        drain.gathered_bytes += record.original().len().max(record.body.len());
+        drain.gathered.push_back(row);
+    }
+
+    /// Takes what is gathered for a drain, to append it to its stream, with that.
+    pub(super) fn take_gathered(
+        &mut self,
+        id: u64,
+    ) -> Option<(Option<DrainStream>, VecDeque<Row>)> {
+        let drain = self.drains.get_mut(&id)?;
+        Some((drain.stream.take(), std::mem::take(&mut drain.gathered)))
+    }
+
+    /// Notes that what was gathered was appended.
+    pub(super) fn note_appended(
+        &mut self,
+        id: u64,
+        stream: DrainStream,
+        appended: impl Iterator<Item = Appended>,
+        now: Duration,
+    ) {
+        self.by_stream.insert(stream.id, id);
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        drain.stream = Some(stream);
+        (drain.gathered_bytes, drain.gathered_since) = (0, now);
+        drain.is_ahead_gathered = false;
+        for appended in appended {
+            drain.book.moved += appended.rows.len() as u64;
+            drain.appended.push_back(appended);
+        }
+    }
+
+    /// Notes that the journal had no room for what was gathered: it is kept, or discarded if the
+    /// window has no room either.
+    pub(super) fn note_refused(
+        &mut self,
+        id: u64,
+        stream: DrainStream,
+        gathered: VecDeque<Row>,
+        is_full: bool,
+        now: Duration,
+    ) {
+        self.by_stream.insert(stream.id, id);
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        drain.stream = Some(stream);
+        drain.append_after = now + APPEND_RETRY_INTERVAL;
+        if !is_full {
+            drain.gathered = gathered;
+            return;
+        }
+        drain.gathered_bytes = 0;
+        let mut ahead = 0;
+        if drain.is_ahead_gathered {
+            ahead = std::mem::take(&mut drain.sent_ahead).min(gathered.len());
+            if drain.in_flight != InFlight::Nothing {
+                drain.in_flight = InFlight::Discarded;
+            }
+        }
+        for (place, row) in gathered.iter().enumerate() {
+            let is_ahead = place < ahead;
+            let discarded = Fate::discarded(DiscardReason::BufferFull);
+            self.finish(id, row, if is_ahead { Fate::Delivered } else { discarded });
+        }
+    }
+
+    /// Wakes whoever sends for the drain.
+    pub(super) fn stir(&mut self, id: u64) {
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        if drain.queue.is_empty() || drain.is_paused {
+            return;
+        }
+        if drain.has_worker {
+            drain.wake.notify_one();
+        } else {
+            drain.has_worker = true;
+            self.to_start.push(id);
+        }
+    }
+
+    /// Moves everything that a drain has to its stream.
+    pub(super) fn relocate(&mut self, id: u64, now: Duration) {
+        let Some(drain) = self.drains.get_mut(&id).filter(|drain| drain.mode == Mode::Direct)
+        else {
+            return;
+        };
+        drain.mode = Mode::Lagging;
+        drain.is_ahead_gathered = true;
+        if let InFlight::Queued(count) = drain.in_flight {
+            drain.in_flight = InFlight::Relocated(count);
+        }
+        for row in std::mem::take(&mut drain.queue) {
+            Self::gather(drain, row, now);
+        }
+        // They have waited long enough.
+        drain.gathered_since = Duration::ZERO;
+        self.active.insert(id);
+    }
+
+    /// Returns what to send next for a drain.
+    pub(super) fn chunk(&mut self, id: u64, now: Duration) -> Vec<Row> {
+        let Some(drain) = self.drains.get_mut(&id) else { return Vec::new() };
+        let is_waiting = drain.failure.as_ref().is_some_and(|failure| failure.until > now);
+        if drain.is_paused || is_waiting || drain.in_flight != InFlight::Nothing {
+            return Vec::new();
+        }
+        let rows: Vec<Row> = drain.queue.iter().take(SEND_RECORDS_MAX).cloned().collect();
+        if !rows.is_empty() {
+            drain.in_flight = InFlight::Queued(rows.len());
+        }
+        rows
+    }
+
+    /// Notes what became of the first records of the last chunk, and why the others were not sent.
+    pub(super) fn sent(
+        &mut self,
+        id: u64,
+        fates: &[Fate],
+        failure: Option<String>,
+        now: Duration,
+    ) -> Option<Duration> {
+        let drain = self.drains.get_mut(&id)?;
+        match std::mem::replace(&mut drain.in_flight, InFlight::Nothing) {
+            InFlight::Nothing | InFlight::Discarded => {}
+            InFlight::Queued(count) => {
+                let rows: Vec<Row> = drain.queue.drain(..fates.len().min(count)).collect();
+                for (row, fate) in rows.iter().zip(fates) {
+                    self.finish(id, row, *fate);
+                }
+            }
+            // A record that could not be sent will be found so once more.
+            InFlight::Relocated(count) => {
+                let is_delivered = |fate: &&Fate| **fate == Fate::Delivered;
+                drain.sent_ahead = fates.iter().take(count).take_while(is_delivered).count();
+            }
+        }
+        let pause = self.note_failure(id, failure, !fates.is_empty(), now);
+        self.wake.notify_one();
+        pause
+    }
+
+    fn note_failure(
+        &mut self,
+        id: u64,
+        error: Option<String>,
+        has_progress: bool,
+        now: Duration,
+    ) -> Option<Duration> {
+        let drain = self.drains.get_mut(&id)?;
+        let Some(error) = error else {
+            drain.failure = None;
+            return None;
+        };
+        let last = drain.failure.take().filter(|_| !has_progress);
+        let since = last.as_ref().map_or(now, |last| last.since);
+        let pause = last.map_or(RETRY_MIN, |last| (last.pause * 2).min(RETRY_MAX));
+        drain.failure = Some(Failure { since, until: now + pause, pause, error });
+        Some(pause)
+    }
+
+    /// Takes what a lagging drain has not begun to send out of its queue, to be put back.
+    pub(super) fn put_back(&mut self, id: u64) -> Vec<Rc<Taken>> {
+        let Some(drain) = self.drains.get_mut(&id) else { return Vec::new() };
+        if drain.mode == Mode::Direct || drain.in_flight != InFlight::Nothing {
+            return Vec::new();
+        }
+        let mut back: Vec<Rc<Taken>> = Vec::new();
+        while let Some(last) = drain.queue.back().map(|row| row.taken.clone()) {
+            let is_of_it = |row: &&Row| Rc::ptr_eq(&row.taken, &last);
+            let count = drain.queue.iter().rev().take_while(is_of_it).count();
+            if !last.is_untouched(count) || last.delivery.record_count != count as u64 {
+                break;
+            }
+            drain.queue.truncate(drain.queue.len() - count);
+            if let Some(stream) = &mut drain.stream {
+                // Whatever was missing before it is found missing again.
+                let missing = last.missing.get();
+                drain.book.take_back(DiscardReason::BufferFull, missing);
+                if stream.is_earlier(&last.delivery) {
+                    drain.book.forget(count as u64 + missing);
+                }
+                stream.put_back(&last.delivery, missing);
+            }
+            back.push(last);
+        }
+        back
+    }
+
+    /// Returns the drain of a stream, if it wants more of it now. `None`: the stream has no drain.
+    pub(super) fn wants(&self, stream: StreamId, now: Duration) -> Option<bool> {
+        let id = self.by_stream.get(&stream)?;
+        self.drains.get(id).map(|drain| drain.is_hungry(now))
+    }
+
+    /// Notes that all records of a batch were given away.
+    pub(super) fn given(&mut self, taken: &Rc<Taken>) {
+        if taken.given() {
+            self.note_finished(taken);
+        }
+    }
+
+    /// Discards what was taken last of the stream of a drain that cannot be reached.
+    pub(super) fn expire(&mut self, taken: &Rc<Taken>) {
+        let Some(id) = self.by_stream.get(&taken.stream()).copied() else { return };
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        if drain.failure.is_none() || drain.in_flight != InFlight::Nothing {
+            return;
+        }
+        let is_of_it = |row: &&Row| Rc::ptr_eq(&row.taken, taken);
+        let count = drain.queue.iter().rev().take_while(is_of_it).count();
+        let rows = drain.queue.split_off(drain.queue.len() - count);
+        for row in rows {
+            self.finish(id, &row, Fate::discarded(DiscardReason::Expired));
+        }
+    }
+
+    /// Gives a drain what was taken of its stream.
+    pub(super) fn catch_up(&mut self, taken: &Rc<Taken>, rows: Vec<Row>) {
+        let id = self.by_stream.get(&taken.stream()).copied();
+        let Some((id, drain)) = id.and_then(|id| Some((id, self.drains.get_mut(&id)?))) else {
+            for row in &rows {
+                taken.give();
+                self.finish_row(row, Fate::discarded(DiscardReason::DrainRemoved));
+            }
+            return;
+        };
+        let Some(stream) = &mut drain.stream else { return };
+        let missing = stream.taken(&taken.delivery);
+        taken.missing.set(missing);
+        if stream.is_earlier(&taken.delivery) {
+            drain.book.recover(rows.len() as u64 + missing);
+        }
+        drain.sent_ahead = drain.sent_ahead.saturating_sub(missing as usize);
+        drain.book.discard(DiscardReason::BufferFull, missing);
+        let ahead = drain.sent_ahead.min(rows.len());
+        drain.sent_ahead -= ahead;
+        for row in &rows {
+            row.taken.give();
+        }
+        for row in &rows[..ahead] {
+            self.finish(id, row, Fate::Delivered);
+        }
+        if let Some(drain) = self.drains.get_mut(&id) {
+            drain.queue.extend(rows.into_iter().skip(ahead));
+        }
+        self.stir(id);
+    }
+
+    /// Notes that everything that a drain had in its stream is settled: it is direct again.
+    pub(super) fn caught_up(&mut self, id: u64, missing: u64) {
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        drain.book.discard(DiscardReason::BufferFull, missing);
+        if let Some(stream) = &mut drain.stream {
+            stream.read_to_end();
+        }
+        drain.mode = Mode::Direct;
+        drain.sent_ahead = 0;
+        drain.queue = std::mem::take(&mut drain.gathered);
+        drain.gathered_bytes = 0;
+        self.stir(id);
+    }
+
+    /// Returns whether nothing of a lagging drain is anywhere but in its stream or gathered.
+    pub(super) fn may_have_caught_up(drain: &Drain) -> bool {
+        drain.mode == Mode::Lagging
+            && drain.queue.is_empty()
+            && drain.appended.is_empty()
+            && drain.in_flight == InFlight::Nothing
+            && !drain.is_paused
+    }
+
+    /// Stops or resumes a drain.
+    pub(super) fn pause(&mut self, id: u64, is_paused: bool) {
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        drain.is_paused = is_paused;
+        drain.failure = None;
+        self.active.insert(id);
+        self.stir(id);
+        self.wake.notify_one();
+    }
+
+    /// Finishes records of a drain in the same way.
+    pub(super) fn finish_all(&mut self, id: u64, rows: &[Row], fate: Fate) {
+        for row in rows {
+            self.finish(id, row, fate);
+        }
+    }
+
+    /// Finishes a record of a drain, in its book too.
+    fn finish(&mut self, id: u64, row: &Row, fate: Fate) {
+        if let Some(drain) = self.drains.get_mut(&id) {
+            match fate {
+                Fate::Elsewhere | Fate::Unbound | Fate::Moved => {}
+                Fate::Delivered => drain.book.deliver(),
+                Fate::Discarded(reason) => {
+                    drain.book.discard(DiscardReason::ALL[usize::from(reason)], 1);
+                }
+            }
+        }
+        self.finish_row(row, fate);
+    }
+
+    /// Finishes a record in its batch only.
+    pub(super) fn finish_row(&mut self, row: &Row, fate: Fate) {
+        if row.taken.finish(row.index as usize, fate) {
+            self.note_finished(&row.taken);
+        }
+    }
+
+    /// Notes that a batch may be settled.
+    fn note_finished(&mut self, taken: &Rc<Taken>) {
+        if taken.origin == Origin::Source {
+            let bytes = taken.delivery.batch.memory_bytes();
+            self.source_bytes.set(self.source_bytes.get() - bytes);
+        }
+        self.finished.push(taken.clone());
+    }
+
+    /// Returns the batches that may be settled.
+    pub(super) fn take_finished(&mut self) -> Vec<Rc<Taken>> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Forgets which drains have something, where they have nothing any more.
+    pub(super) fn retire(&mut self, id: u64) {
+        if self.drains.get(&id).is_none_or(Drain::is_idle) {
+            self.active.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Limits of drains that are not configurable, with the reason for each.
+
+use std::time::Duration;
+
+/// A drain whose oldest record has waited for this long is relocated. What its batches hold back is
+/// sent again after a crash, to every drain that has records in them.
+pub(super) const RELOCATE_AFTER: Duration = Duration::from_secs(2);
+
+/// The same while more than three quarters of the common window are used: whoever holds it up gives
+/// way before others have to wait.
+pub(super) const RELOCATE_EARLY_AFTER: Duration = Duration::from_millis(200);
+
+/// Records of one drain in the window. One with more is slower than its application; it is relocated
+/// before it takes the window from others.
+pub(super) const QUEUE_RECORDS_MAX: usize = 16 * 1024;
+
+/// Maximum time that records of a lagging drain are gathered before they are appended to its stream:
+/// a frame and its place in the journal cost about as much as 500 bytes.
+pub(super) const GATHER_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Size at which the gathered records are appended without waiting any longer.
+pub(super) const GATHER_BYTES: usize = 128 * 1024;
+
+/// Pause after the journal had no room.
+pub(super) const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Records of a lagging drain that are in memory at once: enough to fill several requests.
+pub(super) const CATCH_UP_RECORDS: usize = 1024;
+
+/// How many records go into one request or write. What is sent twice after a connection broke is at
+/// most this.
+pub(super) const SEND_RECORDS_MAX: usize = 256;
+
+/// Size at which a request or write ends.
+pub(super) const SEND_BYTES: usize = 128 * 1024;
+
+/// First and longest pause after a failure. The longest is that of the original.
+pub(super) const RETRY_MIN: Duration = Duration::from_millis(10);
+/// See [`RETRY_MIN`].
+pub(super) const RETRY_MAX: Duration = Duration::from_secs(15);
+
+/// Batches taken from the sources between two of lagging drains, so that those always get a tenth.
+pub(super) const TURNS: usize = 9;
+
+/// Interval between checks of what waits for time to pass.
+pub(super) const TICK: Duration = Duration::from_millis(50);
+
+/// Resources whose drains are remembered.
+pub(super) const RESOURCES_MAX: usize = 64 * 1024;
+
+/// How often a worker without anything to send looks whether it should close its connection.
+pub(super) const IDLE_CHECK_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Commands that wait to be carried out. They come from people.
+pub(super) const COMMANDS_MAX: usize = 64;
+
+/// Interval at which the state of all drains is published.
+pub(super) const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How much of the sources' records must wait before they are taken at once, and how long they may
+/// wait otherwise.
+pub(super) const READY_BYTES: u64 = 64 * 1024;
+/// See [`READY_BYTES`].
+pub(super) const READY_AFTER: Duration = Duration::from_millis(2);
+
+/// Drains altogether. Each takes about a kilobyte.
+pub(super) const DRAINS_MAX: usize = 100_000;

@@ -1,0 +1,34 @@
+//! Drains: the records of an application (a space, an organization, or all) go to a destination of
+//! its owner. There may be ten thousand of them, and any of them may hang.
+//!
+//! All drains together are one destination of the journal, `drains`. A drain that lags is given a
+//! stream of its own in the journal, read by a second destination, `drains/lagging`; so it costs disk
+//! for its own records, and nobody else's time.
+//!
+//! Reading order: `binding` (what a drain is), `provider` (where bindings come from), `registry` (all
+//! of them), `core` (decides), `pump` (journal), `worker` and `sender` (network), `run`.
+
+pub mod binding;
+mod book;
+mod core;
+mod envelopes;
+mod limits;
+mod matcher;
+mod plan;
+pub mod provider;
+mod pump;
+mod registry;
+mod run;
+pub mod sender;
+mod status;
+mod stream;
+mod taken;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use book::DrainBook;
+pub use plan::{DrainsPlan, Selector};
+pub use registry::{Definition, DefinitionError, StoredDrain};
+pub use run::{Drains, DrainsError, LAGGING, NAME, UNKNOWN};
+pub use status::{DrainState, DrainStatus, ProviderStatus, Tested};

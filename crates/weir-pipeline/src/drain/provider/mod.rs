@@ -1,0 +1,241 @@
+//! Where bindings come from: the binding cache or the Cloud Controller of Cloud Foundry, which are
+//! asked again and again for all that there are.
+//!
+//! Reading order: this file, `list`.
+//!
+//! Invariants: a list is complete, or there is none: an error on any of its pages leaves the last
+//! one in use; what an answer may cost is limited; credentials appear in no message.
+
+mod list;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use weir_host::ConnectError;
+
+use crate::ask::{Ask, AskClient};
+use crate::config::{Endpoint, TlsSettings};
+pub use list::{BindingList, RejectedBinding};
+use list::{ListBuilder, PageError};
+
+/// Interval between requests, as in the original's job.
+pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(15);
+
+/// Drains that an application may have, as in the original.
+pub const DRAINS_PER_APP_DEFAULT: usize = 5;
+
+/// Maximum length of all answers for one list: 10,000 bindings with a certificate, a key and an
+/// authority of 4 KiB each.
+const LIST_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Pages of a list, so that a server that never says that it was the last one is no endless loop.
+const PAGES_MAX: usize = 1000;
+
+/// Bindings that are asked for in one request, as the original does.
+const PAGE_BINDINGS: usize = 1000;
+
+/// By how much intervals differ, so that many machines do not ask at the same moment.
+const JITTER: f64 = 0.2;
+
+/// A server that knows bindings, and how it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderKind {
+    /// The binding cache: `/v2/bindings` and `/v2/aggregate`.
+    BindingCache,
+    /// The Cloud Controller: `/internal/v5/syslog_drain_urls`.
+    CloudController,
+    /// An older Cloud Controller, whose drains have no credentials:
+    /// `/internal/v4/syslog_drain_urls`.
+    CloudControllerV4,
+}
+
+/// How a provider is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProviderSettings {
+    /// How it is asked.
+    pub kind: ProviderKind,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Its authority, and the certificate that it asks for.
+    pub tls: TlsSettings,
+    /// How often it is asked.
+    pub interval: Duration,
+    /// Drains that an application may have; further ones are rejected.
+    pub drains_per_app_max: usize,
+}
+
+/// Why there is no list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    /// The server was not reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It answers with an error.
+    #[error("{target} answers {path} with status {status}")]
+    Status {
+        /// Host and port.
+        target: String,
+        /// What was asked for.
+        path: String,
+        /// The status.
+        status: u16,
+    },
+    /// Its answer cannot be used.
+    #[error("the answer of {target} to {path} {error}")]
+    Answer {
+        /// Host and port.
+        target: String,
+        /// What was asked for.
+        path: String,
+        /// Why.
+        error: PageError,
+    },
+    /// There is no last page.
+    #[error("the list of {target} has more than {PAGES_MAX} pages or 128 MiB")]
+    Endless {
+        /// Host and port.
+        target: String,
+    },
+}
+
+/// What a provider has said so far.
+#[derive(Debug, Clone, Default)]
+pub struct ProviderState {
+    /// The last complete list; `None`: there was none yet.
+    pub list: Option<Arc<BindingList>>,
+    /// How often it was asked.
+    pub refreshes: u64,
+    /// How often that failed.
+    pub errors: u64,
+    /// Why it failed the last time, if it did.
+    pub last_error: Option<ProviderError>,
+    /// How long the last time took, if it did not fail.
+    pub took: Duration,
+}
+
+/// A provider.
+#[derive(Debug)]
+pub struct Provider {
+    client: AskClient,
+    target: String,
+    kind: ProviderKind,
+    interval: Duration,
+    drains_per_app_max: usize,
+}
+
+impl Provider {
+    /// Reads the certificate files.
+    pub fn new(settings: &ProviderSettings) -> Result<Self, ConnectError> {
+        Ok(Self {
+            client: AskClient::new(&settings.endpoint, settings.tls.files(), LIST_BYTES_MAX)?,
+            target: settings.endpoint.authority.clone(),
+            kind: settings.kind,
+            interval: settings.interval,
+            drains_per_app_max: settings.drains_per_app_max,
+        })
+    }
+
+    /// Asks until nobody is interested any more.
+    pub async fn run(self, states: watch::Sender<ProviderState>) {
+        loop {
+            let started = tokio::time::Instant::now();
+            let fetched = self.fetch().await;
+            states.send_modify(|state| state.update(fetched, started.elapsed()));
+            let pause = self.interval.mul_f64(1.0 + JITTER * (fastrand::f64() * 2.0 - 1.0));
+            if tokio::time::timeout(pause, states.closed()).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Asks for all bindings.
+    pub async fn fetch(&self) -> Result<BindingList, ProviderError> {
+        let mut list = ListBuilder::default();
+        match self.kind {
+            ProviderKind::BindingCache => {
+                let path = "/v2/bindings";
+                let body = self.get(path).await?;
+                list.add_bindings(&body).map_err(|error| self.unusable(path, error))?;
+                let path = "/v2/aggregate";
+                match self.get(path).await {
+                    Ok(body) => {
+                        list.add_aggregate(&body).map_err(|error| self.unusable(path, error))?;
+                    }
+                    // Older ones have no drains for everything.
+                    Err(ProviderError::Status { status: 404, .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            ProviderKind::CloudController => {
+                self.fetch_pages("v5", &mut list, ListBuilder::add_page).await?;
+            }
+            ProviderKind::CloudControllerV4 => {
+                self.fetch_pages("v4", &mut list, ListBuilder::add_page_v4).await?;
+            }
+        }
+        Ok(list.build(self.drains_per_app_max))
+    }
+
+    async fn fetch_pages(
+        &self,
+        version: &str,
+        list: &mut ListBuilder,
+        add: impl Fn(&mut ListBuilder, &[u8]) -> Result<u64, PageError>,
+    ) -> Result<(), ProviderError> {
+        let (mut next_id, mut bytes) = (0, 0);
+        for _ in 0..PAGES_MAX {
+            let path = format!(
+                "/internal/{version}/syslog_drain_urls?batch_size={PAGE_BINDINGS}&next_id={next_id}"
+            );
+            let body = self.get(&path).await?;
+            bytes += body.len();
+            if bytes > LIST_BYTES_MAX {
+                break;
+            }
+            next_id = add(list, &body).map_err(|error| self.unusable(&path, error))?;
+            if next_id == 0 {
+                return Ok(());
+            }
+        }
+        Err(ProviderError::Endless { target: self.target.clone() })
+    }
+
+    async fn get(&self, path: &str) -> Result<Vec<u8>, ProviderError> {
+        let ask = Ask::Get { path, token: None };
+        let answer = self.client.ask(&ask).await.map_err(ProviderError::Unreachable)?;
+        if answer.status != 200 {
+            let (target, path) = (self.target.clone(), path.to_owned());
+            return Err(ProviderError::Status { target, path, status: answer.status });
+        }
+        Ok(answer.body)
+    }
+
+    fn unusable(&self, path: &str, error: PageError) -> ProviderError {
+        ProviderError::Answer { target: self.target.clone(), path: path.to_owned(), error }
+    }
+}
+
+impl ProviderState {
+    fn update(&mut self, fetched: Result<BindingList, ProviderError>, took: Duration) {
+        self.refreshes += 1;
+        match fetched {
+            Ok(list) => {
+                if self.last_error.take().is_some() {
+                    tracing::info!("the list of drains is available again");
+                }
+                self.list = Some(Arc::new(list));
+                self.took = took;
+            }
+            Err(error) => {
+                self.errors += 1;
+                if self.last_error.is_none() {
+                    tracing::warn!(%error, "no list of drains; the last one stays");
+                }
+                self.last_error = Some(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Between the journal and the drains: takes batches, appends what is relocated, settles what is
+//! finished. Never waits.
+//!
+//! Invariants: a record that is moved to the stream of a drain is settled in its own batch only when
+//! it is on stable storage there, or delivered; batches of sources are taken as long as the window
+//! has room, whatever any drain does.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_host::Clock;
+use weir_journal::{Cursor, CursorMemory, Journal, WritePolicy};
+use weir_model::{Batch, BatchBuilder, NewRecord, Position, Seal, SourceBook, StreamId};
+
+use super::core::{Appended, Core, Mode};
+use super::envelopes::Envelopes;
+use super::limits::{GATHER_BYTES, GATHER_INTERVAL, RELOCATE_AFTER, RELOCATE_EARLY_AFTER, TURNS};
+use super::plan::DrainSpec;
+use super::stream::{DrainStream, source, stream_of};
+use super::taken::{Fate, Origin, Row, Taken};
+
+/// What the drains have of the journal.
+#[derive(Debug)]
+pub(super) struct Pump {
+    pub(super) core: Rc<RefCell<Core>>,
+    journal: Journal,
+    clock: Arc<dyn Clock>,
+    /// Batches of sources.
+    pub(super) sources: Cursor,
+    sources_memory: CursorMemory,
+    /// Batches of the streams of lagging drains.
+    pub(super) lagging: Cursor,
+    lagging_memory: CursorMemory,
+    /// Size of what may be taken from sources.
+    window_bytes: usize,
+    /// How long a record may wait to be delivered.
+    retry_for: Duration,
+    envelopes: Rc<RefCell<Envelopes>>,
+    builder: BatchBuilder,
+    /// Streams that an earlier run has left, of drains that were not added so far.
+    left: HashSet<StreamId>,
+}
+
+/// Frames with gathered records, ready to be appended.
+struct Frames {
+    batches: Vec<Batch>,
+    /// The records of each.
+    rows: Vec<Vec<Row>>,
+    end: Position,
+}
+
+impl Pump {
+    pub(super) fn new(
+        journal: Journal,
+        (sources, lagging): (Cursor, Cursor),
+        clock: Arc<dyn Clock>,
+        envelopes: Rc<RefCell<Envelopes>>,
+        (window_bytes, retry_for): (usize, Duration),
+    ) -> Self {
+        let left = journal.stream_ids(source()).into_iter().collect();
+        Self {
+            left,
+            core: Rc::default(),
+            journal,
+            clock,
+            sources_memory: sources.memory(),
+            sources,
+            lagging_memory: lagging.memory(),
+            lagging,
+            window_bytes,
+            retry_for,
+            envelopes,
+            builder: BatchBuilder::new(Position::default()),
+        }
+    }
+
+    /// Adds a drain, which goes on where an earlier run has left it.
+    pub(super) fn add(&mut self, spec: DrainSpec) {
+        let is_known = self.left.remove(&stream_of(spec.id));
+        let stream = is_known.then(|| self.open_stream(spec.id));
+        let is_settled =
+            stream.as_ref().is_none_or(|stream| stream.is_settled(&self.lagging_memory).is_some());
+        let mode = if is_settled { Mode::Direct } else { Mode::Lagging };
+        self.core.borrow_mut().add(Rc::new(spec), stream, mode);
+    }
+
+    fn open_stream(&self, drain: u64) -> DrainStream {
+        let memories = (&self.sources_memory, &self.lagging_memory);
+        DrainStream::open(&self.journal, memories, &*self.clock, drain)
+    }
+
+    /// Removes a drain with everything that waits for it.
+    pub(super) fn remove(&mut self, id: u64) {
+        let removed = self.core.borrow_mut().remove(id);
+        // Its stream has no owner now: what is left in it is discarded when it is taken.
+        if let Some(stream) = removed.and_then(|drain| drain.stream) {
+            self.core.borrow_mut().by_stream.remove(&stream.id);
+            self.journal.close_stream(stream.id);
+        }
+    }
+
+    /// Takes and gives away what there is, settles what is finished. Returns false if there was
+    /// nothing to do.
+    pub(super) fn step(&mut self) -> bool {
+        let now = self.clock.monotonic();
+        let mut is_busy = false;
+        for _ in 0..TURNS {
+            if !self.take_from_sources(now) {
+                break;
+            }
+            is_busy = true;
+        }
+        is_busy |= self.take_lagging(now);
+        is_busy | self.settle()
+    }
+
+    /// Returns whether more of the sources' records may be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.core.borrow().source_bytes.get() <= self.window_bytes
+    }
+
+    /// Returns whether nothing waits anywhere, except for drains that cannot be reached.
+    pub(super) fn is_done(&self) -> bool {
+        let core = self.core.borrow();
+        core.active.is_empty() && self.sources.waiting_bytes() == 0
+    }
+
+    fn take_from_sources(&mut self, now: Duration) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let Some(delivery) = self.sources.take(|_| false) else { return false };
+        let taken = Rc::new(Taken::new(delivery, Origin::Source, now));
+        let mut core = self.core.borrow_mut();
+        let bytes = taken.delivery.batch.memory_bytes();
+        core.source_bytes.set(core.source_bytes.get() + bytes);
+        let batch = &taken.delivery.batch;
+        let matches: Vec<_> =
+            batch.resources().map(|resource| core.matcher.of(resource.encoded)).collect();
+        let none = core.matcher.of(b"");
+        for (index, record) in taken.delivery.records() {
+            taken.note(index);
+            let of_resource = matches.get(usize::from(record.resource())).unwrap_or(&none);
+            for found in of_resource.iter().filter(|found| found.kinds.contains(record.kind())) {
+                let row = Row { taken: taken.clone(), index: index as u32 };
+                core.give(found.drain, row, now);
+            }
+        }
+        core.given(&taken);
+        true
+    }
+
+    fn take_lagging(&mut self, now: Duration) -> bool {
+        let is_passed_over = |stream: StreamId| {
+            let core = self.core.borrow();
+            // Of a drain that may still be named, everything is kept.
+            !core.wants(stream, now).unwrap_or(core.is_complete)
+        };
+        let Some(delivery) = self.lagging.take(is_passed_over) else { return false };
+        let age_ns = self.clock.unix_ns() - delivery.batch.header().observed_ns;
+        let is_expired = age_ns > self.retry_for.as_nanos() as i64;
+        let taken = Rc::new(Taken::new(delivery, Origin::Stream, now));
+        let mut rows = Vec::new();
+        for (index, _) in taken.delivery.records() {
+            taken.note(index);
+            rows.push(Row { taken: taken.clone(), index: index as u32 });
+        }
+        let mut core = self.core.borrow_mut();
+        core.catch_up(&taken, rows);
+        if is_expired {
+            core.expire(&taken);
+        }
+        core.given(&taken);
+        true
+    }
+
+    /// Settles the batches that every drain has finished.
+    pub(super) fn settle(&mut self) -> bool {
+        let finished = self.core.borrow_mut().take_finished();
+        let is_busy = !finished.is_empty();
+        for taken in finished {
+            let cursor = match taken.origin {
+                Origin::Source => &mut self.sources,
+                Origin::Stream => &mut self.lagging,
+            };
+            cursor.ack(&taken.delivery, taken.outcome());
+        }
+        is_busy
+    }
+
+    /// Does what is due by now: relocates, appends, notes what is safe, and who has caught up.
+    /// `is_final`: nothing more will come.
+    pub(super) fn tick(&mut self, is_final: bool) {
+        let now = self.clock.monotonic();
+        let active: Vec<u64> = self.core.borrow().active.iter().copied().collect();
+        let is_tight = self.core.borrow().source_bytes.get() > self.window_bytes / 4 * 3;
+        let patience = if is_tight { RELOCATE_EARLY_AFTER } else { RELOCATE_AFTER };
+        for id in active {
+            self.relocate_if_due(id, now, patience);
+            self.append_if_due(id, now, is_final);
+            self.note_safe(id);
+            self.rest_if_failing(id, now);
+            self.return_if_caught_up(id);
+            self.core.borrow_mut().retire(id);
+        }
+        self.settle();
+    }
+
+    fn relocate_if_due(&mut self, id: u64, now: Duration, patience: Duration) {
+        let mut core = self.core.borrow_mut();
+        let Some(drain) = core.drains.get(&id) else { return };
+        let is_late = drain.waiting_since().is_some_and(|since| now >= since + patience);
+        let is_paused = drain.is_paused && drain.mode == Mode::Direct;
+        if is_late || is_paused {
+            core.relocate(id, now);
+        }
+    }
+
+    fn append_if_due(&mut self, id: u64, now: Duration, is_final: bool) {
+        let is_due = {
+            let core = self.core.borrow();
+            let Some(drain) = core.drains.get(&id) else { return };
+            let waited = now.saturating_sub(drain.gathered_since);
+            drain.mode == Mode::Lagging
+                && !drain.gathered.is_empty()
+                && now >= drain.append_after
+                && (waited >= GATHER_INTERVAL || drain.gathered_bytes >= GATHER_BYTES || is_final)
+        };
+        if is_due {
+            self.append(id, now);
+        }
+    }
+
+    /// Appends what is gathered for a drain to its stream. If the journal has no room, and the
+    /// window neither, the records are discarded: nobody waits for a lagging drain.
+    fn append(&mut self, id: u64, now: Duration) {
+        let Some((stream, gathered)) = self.core.borrow_mut().take_gathered(id) else { return };
+        let mut stream = stream.unwrap_or_else(|| self.open_stream(id));
+        let before = stream.high().0;
+        let frames = self.frames(&mut stream, gathered.iter());
+        let mut core = self.core.borrow_mut();
+        if let Ok(tickets) = self.journal.append_all(frames.batches, WritePolicy::OnAppend) {
+            stream.appended(frames.end);
+            let appended = tickets.into_iter().zip(frames.rows);
+            let appended =
+                appended.map(|(ticket, rows)| Appended { ticket, rows, has_failed: false });
+            core.note_appended(id, stream, appended, now);
+        } else {
+            stream.lower(before);
+            let is_full = core.source_bytes.get() > self.window_bytes;
+            core.note_refused(id, stream, gathered, is_full, now);
+        }
+    }
+
+    /// Writes records into frames of the stream.
+    fn frames<'r>(
+        &mut self,
+        stream: &mut DrainStream,
+        rows: impl Iterator<Item = &'r Row>,
+    ) -> Frames {
+        let mut frames = Frames { batches: Vec::new(), rows: Vec::new(), end: stream.next() };
+        let envelopes = self.envelopes.clone();
+        let mut envelopes = envelopes.borrow_mut();
+        self.builder.reset(frames.end);
+        let mut held: Vec<Row> = Vec::new();
+        for row in rows {
+            let envelope = envelopes.of(row);
+            let end = Position::new(frames.end.epoch, frames.end.offset + 1);
+            let is_full = self.builder.arena().len() + envelope.len() > GATHER_BYTES;
+            if is_full || !push(&mut self.builder, row, envelope, end) {
+                self.seal(stream, &mut frames, &mut held);
+                // One that has no place in an empty frame does not exist: frames are larger.
+                let _fits = push(&mut self.builder, row, envelope, end);
+            }
+            frames.end = end;
+            held.push(row.clone());
+            stream.raise(row.taken.stream(), row.position());
+        }
+        self.seal(stream, &mut frames, &mut held);
+        frames
+    }
+
+    fn seal(&mut self, stream: &DrainStream, frames: &mut Frames, held: &mut Vec<Row>) {
+        if held.is_empty() {
+            return;
+        }
+        let lagging = u16::try_from(self.lagging.index()).unwrap_or_default();
+        self.builder.route_all(&[lagging]);
+        let (_, state) = stream.high();
+        let seal = Seal {
+            repeatable: false,
+            stream: stream.id,
+            group: 0,
+            source: source(),
+            end: frames.end,
+            observed_ns: self.clock.unix_ns(),
+            rule_generation: 0,
+            book: &SourceBook::default(),
+            state: &state,
+        };
+        frames.batches.push(self.builder.seal(&seal));
+        frames.rows.push(std::mem::take(held));
+    }
+
+    /// Finishes records that were moved, once they are safe in the stream.
+    fn note_safe(&mut self, id: u64) {
+        let mut core = self.core.borrow_mut();
+        let is_full = core.source_bytes.get() > self.window_bytes;
+        let Some(drain) = core.drains.get_mut(&id) else { return };
+        let stream = drain.stream.as_ref();
+        let is_settled =
+            || stream.is_some_and(|stream| stream.is_settled(&self.lagging_memory).is_some());
+        let mut safe = Vec::new();
+        while let Some(first) = drain.appended.front_mut() {
+            if !first.has_failed {
+                match first.ticket.try_durable() {
+                    None => break,
+                    Some(Ok(())) => {}
+                    Some(Err(_)) => first.has_failed = true,
+                }
+            }
+            // The disk fails: they are in memory, and will be delivered from there.
+            if first.has_failed && !is_settled() && !is_full {
+                break;
+            }
+            safe.extend(drain.appended.pop_front().into_iter().flat_map(|first| first.rows));
+        }
+        if let Some(stream) = drain.stream.as_mut().filter(|_| !safe.is_empty()) {
+            stream.forget_some(&self.sources_memory);
+        }
+        for row in &safe {
+            core.finish_row(row, Fate::Moved);
+        }
+    }
+
+    /// Gives back what was taken for a drain that cannot be reached.
+    fn rest_if_failing(&mut self, id: u64, now: Duration) {
+        let mut core = self.core.borrow_mut();
+        let Some(drain) = core.drains.get(&id) else { return };
+        let is_failing = drain.failure.as_ref().is_some_and(|failure| failure.until > now);
+        if drain.is_paused || is_failing {
+            for taken in core.put_back(id) {
+                self.lagging.put_back(&taken.delivery);
+            }
+        }
+    }
+
+    fn return_if_caught_up(&mut self, id: u64) {
+        let mut core = self.core.borrow_mut();
+        let Some(drain) = core.drains.get(&id).filter(|drain| Core::may_have_caught_up(drain))
+        else {
+            return;
+        };
+        let missing = match &drain.stream {
+            Some(stream) => stream.is_settled(&self.lagging_memory),
+            None => Some(0),
+        };
+        if let Some(missing) = missing {
+            core.caught_up(id, missing);
+        }
+    }
+}
+
+/// Adds an envelope. Returns false if it does not fit.
+fn push(builder: &mut BatchBuilder, row: &Row, envelope: &[u8], end: Position) -> bool {
+    let record = row.record();
+    let Ok(original) = builder.append(envelope) else { return false };
+    let new = NewRecord {
+        timestamp_ns: record.timestamp_ns,
+        end_offset: end.offset,
+        severity: record.severity,
+        original,
+        kind: record.kind(),
+        ..NewRecord::default()
+    };
+    builder.push(&new).is_ok()
+}

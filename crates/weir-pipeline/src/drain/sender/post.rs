@@ -1,0 +1,198 @@
+//! Messages in requests of HTTP, one or many in each.
+//!
+//! Requests follow each other on one connection, so that messages stay in order. A status between
+//! 200 and 299 accepts what is in the request. A few others say that the messages themselves are
+//! not acceptable, and would not be later; everything else is tried again.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout_at};
+
+use super::limits::{
+    ANSWER_BYTES_MAX, BATCH_BYTES_MAX, CONNECTION_AGE_MAX, HTTP_IDLE_MAX, REQUEST_TIMEOUT,
+};
+use super::{Dialer, Failure, Messages, SendResult};
+use crate::drain::binding::DrainUrl;
+
+/// Sends requests to one URL.
+#[derive(Debug)]
+pub(super) struct Poster {
+    /// Many messages are in a request.
+    is_batch: bool,
+    headers: HeaderMap,
+    target: String,
+    open: Option<HttpConnection>,
+}
+
+#[derive(Debug)]
+struct HttpConnection {
+    sender: SendRequest<Full<Bytes>>,
+    opened: Instant,
+    last_used: Instant,
+}
+
+/// What an answer means.
+enum Verdict {
+    Accepted,
+    /// It does not depend on when they are sent.
+    Rejected,
+    Retry,
+}
+
+impl Verdict {
+    fn of(status: u16) -> Self {
+        match status {
+            200..=299 => Self::Accepted,
+            // Bad request, too large, unsupported type, unprocessable.
+            400 | 413 | 415 | 422 => Self::Rejected,
+            _ => Self::Retry,
+        }
+    }
+}
+
+impl HttpConnection {
+    fn is_usable(&self) -> bool {
+        self.sender.is_ready()
+            && self.opened.elapsed() < CONNECTION_AGE_MAX
+            && self.last_used.elapsed() < HTTP_IDLE_MAX
+    }
+}
+
+impl Poster {
+    pub(super) fn new(url: &DrainUrl, is_batch: bool) -> Self {
+        let mut headers = url.endpoint().headers().unwrap_or_default();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        let credentials = url.authorization().map(|value| HeaderValue::from_str(value.expose()));
+        if let Some(Ok(mut value)) = credentials {
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Self { is_batch, headers, target: url.endpoint().target(), open: None }
+    }
+
+    pub(super) fn close(&mut self) -> bool {
+        self.open.take().is_some_and(|connection| !connection.sender.is_closed())
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open.as_ref().is_some_and(|connection| !connection.sender.is_closed())
+    }
+
+    /// Sends messages, request by request, until one is not accepted. Counts those that are.
+    pub(super) async fn send(
+        &mut self,
+        dialer: &Dialer,
+        messages: &Messages,
+        accepted: &mut usize,
+    ) -> SendResult {
+        while *accepted < messages.len() {
+            let part = self.part(messages, *accepted);
+            let body = &messages.bytes[messages.start(part.start)..messages.ends[part.end - 1]];
+            let body = Bytes::copy_from_slice(body);
+            let status = match self.post(dialer, body).await {
+                Ok(status) => status,
+                Err(failure) => return failure.into(),
+            };
+            let text = || dialer.failure("status", &format!("it answers with status {status}"));
+            match Verdict::of(status) {
+                Verdict::Accepted => *accepted = part.end,
+                Verdict::Rejected => {
+                    let (messages, text) = (part.len(), text().text);
+                    return SendResult::Rejected { messages, text };
+                }
+                Verdict::Retry => return text().into(),
+            }
+        }
+        SendResult::Done
+    }
+
+    /// The messages of the next request: at least one.
+    fn part(&self, messages: &Messages, first: usize) -> Range<usize> {
+        if !self.is_batch {
+            return first..first + 1;
+        }
+        let limit = messages.start(first) + BATCH_BYTES_MAX;
+        let fitting = messages.ends[first..].partition_point(|end| *end <= limit);
+        first..first + fitting.max(1)
+    }
+
+    /// Sends a request. Returns the status of the answer.
+    async fn post(&mut self, dialer: &Dialer, body: Bytes) -> Result<u16, Failure> {
+        if let Some(connection) = self.open.take().filter(HttpConnection::is_usable) {
+            // The server may have closed it at the same moment: then on a new one, at once.
+            match self.exchange(dialer, connection, body.clone()).await {
+                Err(failure) if failure.kind == "reset" => {}
+                answered => return answered,
+            }
+        }
+        let (sender, connection) = http1::handshake(TokioIo::new(dialer.dial().await?))
+            .await
+            .map_err(|error| broken(dialer, &error))?;
+        // Ends with the connection; the request reports its errors.
+        tokio::spawn(connection);
+        let now = Instant::now();
+        let connection = HttpConnection { sender, opened: now, last_used: now };
+        self.exchange(dialer, connection, body).await
+    }
+
+    async fn exchange(
+        &mut self,
+        dialer: &Dialer,
+        mut connection: HttpConnection,
+        body: Bytes,
+    ) -> Result<u16, Failure> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self
+            .target
+            .parse()
+            .map_err(|_| dialer.failure("path", "the path is not valid in a request"))?;
+        request.headers_mut().clone_from(&self.headers);
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let response = timeout_at(deadline, connection.sender.send_request(request))
+            .await
+            .map_err(|_| {
+                let text = format!("there was no answer within {REQUEST_TIMEOUT:?}");
+                dialer.failure("timeout", &text)
+            })?
+            .map_err(|error| broken(dialer, &error))?;
+        let status = response.status().as_u16();
+        if has_ended(response, deadline).await {
+            connection.last_used = Instant::now();
+            self.open = Some(connection);
+        }
+        Ok(status)
+    }
+}
+
+fn broken(dialer: &Dialer, error: &hyper::Error) -> Failure {
+    if error.is_parse() {
+        return dialer.failure("garbage", &format!("the answer is not HTTP ({error})"));
+    }
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    let cause = cause.unwrap_or_default();
+    dialer.failure("reset", &format!("the connection broke before an answer ({error}{cause})"))
+}
+
+/// Reads an answer up to a limit, so that its connection can be used again, and returns whether it
+/// ended before that. Its text is not of interest: it must not be shown, since a drain that leads
+/// to a server inside of the platform would show its owner what is there.
+async fn has_ended(response: Response<Incoming>, deadline: Instant) -> bool {
+    let mut body = response.into_body();
+    let mut len = 0;
+    while len <= ANSWER_BYTES_MAX {
+        match timeout_at(deadline, body.frame()).await {
+            Ok(None) => return true,
+            Ok(Some(Ok(frame))) => len += frame.data_ref().map_or(0, Bytes::len),
+            Ok(Some(Err(_))) | Err(_) => return false,
+        }
+    }
+    false
+}

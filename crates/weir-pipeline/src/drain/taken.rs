@@ -1,0 +1,134 @@
+//! A batch in the hands of the drains, and what has become of each of its records.
+//!
+//! Invariants: a batch is finished when every drain has finished every record that it got; what is
+//! said of a record is the worst that has happened to it at any of its drains.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_journal::{Delivery, Outcome};
+use weir_model::{DiscardReason, Position, RecordView, StreamId};
+
+/// Where a batch comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A source.
+    Source,
+    /// The stream of a lagging drain.
+    Stream,
+}
+
+/// What has become of a record, from good to bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fate {
+    /// It is not for the drains at all.
+    Elsewhere,
+    /// No drain wants it.
+    Unbound,
+    /// Delivered.
+    Delivered,
+    /// Moved to the stream of a lagging drain.
+    Moved,
+    /// Discarded.
+    Discarded(u8),
+}
+
+impl Fate {
+    /// Discarded for a reason.
+    pub(super) fn discarded(reason: DiscardReason) -> Self {
+        Self::Discarded(reason as u8)
+    }
+}
+
+/// A batch that was taken from the journal.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) delivery: Delivery,
+    pub(super) origin: Origin,
+    pub(super) at: Duration,
+    /// Number of records before it, in its stream, that the journal has discarded.
+    pub(super) missing: Cell<u64>,
+    /// Number of records, over all drains, that are not finished.
+    open: Cell<usize>,
+    fates: RefCell<Vec<Fate>>,
+}
+
+impl Taken {
+    pub(super) fn new(delivery: Delivery, origin: Origin, at: Duration) -> Self {
+        let fates = RefCell::new(vec![Fate::Elsewhere; delivery.batch.record_count()]);
+        // One for whoever gives the records away: see `given`.
+        Self { delivery, origin, at, missing: Cell::new(0), open: Cell::new(1), fates }
+    }
+
+    pub(super) fn stream(&self) -> StreamId {
+        self.delivery.stream()
+    }
+
+    /// Notes that a record is one of those to be finished, even if no drain should get it.
+    pub(super) fn note(&self, index: usize) {
+        self.fates.borrow_mut()[index] = Fate::Unbound;
+    }
+
+    /// Notes that a drain gets the record.
+    pub(super) fn give(&self) {
+        self.open.set(self.open.get() + 1);
+    }
+
+    /// Notes that all records were given away. Returns true if none of them is open.
+    pub(super) fn given(&self) -> bool {
+        self.open.set(self.open.get() - 1);
+        self.open.get() == 0
+    }
+
+    /// Notes what became of a record that a drain got. Returns true if that was the last one.
+    pub(super) fn finish(&self, index: usize, fate: Fate) -> bool {
+        let mut fates = self.fates.borrow_mut();
+        fates[index] = fates[index].max(fate);
+        debug_assert!(self.open.get() > 0, "a record was finished twice");
+        self.open.set(self.open.get() - 1);
+        self.open.get() == 0
+    }
+
+    /// Returns whether no drain has finished any of the `count` records that it got.
+    pub(super) fn is_untouched(&self, count: usize) -> bool {
+        self.open.get() == count
+    }
+
+    /// Returns the outcome for the journal. If records were discarded for several reasons, they are
+    /// counted under that of most of them; the books of the drains have each.
+    pub(super) fn outcome(&self) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut discarded = [0_u64; DiscardReason::COUNT];
+        for fate in self.fates.borrow().iter() {
+            match fate {
+                Fate::Elsewhere => {}
+                Fate::Unbound => outcome.unbound += 1,
+                Fate::Delivered => outcome.delivered += 1,
+                Fate::Moved => outcome.moved += 1,
+                Fate::Discarded(reason) => discarded[usize::from(*reason)] += 1,
+            }
+        }
+        let most = DiscardReason::ALL.iter().max_by_key(|reason| discarded[**reason as usize]);
+        let total: u64 = discarded.iter().sum();
+        outcome.discarded = most.filter(|_| total > 0).map(|reason| (*reason, total));
+        outcome
+    }
+}
+
+/// A record for one drain.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) taken: Rc<Taken>,
+    pub(super) index: u32,
+}
+
+impl Row {
+    pub(super) fn record(&self) -> RecordView<'_> {
+        self.taken.delivery.batch.record(self.index as usize)
+    }
+
+    pub(super) fn position(&self) -> Position {
+        self.record().position
+    }
+}

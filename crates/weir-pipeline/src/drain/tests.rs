@@ -1,0 +1,376 @@
+//! Random histories of drains over a real journal: destinations that hang and come back, sends that
+//! are interrupted by a relocation, kills between any two steps, pauses, a buffer that is too small.
+//!
+//! What must hold: in one life of the process each drain gets its records strictly in order, so none
+//! twice; over all lives each record that was accepted has arrived, or the drain has discarded as
+//! many; every book balances after every step.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_host::{Clock, Disk};
+use weir_journal::{
+    AppendTicket, CursorSpec, Journal, JournalConfig, JournalWriter, Step, StreamSpec, WhenFull,
+    WritePolicy,
+};
+use weir_model::{
+    BatchBuilder, Kinds, NewRecord, Position, RecordKind, Resource, Seal, SourceBook, SourceId,
+    StreamId, hash64,
+};
+use weir_testkit::{FakeClock, FaultyDisk};
+
+use super::envelopes::Envelopes;
+use super::plan::{DrainSpec, Selector};
+use super::pump::Pump;
+use super::taken::{Fate, Row};
+use crate::source::SourceNames;
+
+const APPS: u64 = 4;
+const DRAINS: u64 = 6;
+const MIB: u64 = 1 << 20;
+
+/// A drain's destination, over all lives.
+#[derive(Debug, Default)]
+struct Receiver {
+    is_down: bool,
+    /// The last number in this life.
+    last: Option<u64>,
+    seen: BTreeSet<u64>,
+    /// Records discarded in earlier lives.
+    discarded: u64,
+    /// What is being sent, in this life.
+    sending: Vec<Row>,
+}
+
+/// One process.
+struct Life {
+    journal: Journal,
+    writer: JournalWriter,
+    pump: Pump,
+    position: Position,
+    tickets: Vec<(AppendTicket, Vec<(u64, u64)>)>,
+    book: SourceBook,
+}
+
+struct World {
+    disk: FaultyDisk,
+    clock: FakeClock,
+    random: fastrand::Rng,
+    life: Option<Life>,
+    receivers: BTreeMap<u64, Receiver>,
+    /// Records by application that were accepted.
+    accepted: BTreeMap<u64, BTreeSet<u64>>,
+    next: u64,
+    limit_bytes: u64,
+}
+
+fn app_of(drain: u64) -> u64 {
+    drain % APPS
+}
+
+fn spec(drain: u64) -> DrainSpec {
+    let selector = Selector::App(format!("app-{}", app_of(drain)));
+    let kinds = Kinds::default().with(RecordKind::Log);
+    DrainSpec { id: drain, selector, kinds }
+}
+
+fn config() -> JournalConfig {
+    JournalConfig {
+        dir: "/journal".into(),
+        ring_bytes: 8 * MIB,
+        limit_bytes: 64 * MIB,
+        free_bytes_min: 0,
+        segment_bytes: MIB / 4,
+        taken_bytes_max: u64::MAX,
+        commit_interval: Duration::from_millis(20),
+        spill_after: Duration::from_secs(1),
+    }
+}
+
+fn cursor_spec(name: &str, when_full: WhenFull, buffer_limit_bytes: u64) -> CursorSpec {
+    CursorSpec { name: name.to_owned(), when_full, buffer_limit_bytes, window_bytes: 4 * MIB }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limit_bytes = if random.u8(..4) == 0 { 48 * 1024 } else { 16 * MIB };
+        let mut world = Self {
+            disk: FaultyDisk::new(),
+            clock: FakeClock::at(1_800_000_000_000_000_000),
+            random,
+            life: None,
+            receivers: (0..DRAINS).map(|drain| (drain, Receiver::default())).collect(),
+            accepted: BTreeMap::new(),
+            next: 0,
+            limit_bytes,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        disk.create_dir_all(Path::new("/journal")).unwrap();
+        let (journal, writer) = Journal::open_with_writer(config(), disk, clock.clone()).unwrap();
+        let sources = cursor_spec("drains", WhenFull::Block, 32 * MIB);
+        let lagging = cursor_spec("drains/lagging", WhenFull::DropOldest, self.limit_bytes);
+        let cursors = (journal.cursor(sources).unwrap(), journal.cursor(lagging).unwrap());
+        let resume = journal.open_stream(&StreamSpec {
+            stream: StreamId(1),
+            group: 0,
+            source: SourceId::of("app"),
+            start: Position::default(),
+            state: b"",
+            book: SourceBook::default(),
+            gone: false,
+        });
+        journal.register_source("app");
+        let envelopes = Rc::new(RefCell::new(Envelopes::new(Arc::new(SourceNames::default()))));
+        let limits = (2 * MIB as usize, Duration::from_hours(1));
+        let mut pump = Pump::new(journal.clone(), cursors, clock, envelopes, limits);
+        for drain in 0..DRAINS {
+            pump.add(spec(drain));
+        }
+        pump.core.borrow_mut().is_complete = true;
+        journal.release_unclaimed();
+        let position = Position::new(resume.last_epoch + 1, 0);
+        let (tickets, book) = (Vec::new(), resume.book);
+        self.life = Some(Life { journal, writer, pump, position, tickets, book });
+    }
+
+    /// Ends the process; what it has not written is gone.
+    fn kill(&mut self, loses_power: bool) {
+        if let Some(life) = self.life.take() {
+            let core = life.pump.core.borrow();
+            for (id, receiver) in &mut self.receivers {
+                receiver.discarded += core.drains[id].book.discarded_total();
+                receiver.last = None;
+                receiver.sending.clear();
+            }
+        }
+        let seed = self.random.u64(..);
+        self.disk = if loses_power { self.disk.crash(seed) } else { self.disk.kill() };
+        self.start();
+    }
+
+    fn append(&mut self) {
+        let Some(life) = &mut self.life else { return };
+        let mut builder = BatchBuilder::new(life.position);
+        let mut end = life.position;
+        let mut numbers = Vec::new();
+        for _ in 0..self.random.usize(1..20) {
+            let app = self.random.u64(..=APPS);
+            let resource = Resource::new().with("service.name", format!("app-{app}")).encode();
+            let number = builder.resource(hash64(&resource), &resource).unwrap();
+            let padding = "x".repeat(self.random.usize(..300));
+            let body = format!("{app}/{};{padding}", self.next);
+            let body = builder.append(body.as_bytes()).unwrap();
+            end.offset += 1;
+            let record = NewRecord {
+                end_offset: end.offset,
+                body,
+                resource: number,
+                ..NewRecord::default()
+            };
+            builder.push(&record).unwrap();
+            numbers.push((app, self.next));
+            self.next += 1;
+        }
+        let index = u16::try_from(life.pump.sources.index()).unwrap();
+        builder.route_all(&[index]);
+        let mut book = life.book;
+        book.lines += numbers.len() as u64;
+        book.records += numbers.len() as u64;
+        let batch = builder.seal(&Seal {
+            repeatable: false,
+            stream: StreamId(1),
+            group: 0,
+            source: SourceId::of("app"),
+            end,
+            observed_ns: self.clock.unix_ns(),
+            rule_generation: 0,
+            book: &book,
+            state: b"",
+        });
+        if let Ok(ticket) = life.journal.append(batch, WritePolicy::OnAppend) {
+            (life.position, life.book) = (end, book);
+            life.tickets.push((ticket, numbers));
+        }
+    }
+
+    fn write(&mut self, steps: usize) {
+        let Some(life) = &mut self.life else { return };
+        for _ in 0..steps {
+            if !matches!(life.writer.step(), Step::Worked) {
+                break;
+            }
+        }
+        let accepted = &mut self.accepted;
+        life.tickets.retain_mut(|(ticket, numbers)| match ticket.try_durable() {
+            Some(Ok(())) => {
+                for (app, number) in numbers.iter() {
+                    accepted.entry(*app).or_default().insert(*number);
+                }
+                false
+            }
+            Some(Err(_)) => false,
+            None => true,
+        });
+    }
+
+    /// Begins or ends a send of a drain.
+    fn send(&mut self, drain: u64) {
+        let Some(life) = &mut self.life else { return };
+        let receiver = self.receivers.get_mut(&drain).unwrap();
+        let now = self.clock.monotonic();
+        let mut core = life.pump.core.borrow_mut();
+        if receiver.sending.is_empty() {
+            receiver.sending = core.chunk(drain, now);
+            return;
+        }
+        let rows = std::mem::take(&mut receiver.sending);
+        let accepted = match receiver.is_down {
+            true => 0,
+            false if self.random.u8(..4) == 0 => self.random.usize(..rows.len()),
+            false => rows.len(),
+        };
+        for row in &rows[..accepted] {
+            let number = number_of(row, app_of(drain));
+            assert!(receiver.last.is_none_or(|last| last < number), "{drain}: {number} again");
+            receiver.last = Some(number);
+            receiver.seen.insert(number);
+        }
+        let failure = (accepted < rows.len()).then(|| "refused".to_owned());
+        core.sent(drain, &vec![Fate::Delivered; accepted], failure, now);
+    }
+
+    fn check(&self) {
+        let Some(life) = &self.life else { return };
+        for (id, drain) in &life.pump.core.borrow().drains {
+            assert_eq!(drain.book.unaccounted(), 0, "{id}: {:?}", drain.book);
+        }
+        for cursor in life.journal.ledger().cursors {
+            assert_eq!(cursor.unaccounted(), 0, "{cursor:?}");
+        }
+    }
+
+    fn step(&mut self) {
+        let drain = self.random.u64(..DRAINS);
+        match self.random.u8(..100) {
+            0..20 => self.append(),
+            20..40 => {
+                let steps = self.random.usize(1..6);
+                self.write(steps);
+            }
+            40..55 => {
+                self.life.as_mut().unwrap().pump.step();
+            }
+            55..65 => self.life.as_mut().unwrap().pump.tick(false),
+            65..90 => self.send(drain),
+            90..94 => self.clock.advance(Duration::from_millis(self.random.u64(..1500))),
+            94..97 => {
+                let receiver = self.receivers.get_mut(&drain).unwrap();
+                receiver.is_down = !receiver.is_down;
+            }
+            97 => {
+                let is_paused = self.random.bool();
+                self.life.as_ref().unwrap().pump.core.borrow_mut().pause(drain, is_paused);
+            }
+            98 if self.random.u8(..4) == 0 => self.kill(false),
+            99 if self.random.u8(..8) == 0 => self.kill(true),
+            _ => {}
+        }
+        self.check();
+    }
+
+    /// Lets everything arrive.
+    fn finish(&mut self) {
+        for drain in 0..DRAINS {
+            self.receivers.get_mut(&drain).unwrap().is_down = false;
+            self.life.as_ref().unwrap().pump.core.borrow_mut().pause(drain, false);
+        }
+        for _ in 0..4000 {
+            self.write(20);
+            self.life.as_mut().unwrap().pump.step();
+            self.life.as_mut().unwrap().pump.tick(false);
+            for drain in 0..DRAINS {
+                self.send(drain);
+                self.send(drain);
+            }
+            self.clock.advance(Duration::from_millis(100));
+            let ledger = self.life.as_ref().unwrap().journal.ledger();
+            if ledger.cursors.iter().all(|cursor| cursor.in_flight == 0) {
+                return self.judge();
+            }
+        }
+        let ledger = self.life.as_ref().unwrap().journal.ledger();
+        panic!("not everything was settled: {:#?}", ledger.cursors);
+    }
+
+    fn judge(&self) {
+        self.check();
+        let life = self.life.as_ref().unwrap();
+        let core = life.pump.core.borrow();
+        // What the journal has discarded of a stream before a kill is in its own book only.
+        let lagging = life.journal.ledger().cursors.into_iter().find(|c| c.name != "drains");
+        let by_journal = lagging.map_or(0, |cursor| cursor.book.discarded_total());
+        for (id, receiver) in &self.receivers {
+            let drain = &core.drains[id];
+            assert_eq!(drain.book.waiting, 0, "{id}: {:?}", drain.book);
+            let discarded = receiver.discarded + drain.book.discarded_total();
+            let empty = BTreeSet::new();
+            let accepted = self.accepted.get(&app_of(*id)).unwrap_or(&empty);
+            let missing = accepted.difference(&receiver.seen).count() as u64;
+            let discarded = discarded + by_journal;
+            assert!(missing <= discarded, "{id}: {missing} missing, {discarded} discarded");
+        }
+    }
+}
+
+/// Returns the number in a record, and checks whose it is.
+fn number_of(row: &Row, app: u64) -> u64 {
+    let mut envelopes = Envelopes::new(Arc::new(SourceNames::default()));
+    let bytes = envelopes.of(row).to_vec();
+    let mut tags = weir_codec::LoggregatorTags::default();
+    let envelope = weir_codec::LoggregatorEnvelope::parse(&bytes, &mut tags).unwrap();
+    assert_eq!(envelope.source_id, format!("app-{app}").as_bytes());
+    let weir_codec::LoggregatorMessage::Log { payload, .. } = envelope.message else {
+        panic!("not a log")
+    };
+    let text = std::str::from_utf8(payload).unwrap().split(';').next().unwrap();
+    let (of, number) = text.split_once('/').unwrap();
+    assert_eq!(of, app.to_string());
+    number.parse().unwrap()
+}
+
+fn history(seed: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..2500 {
+        world.step();
+    }
+    world.finish();
+}
+
+/// The seeds to try: those of the environment, or a few.
+fn seeds() -> std::ops::Range<u64> {
+    let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let from = of("WEIR_DRAINS_FROM").unwrap_or(0);
+    from..from + of("WEIR_DRAINS_SEEDS").unwrap_or(60)
+}
+
+#[test]
+fn drains_lose_nothing_repeat_nothing_and_keep_the_order_in_every_history() {
+    for seed in seeds() {
+        let result = std::panic::catch_unwind(|| history(seed));
+        if let Err(panic) = result {
+            let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+            panic!("seed {seed}: {text}");
+        }
+    }
+}

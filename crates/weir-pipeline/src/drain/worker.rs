@@ -1,0 +1,176 @@
+//! Sends for one drain: a task that lives as long as there is something to send, and for a while
+//! after that.
+//!
+//! Invariants: nothing of the drains is borrowed while it waits; what became of a record is told once,
+//! in order.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_codec::{DrainEncoder, DrainFormat};
+use weir_host::Clock;
+use weir_model::DiscardReason;
+
+use super::core::Core;
+use super::envelopes::Envelopes;
+use super::limits::{IDLE_CHECK_INTERVAL, SEND_BYTES};
+use super::registry::Definition;
+use super::sender::{DrainNetwork, DrainSender, Messages, SendResult};
+use super::taken::{Fate, Row};
+
+/// What all workers share.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    pub(super) core: Rc<RefCell<Core>>,
+    pub(super) envelopes: Rc<RefCell<Envelopes>>,
+    pub(super) network: DrainNetwork,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Messages of drains that do not say anything else have tags.
+    pub(super) with_metadata: bool,
+}
+
+/// The records of a request or write, as messages.
+#[derive(Debug, Default)]
+struct Sheet {
+    messages: Messages,
+    /// For each record the number of messages up to its end, and what is known of it already.
+    records: Vec<(usize, Option<Fate>)>,
+}
+
+impl Sheet {
+    fn fill(
+        &mut self,
+        rows: &[Row],
+        encoder: &mut DrainEncoder,
+        format: &DrainFormat,
+        envelopes: &RefCell<Envelopes>,
+    ) {
+        self.messages.clear();
+        self.records.clear();
+        let mut envelopes = envelopes.borrow_mut();
+        for row in rows {
+            let Messages { bytes, ends } = &mut self.messages;
+            if bytes.len() >= SEND_BYTES {
+                break;
+            }
+            let written = encoder.encode(envelopes.of(row), format, bytes, ends);
+            let fate = written.err().map(|_| Fate::discarded(DiscardReason::NotSerializable));
+            self.records.push((ends.len(), fate));
+        }
+    }
+
+    /// Returns the fates of the first records, of whose messages so many were accepted, and so many
+    /// after those rejected.
+    fn fates(&self, accepted: usize, rejected: usize) -> Vec<Fate> {
+        let mut start = 0;
+        let fate = |(end, known): &(usize, Option<Fate>)| {
+            let begin = std::mem::replace(&mut start, *end);
+            if let Some(fate) = known {
+                return (begin <= accepted + rejected).then_some(*fate);
+            }
+            if *end <= accepted {
+                Some(Fate::Delivered)
+            } else {
+                (*end <= accepted + rejected).then(|| Fate::discarded(DiscardReason::Rejected))
+            }
+        };
+        self.records.iter().map_while(fate).collect()
+    }
+}
+
+/// Sends for a drain until it is gone, or has had nothing to send for a while.
+pub(super) async fn work(shop: Rc<Workshop>, drain: Arc<Definition>) {
+    let id = drain.id;
+    let binding = &drain.binding;
+    let format = DrainFormat {
+        hostname: binding.hostname.clone(),
+        with_metadata: binding.url.with_metadata.unwrap_or(shop.with_metadata),
+        with_length: !binding.url.scheme.is_http(),
+    };
+    let mut sender = DrainSender::new(binding.clone(), shop.network.clone());
+    let (mut encoder, mut sheet) = (DrainEncoder::default(), Sheet::default());
+    loop {
+        let rows = shop.core.borrow_mut().chunk(id, shop.clock.monotonic());
+        if rows.is_empty() {
+            if !wait(&shop, id, &mut sender).await {
+                return;
+            }
+            continue;
+        }
+        sheet.fill(&rows, &mut encoder, &format, &shop.envelopes);
+        drop(rows);
+        let (fates, failure) = send(&mut sender, &sheet).await;
+        let now = shop.clock.monotonic();
+        shop.core.borrow_mut().sent(id, &fates, failure, now);
+    }
+}
+
+async fn send(sender: &mut DrainSender, sheet: &Sheet) -> (Vec<Fate>, Option<String>) {
+    if sheet.messages.is_empty() {
+        return (sheet.fates(0, 0), None);
+    }
+    let sent = sender.send(&sheet.messages).await;
+    match sent.result {
+        SendResult::Done => (sheet.fates(sent.accepted, 0), None),
+        SendResult::Retry { text, .. } => (sheet.fates(sent.accepted, 0), Some(text)),
+        SendResult::Rejected { messages, text } => {
+            tracing::debug!(text, "a drain rejects records");
+            (sheet.fates(sent.accepted, messages), None)
+        }
+    }
+}
+
+/// Waits until there may be something to send. Returns false if the worker should end.
+async fn wait(shop: &Workshop, id: u64, sender: &mut DrainSender) -> bool {
+    let (wake, pause) = {
+        let core = shop.core.borrow();
+        let Some(drain) = core.drains.get(&id) else { return false };
+        let now = shop.clock.monotonic();
+        let failure = drain.failure.as_ref();
+        let pause = failure.map(|failure| failure.until.saturating_sub(now));
+        let pause = pause.filter(|pause| !pause.is_zero() && !drain.queue.is_empty());
+        (drain.wake.clone(), pause)
+    };
+    let limit = pause.unwrap_or(IDLE_CHECK_INTERVAL);
+    let has_waited = tokio::time::timeout(limit, wake.notified()).await.is_err();
+    if has_waited && pause.is_none() {
+        return !end_if_idle(shop, id, sender);
+    }
+    if pause.is_some() && !has_waited {
+        // Woken by more records: the pause is not over for them either.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    true
+}
+
+/// Ends the worker of a drain that has nothing to send and no connection.
+fn end_if_idle(shop: &Workshop, id: u64, sender: &mut DrainSender) -> bool {
+    sender.close_if_idle(Instant::now());
+    let mut core = shop.core.borrow_mut();
+    let Some(drain) = core.drains.get_mut(&id) else { return true };
+    let is_idle = drain.queue.is_empty() && !sender.is_open();
+    drain.has_worker = !is_idle;
+    is_idle
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_done_when_all_its_messages_are() {
+        let unserializable = Fate::discarded(DiscardReason::NotSerializable);
+        let rejected = Fate::discarded(DiscardReason::Rejected);
+        let records = vec![(2, None), (2, Some(unserializable)), (3, None), (3, None), (5, None)];
+        let sheet = Sheet { messages: Messages::default(), records };
+        let delivered = Fate::Delivered;
+        assert_eq!(sheet.fates(1, 0), []);
+        assert_eq!(sheet.fates(2, 0), [delivered, unserializable]);
+        assert_eq!(sheet.fates(3, 0), [delivered, unserializable, delivered, delivered]);
+        assert_eq!(sheet.fates(2, 1), [delivered, unserializable, rejected, rejected]);
+        assert_eq!(sheet.fates(5, 0).len(), 5);
+    }
+}

@@ -1,0 +1,392 @@
+//! What weir has counted, as the metrics of the programs of Loggregator that it replaces, by the
+//! names that their operators know.
+//!
+//! Invariants: every value is read from the books and the statistics, so it cannot disagree with
+//! them; a metric exists under its name only if weir counts what the name says.
+
+use std::sync::Arc;
+
+use weir_journal::Ledger;
+use weir_model::{DiscardReason, SourceBook};
+
+use crate::config::{OutputType, SourceType};
+use crate::live::{Face, FaceStats};
+use crate::stats::{self, get};
+use crate::view::PipelineView;
+
+/// A program of Loggregator, or a part of one that states another origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Original {
+    /// The agent on each machine.
+    Metron,
+    /// The router.
+    Doppler,
+    /// The router, as it describes itself in version 1.
+    DopplerServer,
+    /// What readers of version 2 connect to.
+    ReverseLogProxy,
+    /// What readers of version 1 connect to.
+    TrafficController,
+    /// What assigns drains.
+    Scheduler,
+    /// What sends to drains.
+    Adapter,
+}
+
+impl Original {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Metron,
+        Self::Doppler,
+        Self::DopplerServer,
+        Self::ReverseLogProxy,
+        Self::TrafficController,
+        Self::Scheduler,
+        Self::Adapter,
+    ];
+
+    /// The source of its envelopes.
+    pub fn source_id(self) -> &'static str {
+        match self {
+            Self::Metron => "metron",
+            Self::Doppler | Self::DopplerServer => "doppler",
+            Self::ReverseLogProxy => "reverse_log_proxy",
+            Self::TrafficController => "traffic_controller",
+            Self::Scheduler => "drain_scheduler",
+            Self::Adapter => "drain_adapter",
+        }
+    }
+
+    /// The tag `origin` of its envelopes, which stands in front of names of metrics.
+    pub fn origin(self) -> &'static str {
+        match self {
+            Self::Metron => "loggregator.metron",
+            Self::Doppler => "loggregator.doppler",
+            Self::DopplerServer => "DopplerServer",
+            Self::ReverseLogProxy => "loggregator.rlp",
+            Self::TrafficController => "loggregator.trafficcontroller",
+            Self::Scheduler => "cf-syslog-drain.scheduler",
+            Self::Adapter => "cf-syslog-drain.adapter",
+        }
+    }
+
+    /// Whether it states its metrics every minute instead of every five seconds.
+    pub(crate) fn is_rare(self) -> bool {
+        match self {
+            Self::Metron | Self::Doppler | Self::DopplerServer => false,
+            Self::ReverseLogProxy | Self::TrafficController | Self::Scheduler | Self::Adapter => {
+                true
+            }
+        }
+    }
+
+    /// Tags of its metrics that say how they are to be understood.
+    pub fn tags(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::DopplerServer => &[],
+            Self::Metron
+            | Self::Doppler
+            | Self::ReverseLogProxy
+            | Self::TrafficController
+            | Self::Scheduler
+            | Self::Adapter => &[("metric_version", "2.0")],
+        }
+    }
+}
+
+/// A metric of one of these programs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OriginalMetric {
+    /// Whose metric it is.
+    pub of: Original,
+    /// Its name, without the origin.
+    pub name: &'static str,
+    /// Tags that tell it from others of that name.
+    pub tags: &'static [(&'static str, &'static str)],
+    /// Its value.
+    pub value: OriginalValue,
+}
+
+/// The value of a metric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OriginalValue {
+    /// A sum since weir has its data directory, or since it was started.
+    Counter(u64),
+    /// A level.
+    Gauge {
+        /// The value, in its unit.
+        value: f64,
+        /// The unit.
+        unit: &'static str,
+    },
+}
+
+/// What drains have done, in their terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DrainCounts {
+    /// Drains that envelopes are sent to.
+    pub drains: u64,
+    /// Drains whose URL is invalid, or not allowed.
+    pub refused_drains: u64,
+    /// Envelopes that were for a drain.
+    pub ingress: u64,
+    /// Envelopes that drains have taken.
+    pub egress: u64,
+    /// Envelopes for drains that were lost.
+    pub dropped: u64,
+}
+
+/// The metrics that are being collected.
+struct Metrics {
+    of: Original,
+    all: Vec<OriginalMetric>,
+}
+
+impl Metrics {
+    fn of(&mut self, of: Original) -> &mut Self {
+        self.of = of;
+        self
+    }
+
+    fn counter(
+        &mut self,
+        name: &'static str,
+        tags: &'static [(&'static str, &'static str)],
+        value: u64,
+    ) -> &mut Self {
+        let value = OriginalValue::Counter(value);
+        self.all.push(OriginalMetric { of: self.of, name, tags, value });
+        self
+    }
+
+    fn gauge(&mut self, name: &'static str, unit: &'static str, value: f64) -> &mut Self {
+        let value = OriginalValue::Gauge { value, unit };
+        self.all.push(OriginalMetric { of: self.of, name, tags: &[], value });
+        self
+    }
+}
+
+const INGRESS: &[(&str, &str)] = &[("direction", "ingress")];
+const EGRESS: &[(&str, &str)] = &[("direction", "egress")];
+const AT_MOST: &[(&str, &str)] = &[("direction", "egress"), ("accuracy", "at_most")];
+const GRPC: &[(&str, &str)] = &[("protocol", "grpc")];
+const GRPC_EGRESS: &[(&str, &str)] = &[("protocol", "grpc"), ("direction", "egress")];
+const STREAM: &[(&str, &str)] = &[("endpoint", "stream")];
+const FIREHOSE: &[(&str, &str)] = &[("endpoint", "firehose")];
+
+/// Why a source has discarded what it received without anybody having asked for it.
+const LOSSES: [DiscardReason; 4] = [
+    DiscardReason::Crash,
+    DiscardReason::ReceiveBuffer,
+    DiscardReason::RateLimit,
+    DiscardReason::PartialLost,
+];
+
+fn losses(book: &SourceBook) -> u64 {
+    LOSSES.iter().map(|reason| book.discarded[*reason as usize]).sum()
+}
+
+/// Counts of several services together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReaderCounts {
+    /// Readers now.
+    pub readers: u64,
+    /// Of these, readers of everything in version 1.
+    pub firehoses: u64,
+    /// Envelopes that readers have asked for.
+    pub matched: u64,
+    /// Envelopes that they got.
+    pub delivered: u64,
+    /// Of these, those of readers of everything in version 1.
+    pub delivered_to_firehoses: u64,
+    /// Envelopes that they lost.
+    pub lost: u64,
+    /// Records that all of them missed, whether or not they had asked for them.
+    pub missed: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Streams that were ended since their readers were too slow.
+    pub cut: u64,
+}
+
+impl ReaderCounts {
+    fn add(mut self, face: &FaceStats) -> Self {
+        self.readers += get(&face.readers);
+        self.firehoses += get(&face.firehoses);
+        self.matched += get(&face.matched);
+        self.delivered += get(&face.delivered);
+        self.delivered_to_firehoses += get(&face.delivered_to_firehoses);
+        self.lost += get(&face.lost);
+        self.missed += get(&face.missed);
+        self.refused += get(&face.refused);
+        self.cut += get(&face.cut);
+        self
+    }
+}
+
+impl PipelineView {
+    /// Returns the counts of these services together.
+    pub fn readers(&self, faces: &[Face]) -> ReaderCounts {
+        faces.iter().fold(ReaderCounts::default(), |sum, face| sum.add(self.face(*face)))
+    }
+
+    /// Returns what drains have done; `None` if there are none.
+    pub fn drain_counts(&self) -> Option<DrainCounts> {
+        let drains = self.drains.as_ref()?;
+        let mut counts = DrainCounts::default();
+        for drain in drains.statuses().iter() {
+            counts.drains += 1;
+            counts.ingress += drain.book.routed;
+            counts.egress += drain.book.delivered;
+            counts.dropped += drain.book.discarded_total();
+        }
+        let refused = drains.providers().iter().map(|provider| provider.rejected as u64).sum();
+        Some(DrainCounts { refused_drains: refused, ..counts })
+    }
+
+    /// Returns open connections and sessions over which envelopes arrive.
+    pub fn ingress_streams(&self) -> u64 {
+        let is_router = |source_type| source_type == SourceType::Loggregator;
+        let sources = self.sources.iter().filter(|source| is_router(source.source_type));
+        sources.map(|source| get(&source.stats.listener.connections)).sum()
+    }
+
+    /// Returns the places that envelopes are handed to, as an agent counts its routers: outputs for
+    /// envelopes that work, and weir itself if it has readers.
+    pub fn routers(&self) -> u64 {
+        let outputs = self.outputs();
+        let works = outputs.iter().filter(|output| {
+            output.type_name == OutputType::Loggregator.name()
+                && !output.stats.failing.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        let serves = Face::ALL.iter().any(|face| self.face(*face).address.get().is_some());
+        works.count() as u64 + u64::from(serves)
+    }
+
+    /// Returns the metrics of all programs that weir replaces.
+    pub fn original_metrics(&self) -> Vec<OriginalMetric> {
+        let ledger = self.journal.ledger();
+        let mut metrics = Metrics { of: Original::Metron, all: Vec::new() };
+        self.received(&ledger, &mut metrics);
+        self.forwarded(&ledger, &mut metrics);
+        self.read(&mut metrics);
+        if let Some(drains) = self.drain_counts() {
+            of_drains(&drains, &mut metrics);
+        }
+        metrics.all
+    }
+
+    /// What agents and routers received.
+    fn received(&self, ledger: &Ledger, metrics: &mut Metrics) {
+        let (mut v1, mut v2) = (SourceBook::default(), SourceBook::default());
+        for source in &self.sources {
+            let book = ledger.sources.iter().find(|book| book.name == source.name);
+            let Some(book) = book.map(|ledger| &ledger.book) else { continue };
+            // What weir states about itself is not traffic.
+            let is_own = source.source_type == SourceType::LoggregatorMetrics;
+            if source.source_type == SourceType::Dropsonde {
+                v1.add(book);
+            } else if source.source_type.has_envelopes() && !is_own {
+                v2.add(book);
+            }
+        }
+        let mut all = v1;
+        all.add(&v2);
+        metrics
+            .of(Original::Metron)
+            .counter("ingress", &[], all.lines)
+            .counter("egress", &[], all.records)
+            .counter("dropped", INGRESS, losses(&all))
+            .counter("dropsondeUnmarshaller.receivedEnvelopes", &[], v1.lines);
+        if let Some(average) = all.bytes_read.checked_div(all.lines) {
+            metrics.gauge("average_envelope", "bytes", average as f64);
+        }
+        metrics.of(Original::Doppler).counter("ingress", &[], v2.lines).counter(
+            "dropped",
+            INGRESS,
+            losses(&v2),
+        );
+        metrics
+            .of(Original::DopplerServer)
+            .counter("listeners.receivedEnvelopes", &[], v1.lines)
+            .counter("listeners.totalReceivedMessageCount", &[], v1.lines)
+            .counter("doppler.shedEnvelopes", &[], losses(&v1));
+    }
+
+    /// What an agent has sent to routers.
+    fn forwarded(&self, ledger: &Ledger, metrics: &mut Metrics) {
+        let (mut sent, mut errors, mut lost) = (0, 0, 0);
+        let outputs: Arc<[_]> = self.outputs();
+        let routers =
+            outputs.iter().filter(|output| output.type_name == OutputType::Loggregator.name());
+        let mut has_routers = false;
+        for output in routers {
+            has_routers = true;
+            errors += stats::get(&output.stats.retries);
+            if let Some(cursor) = ledger.cursors.iter().find(|cursor| cursor.name == output.name) {
+                sent += cursor.book.delivered;
+                lost += cursor.book.discarded_total() + cursor.book.dead_lettered;
+            }
+        }
+        metrics.of(Original::Metron).counter("dropped", EGRESS, lost);
+        if has_routers {
+            metrics
+                .counter("DopplerForwarder.sentMessages", &[], sent)
+                .counter("grpc.sentMessageCount", &[], sent)
+                .counter("grpc.sendErrorCount", &[], errors);
+        }
+    }
+
+    /// What became of envelopes of readers.
+    fn read(&self, metrics: &mut Metrics) {
+        let all = self.readers(&[Face::Egress, Face::Gateway, Face::TrafficController]);
+        metrics
+            .of(Original::Doppler)
+            .counter("egress", &[], all.delivered)
+            .counter("dropped", EGRESS, all.lost)
+            .gauge("subscriptions", "subscriptions", all.readers as f64);
+        if all.missed > 0 {
+            metrics.counter("dropped", AT_MOST, all.missed);
+        }
+        let v1 = self.readers(&[Face::TrafficController]);
+        metrics
+            .of(Original::DopplerServer)
+            .counter("sinks.dropped", &[], v1.lost)
+            .gauge("messageRouter.numberOfFirehoseSinks", "sinks", v1.firehoses as f64)
+            .gauge("grpcManager.subscriptions", "subscriptions", all.readers as f64);
+        let proxy = self.readers(&[Face::Egress, Face::Gateway]);
+        metrics
+            .of(Original::ReverseLogProxy)
+            .counter("ingress", GRPC, proxy.matched)
+            .counter("egress", GRPC, proxy.delivered)
+            .counter("dropped", GRPC_EGRESS, proxy.lost)
+            .counter("rejected_streams", &[], proxy.refused)
+            .gauge("subscriptions", "total", proxy.readers as f64);
+        let streams = v1.readers.saturating_sub(v1.firehoses);
+        let to_streams = v1.delivered.saturating_sub(v1.delivered_to_firehoses);
+        metrics
+            .of(Original::TrafficController)
+            .counter("ingress", GRPC, v1.matched)
+            .counter("egress", STREAM, to_streams)
+            .counter("egress", FIREHOSE, v1.delivered_to_firehoses)
+            .counter("dropped", EGRESS, v1.lost)
+            .counter("doppler_proxy.slow_consumer", &[], v1.cut)
+            .gauge("doppler_proxy.firehoses", "connections", v1.firehoses as f64)
+            .gauge("doppler_proxy.app_streams", "connections", streams as f64);
+    }
+}
+
+/// What a scheduler and an adapter state: weir is both, and one adapter.
+fn of_drains(drains: &DrainCounts, metrics: &mut Metrics) {
+    metrics
+        .of(Original::Scheduler)
+        .gauge("drains", "count", drains.drains as f64)
+        .gauge("adapters", "count", 1.0);
+    metrics
+        .of(Original::Adapter)
+        .counter("ingress", &[], drains.ingress)
+        .counter("egress", &[], drains.egress)
+        .counter("dropped", EGRESS, drains.dropped)
+        .counter("rejected_bindings", &[], drains.refused_drains)
+        .gauge("drain_bindings", "bindings", drains.drains as f64);
+}

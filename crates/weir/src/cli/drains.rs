@@ -1,0 +1,82 @@
+//! Arguments of `weir drains`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{ApiArgs, Output};
+
+/// `weir drains ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DrainsCommand {
+    /// Print the drains and their books.
+    List {
+        #[command(flatten)]
+        api: ApiArgs,
+        /// Output format.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Add a drain; it is kept until it is removed.
+    ///
+    /// Without --app, --space and --organization it gets the records of all applications.
+    Add(AddDrainArgs),
+    /// Remove a drain that was added; what waits for it is discarded and counted.
+    Remove {
+        /// Id of the drain.
+        id: String,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Stop a drain; what comes for it waits on disk.
+    Pause {
+        /// Id of the drain.
+        id: String,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Resume a drain that was paused.
+    Resume {
+        /// Id of the drain.
+        id: String,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Open a connection to the destination of a drain, without sending anything.
+    Test {
+        /// Id of the drain.
+        id: String,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+}
+
+/// `weir drains add ...`.
+#[derive(Debug, Args)]
+pub(crate) struct AddDrainArgs {
+    /// Where the records go: syslog://, syslog-tls://, https:// or https-batch://.
+    pub(crate) url: String,
+    /// Id of the application.
+    #[arg(long, group = "selects")]
+    pub(crate) app: Option<String>,
+    /// Id of a space.
+    #[arg(long, group = "selects")]
+    pub(crate) space: Option<String>,
+    /// Id of an organization.
+    #[arg(long, group = "selects")]
+    pub(crate) organization: Option<String>,
+    /// Host name in messages of records whose tags name no application.
+    #[arg(long)]
+    pub(crate) hostname: Option<String>,
+    /// Client certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert_file: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Authorities to trust in addition, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
+}

@@ -1,0 +1,116 @@
+//! `weir drains list|add|remove|pause|resume|test`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use weir_api::{DrainChange, DrainProviderEntry, DrainsDocument, NewDrain};
+use weir_host::units::group_digits;
+
+use crate::cli::{AddDrainArgs, ApiArgs, DrainsCommand, Output};
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::table::Table;
+use crate::term::{print_data, print_text};
+
+const PATH: &str = "/weir/v1/drains";
+
+/// Runs the command.
+pub(crate) fn run(command: &DrainsCommand) -> Result<Exit> {
+    match command {
+        DrainsCommand::List { api, output } => list(api, *output),
+        DrainsCommand::Add(args) => add(args),
+        DrainsCommand::Remove { id, api } => {
+            let removed: DrainChange = Client::new(api)?.delete(&format!("{PATH}/{id}"))?;
+            print_text(&format!("removed {}\n", removed.id))?;
+            Ok(Exit::Ok)
+        }
+        DrainsCommand::Pause { id, api } => change(api, id, "pause", "paused"),
+        DrainsCommand::Resume { id, api } => change(api, id, "resume", "resumed"),
+        DrainsCommand::Test { id, api } => test(api, id),
+    }
+}
+
+fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
+    let body = Client::new(args)?.get_text(PATH)?;
+    let document: DrainsDocument = serde_json::from_str(&body)
+        .context("the drains do not have the form that this release of weir expects")?;
+    match output {
+        Output::Json => print_data(&body)?,
+        Output::Text => print_text(&text(&document))?,
+    };
+    Ok(if document.balanced { Exit::Ok } else { Exit::Broken })
+}
+
+fn text(document: &DrainsDocument) -> String {
+    let head =
+        ["ID", "SELECTS", "URL", "STATE", "ROUTED", "DELIVERED", "DISCARDED", "WAITING", "MOVED"];
+    let mut table = Table::new(&head, 4);
+    for drain in &document.drains {
+        let book = &drain.book;
+        let discarded: u64 = book.discarded.values().sum();
+        let counts = [book.routed, book.delivered, discarded, book.waiting, book.moved];
+        let mut row =
+            vec![drain.id.clone(), drain.selects.clone(), drain.url.clone(), drain.state.clone()];
+        row.extend(counts.map(group_digits));
+        table.row(row);
+    }
+    let mut out = table.text();
+    let failing = document.drains.iter().map(|drain| (&drain.id, &drain.error));
+    let failing = failing.chain(document.providers.iter().map(|it| (&it.name, &it.error)));
+    for (name, error) in failing {
+        if let Some(error) = error {
+            let _infallible = writeln!(out, "{name}: {error}");
+        }
+    }
+    for DrainProviderEntry { name, rejected, .. } in &document.providers {
+        if *rejected > 0 {
+            let _infallible = writeln!(out, "{name}: {rejected} drains cannot be used");
+        }
+    }
+    out
+}
+
+fn add(args: &AddDrainArgs) -> Result<Exit> {
+    let read = |path: &Option<std::path::PathBuf>| path.as_deref().map(file).transpose();
+    let drain = NewDrain {
+        app: args.app.clone(),
+        space: args.space.clone(),
+        organization: args.organization.clone(),
+        url: args.url.clone(),
+        hostname: args.hostname.clone().unwrap_or_default(),
+        cert: read(&args.cert_file)?,
+        key: read(&args.key_file)?,
+        ca: read(&args.ca_file)?,
+    };
+    let body = serde_json::to_value(&drain)?;
+    let added: DrainChange = Client::new(&args.api)?.post(PATH, &body)?;
+    print_text(&format!("added {}\n", added.id))?;
+    Ok(Exit::Ok)
+}
+
+fn file(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn change(api: &ApiArgs, id: &str, what: &str, done: &str) -> Result<Exit> {
+    let changed: DrainChange =
+        Client::new(api)?.post(&format!("{PATH}/{id}/{what}"), &json!({}))?;
+    print_text(&format!("{done} {}\n", changed.id))?;
+    Ok(Exit::Ok)
+}
+
+fn test(api: &ApiArgs, id: &str) -> Result<Exit> {
+    let tested: DrainChange = Client::new(api)?.post(&format!("{PATH}/{id}/test"), &json!({}))?;
+    match tested.error {
+        None => {
+            print_text("a connection was opened\n")?;
+            Ok(Exit::Ok)
+        }
+        Some(error) => {
+            print_text(&format!("{error}\n"))?;
+            Ok(Exit::Failed)
+        }
+    }
+}

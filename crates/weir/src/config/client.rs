@@ -1,0 +1,43 @@
+//! What a command needs that only talks to a running weir.
+
+use weir_pipeline::config::OutputType;
+
+use super::diagnostic::Diagnostics;
+use super::plan::STORE;
+use super::section;
+use super::tables::{ComponentType as _, TABLES, TOP};
+use super::tree::{NodeTable, NodeValue};
+
+/// Reads only the data directory, the API address and the names of the outputs.
+pub(crate) fn client_settings(
+    tree: &NodeTable,
+    diagnostics: &mut Diagnostics,
+) -> super::ClientSettings {
+    let others: Vec<&str> = tree.entries.iter().map(|entry| entry.key.as_str()).collect();
+    let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
+    let mut table = |name: &str| {
+        let table = TABLES.iter().find(|table| table.name == name)?;
+        let empty = NodeTable::default();
+        let node = match tree.get(name).map(|entry| &entry.node.value) {
+            Some(NodeValue::Table(node)) => node,
+            _ => &empty,
+        };
+        Some(section::read(node, &[table.fields], &[], name, None, diagnostics))
+    };
+    let (api, store) = (table("api"), table("store"));
+    let mut outputs: Vec<String> = match tree.get(OutputType::FAMILY).map(|entry| &entry.node.value)
+    {
+        Some(NodeValue::Table(outputs)) => {
+            outputs.entries.iter().map(|entry| entry.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    if store.is_some_and(|store| store.bool("enabled")) {
+        outputs.push(STORE.to_owned());
+    }
+    super::ClientSettings {
+        data_dir: top.file("data_dir").unwrap_or_default(),
+        api_listen: api.filter(|api| api.bool("enabled")).and_then(|api| api.listen("listen")),
+        outputs,
+    }
+}

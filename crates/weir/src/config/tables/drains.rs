@@ -1,0 +1,168 @@
+//! Keys of drains.
+
+use std::time::Duration;
+
+use super::{DAY, Field, FieldDefault, List, TLS as CLIENT_TLS, Table, ValueType, field, time};
+use FieldDefault::{None, Required, Value};
+
+pub(super) const DRAINS: Table = Table {
+    name: "drains",
+    doc: "Drains: the records of an application go to a destination of its owner. They are off unless \
+          this table or a `[[drain]]` exists. See [drains](../guide/drains.md).",
+    fields: &[
+        field("enabled", ValueType::Bool, Value("true"), "Whether drains get records."),
+        field(
+            "limit",
+            ValueType::Size { min: 1 << 20, max: 1 << 50 },
+            Value("\"1GiB\""),
+            "Disk space, as a part of the journal's, for the records of drains that lag. Beyond it \
+             the oldest records of the drain with the most are discarded, and counted.",
+        ),
+        field(
+            "window",
+            ValueType::Size { min: 4 << 20, max: 16 << 30 },
+            Value("\"32MiB\""),
+            "Memory for the records that drains have not accepted yet. A drain that lags does not \
+             use it: its records wait on disk.",
+        ),
+        field(
+            "retry_for",
+            ValueType::Duration { min: Duration::from_mins(1), max: Duration::from_hours(8760) },
+            Value("\"24h\""),
+            "How long the records of a drain that cannot be reached are kept. Older ones are \
+             discarded, and counted as `expired`.",
+        ),
+        field(
+            "metadata",
+            ValueType::Bool,
+            Value("true"),
+            "Whether messages have the tags of their envelopes. The URL of a drain can say otherwise: \
+             `?disable-metadata=true`.",
+        ),
+        field(
+            "denied_networks",
+            ValueType::Names,
+            None("drains may lead to any address"),
+            "Addresses to which no connection is made, whatever names lead to them: networks \
+             (`10.0.0.0/8`) and ranges (`10.0.0.5-10.0.0.9`).",
+        ),
+        field(
+            "ca_file",
+            ValueType::Path,
+            None("the system's CA certificates only"),
+            "PEM file of CA certificates that all drains trust in addition to the system's.",
+        ),
+        field(
+            "insecure_skip_verify",
+            ValueType::Bool,
+            Value("false"),
+            "Accept any certificate of any drain. An attacker on the network path can then read \
+             everything.",
+        ),
+        field(
+            "binding_cache",
+            ValueType::Table(PROVIDER),
+            None("no binding cache is asked"),
+            "The binding cache of Loggregator, which lists drains.",
+        ),
+        field(
+            "cloud_controller",
+            ValueType::Table(CLOUD_CONTROLLER),
+            None("no Cloud Controller is asked"),
+            "The Cloud Controller, which lists drains.",
+        ),
+    ],
+};
+
+const URL: Field =
+    field("url", ValueType::Url, Required, "Its URL. Lists contain credentials: use https.");
+
+const INTERVAL: Field = field(
+    "interval",
+    time(Duration::from_secs(1), DAY),
+    Value("\"15s\""),
+    "Interval between requests for the list.",
+);
+
+const PER_APP: Field = field(
+    "drains_per_app_max",
+    ValueType::Count { min: 1, max: 1000 },
+    Value("5"),
+    "Maximum number of drains of an application; further ones are ignored.",
+);
+
+const PROVIDER_TLS: Field = field(
+    "tls",
+    ValueType::Table(CLIENT_TLS),
+    None("with https, the system's CA certificates"),
+    "Certificates.",
+);
+
+const PROVIDER: &[Field] = &[URL, INTERVAL, PER_APP, PROVIDER_TLS];
+
+const CLOUD_CONTROLLER: &[Field] = &[
+    URL,
+    field(
+        "version",
+        ValueType::Count { min: 4, max: 5 },
+        Value("5"),
+        "Version of its list: `/internal/v5/syslog_drain_urls` has certificates, v4 has none.",
+    ),
+    INTERVAL,
+    PER_APP,
+    PROVIDER_TLS,
+];
+
+pub(super) const DRAIN: List = List {
+    name: "drain",
+    doc: "A drain of the configuration. Without `app`, `space` and `organization` it gets the records \
+          of all applications.",
+    fields: &[
+        field("app", ValueType::Text, None("not for one application"), "Id of the application."),
+        field(
+            "space",
+            ValueType::Text,
+            None("not for a space"),
+            "Id of a space: the drain is for all of its applications (tag `space_id`).",
+        ),
+        field(
+            "organization",
+            ValueType::Text,
+            None("not for an organization"),
+            "Id of an organization: the drain is for all of its applications (tag \
+             `organization_id`).",
+        ),
+        field(
+            "url",
+            ValueType::Text,
+            None("required, if there is no `url_secret`"),
+            "Where the records go: `syslog://`, `syslog-tls://`, `https://` or `https-batch://`, with \
+             [parameters](../guide/drains.md#parameters-of-the-url).",
+        ),
+        field(
+            "url_secret",
+            ValueType::Secret,
+            None("the URL is in `url`"),
+            "The URL, if it contains credentials.",
+        ),
+        field(
+            "hostname",
+            ValueType::Text,
+            None("no host name"),
+            "Host name in messages of records whose tags name no application.",
+        ),
+        field(
+            "cert_file",
+            ValueType::Path,
+            None("no client certificate"),
+            "Client certificate, PEM.",
+        ),
+        field("key_file", ValueType::Path, None("no client certificate"), "Its key, PEM."),
+        field(
+            "ca_file",
+            ValueType::Path,
+            None("no further authorities"),
+            "CA certificates to trust in addition, PEM.",
+        ),
+    ],
+};

@@ -1,0 +1,324 @@
+//! Drains: what an application logs arrives at the destinations of its owner, whatever they do.
+//!
+//! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+use weir_codec::add_to_loggregator_batch;
+use weir_testkit::{HttpSender, PATIENCE, Weir, wait_for};
+
+use crate::loggregator::{log, messages, python, said, send, source};
+use crate::scene::Scene;
+
+/// What a server of syslog does with its connections.
+#[derive(Default)]
+struct Conduct {
+    /// Bytes are not read.
+    hangs: AtomicBool,
+    /// Connections are closed at once.
+    refuses: AtomicBool,
+}
+
+/// A server of syslog over TCP, with octet counting.
+struct Server {
+    port: u16,
+    conduct: Arc<Conduct>,
+    received: Arc<Mutex<Vec<String>>>,
+    _thread: JoinHandle<()>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (conduct, received) = (Arc::new(Conduct::default()), Arc::default());
+        let (by, into) = (Arc::clone(&conduct), Arc::clone(&received));
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (by, into) = (Arc::clone(&by), Arc::clone(&into));
+                std::thread::spawn(move || serve(stream, &by, &into));
+            }
+        });
+        Self { port, conduct, received, _thread: thread }
+    }
+
+    fn url(&self, parameters: &str) -> String {
+        format!("syslog://127.0.0.1:{}{parameters}", self.port)
+    }
+
+    fn messages(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
+    }
+
+    /// Returns the numbers of the logs, in order, and checks whose they are.
+    fn numbers(&self, app: &str) -> Vec<u64> {
+        let number = |message: &String| {
+            assert!(message.contains(&format!(" {app} ")), "{message}");
+            message.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        self.messages().iter().map(number).collect()
+    }
+}
+
+fn serve(mut stream: TcpStream, conduct: &Conduct, received: &Mutex<Vec<String>>) {
+    if conduct.refuses.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut bytes = Vec::new();
+    let mut block = [0; 8 * 1024];
+    loop {
+        if conduct.hangs.load(Ordering::Relaxed) {
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
+            continue;
+        }
+        match stream.read(&mut block) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => bytes.extend_from_slice(&block[..count]),
+        }
+        let mut at = 0;
+        while let Some(space) = bytes[at..].iter().position(|byte| *byte == b' ') {
+            let length = std::str::from_utf8(&bytes[at..at + space]).unwrap();
+            let length: usize = length.parse().unwrap();
+            let start = at + space + 1;
+            if bytes.len() < start + length {
+                break;
+            }
+            let message = String::from_utf8(bytes[start..start + length].to_vec()).unwrap();
+            received.lock().unwrap().push(message);
+            at = start + length;
+        }
+        bytes.drain(..at);
+    }
+}
+
+/// Asks for a path of the API.
+fn api(weir: &Weir, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let mut sender = HttpSender::new(weir.api().expect("the API listens"));
+    let body = body.to_string();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = sender.exchange(request.as_bytes()).unwrap();
+    (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
+}
+
+fn drains(weir: &Weir) -> Vec<Value> {
+    let (status, document) = api(weir, "GET", "/weir/v1/drains", &json!({}));
+    assert_eq!(status, 200, "{document}");
+    assert_eq!(document["balanced"], true, "{document:#}");
+    document["drains"].as_array().unwrap().clone()
+}
+
+/// Sends that many logs of an application, numbered from there.
+fn logs(scene: &Scene, weir: &Weir, app: &str, first: u64, count: u64) {
+    let path = messages(scene, &format!("{app}-{first}"), &batches_from(app, first, count));
+    assert!(said(send(&python(), weir, "BatchSender", &path, &[])).starts_with("OK"));
+}
+
+fn batches_from(app: &str, first: u64, count: u64) -> Vec<Vec<u8>> {
+    let all: Vec<u64> = (first..first + count).collect();
+    let batch = |numbers: &[u64]| {
+        let mut batch = Vec::new();
+        for number in numbers {
+            add_to_loggregator_batch(&log(app, format!("number {number}").as_bytes()), &mut batch);
+        }
+        batch
+    };
+    all.chunks(100).map(batch).collect()
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let found = wait_for(PATIENCE, || is_so().then_some(()));
+    assert!(found.is_some(), "waited in vain until {what}");
+}
+
+fn all_of(count: u64) -> Vec<u64> {
+    (0..count).collect()
+}
+
+#[test]
+fn logs_of_an_application_arrive_at_its_drains_and_at_no_others() {
+    let scene = Scene::new();
+    let (first, second, other, all) =
+        (Server::start(), Server::start(), Server::start(), Server::start());
+    let drain = |app: &str, server: &Server| {
+        let url = server.url("?drain-data=logs");
+        format!("[[drain]]\napp = \"{app}\"\nurl = \"{url}\"\nhostname = \"org.space.{app}\"\n")
+    };
+    let config = format!(
+        "{}{}{}{}[[drain]]\nurl = \"{}\"\n",
+        source(""),
+        drain("app-1", &first),
+        drain("app-1", &second),
+        drain("app-2", &other),
+        all.url("?disable-metadata=true"),
+    );
+    let mut weir = scene.start(&config);
+    for app in ["app-1", "app-2", "app-3"] {
+        logs(&scene, &weir, app, 0, 300);
+    }
+    until("all have arrived", || {
+        [&first, &second, &other].iter().all(|server| server.messages().len() >= 300)
+            && all.messages().len() >= 900
+    });
+    for (server, app) in [(&first, "app-1"), (&second, "app-1"), (&other, "app-2")] {
+        assert_eq!(server.numbers(app), all_of(300));
+    }
+    assert_eq!(all.messages().len(), 900);
+    let message = &first.messages()[0];
+    assert!(message.starts_with("<14>1 "), "{message}");
+    assert!(message.contains(" org.space.app-1 app-1 [") && message.contains("[tags@47450 "));
+    assert!(all.messages().iter().all(|message| !message.contains("tags@47450")));
+    let books =
+        weir.wait_books("everything is settled", PATIENCE, |books| books.in_flight("drains") == 0);
+    books.assert_balanced();
+    assert_eq!((books.routed("drains"), books.delivered("drains")), (900, 900));
+    assert_eq!(drains(&weir).len(), 4);
+    weir.stop();
+}
+
+#[test]
+fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
+    let scene = Scene::new();
+    let (good, bad) = (Server::start(), Server::start());
+    bad.conduct.refuses.store(true, Ordering::Relaxed);
+    let config = format!(
+        "{}[[drain]]\napp = \"good\"\nurl = \"{}\"\n[[drain]]\napp = \"bad\"\nurl = \"{}\"\n",
+        source(""),
+        good.url(""),
+        bad.url(""),
+    );
+    let mut weir = scene.start(&config);
+    let mut sent = 0;
+    for _ in 0..3 {
+        for app in ["good", "bad"] {
+            logs(&scene, &weir, app, sent, 500);
+        }
+        sent += 500;
+        until("the good one has all", || {
+            good.numbers("good").into_iter().collect::<BTreeSet<_>>().len() as u64 == sent
+        });
+        until("the bad one lags", || {
+            let books = weir.books();
+            books.routed("drains/lagging") > 0 && books.in_flight("drains") == 0
+        });
+        weir.kill();
+        weir = scene.start(&config);
+    }
+    bad.conduct.refuses.store(false, Ordering::Relaxed);
+    until("the bad one has all", || {
+        bad.numbers("bad").into_iter().collect::<BTreeSet<_>>().len() as u64 == sent
+    });
+    assert_eq!(bad.numbers("bad"), all_of(sent), "in order, and each once");
+    let books = weir.wait_books("everything is settled", PATIENCE, |books| {
+        books.in_flight("drains/lagging") == 0
+    });
+    books.assert_balanced();
+    assert_eq!(books.discarded("drains") + books.discarded("drains/lagging"), 0);
+    weir.stop();
+}
+
+#[test]
+fn drains_are_added_paused_resumed_and_removed_and_kept_over_restarts() {
+    let scene = Scene::new();
+    let server = Server::start();
+    let config = source("") + "[drains]\ndenied_networks = [\"10.0.0.0/8\"]\n";
+    let mut weir = scene.start(&config);
+    let drain = json!({ "app": "app", "url": server.url("/?token=hidden") });
+    let (status, added) = api(&weir, "POST", "/weir/v1/drains", &drain);
+    assert_eq!(status, 200, "{added}");
+    let id = added["id"].as_str().unwrap().to_owned();
+    assert_eq!(api(&weir, "POST", "/weir/v1/drains", &drain).0, 409);
+    let bad = json!({ "app": "app", "url": "ftp://example.com" });
+    assert_eq!(api(&weir, "POST", "/weir/v1/drains", &bad).0, 400);
+    let path = |what: &str| format!("/weir/v1/drains/{id}/{what}");
+    let (_, tested) = api(&weir, "POST", &path("test"), &json!({}));
+    assert_eq!(tested["error"], Value::Null, "{tested}");
+    logs(&scene, &weir, "app", 0, 100);
+    until("all are accepted", || drains(&weir)[0]["book"]["delivered"] == 100);
+    assert_eq!(api(&weir, "POST", &path("pause"), &json!({})).0, 200);
+    logs(&scene, &weir, "app", 100, 100);
+    until("they wait on disk", || weir.books().routed("drains/lagging") == 100);
+    weir.stop();
+    weir = scene.start(&config);
+    let known = drains(&weir);
+    assert_eq!((known.len(), &known[0]["state"]), (1, &json!("paused")), "{known:?}");
+    assert!(!known[0].to_string().contains("hidden"), "{known:?}");
+    assert_eq!(server.messages().len(), 100);
+    assert_eq!(api(&weir, "POST", &path("resume"), &json!({})).0, 200);
+    until("all have arrived", || server.messages().len() == 200);
+    assert_eq!(server.numbers("app"), all_of(200));
+    let denied = json!({ "app": "app", "url": "syslog://10.1.2.3:514" });
+    let (_, added) = api(&weir, "POST", "/weir/v1/drains", &denied);
+    let path = format!("/weir/v1/drains/{}", added["id"].as_str().unwrap());
+    let (_, tested) = api(&weir, "POST", &format!("{path}/test"), &json!({}));
+    assert!(tested["error"].as_str().unwrap().contains("not allowed"), "{tested}");
+    logs(&scene, &weir, "app", 200, 10);
+    until("it fails", || drains(&weir).iter().any(|drain| drain["state"] == "failing"));
+    assert_eq!(api(&weir, "DELETE", &path, &json!({})).0, 200);
+    assert_eq!(api(&weir, "DELETE", &path, &json!({})).0, 404);
+    let books = weir.wait_books("everything is settled", PATIENCE, |books| {
+        books.in_flight("drains") == 0 && books.in_flight("drains/lagging") == 0
+    });
+    books.assert_balanced();
+    assert_eq!(server.messages().len(), 210);
+    let kept = std::fs::read_to_string(weir.data_dir().join("drains.json")).unwrap();
+    assert!(kept.contains("token=hidden"), "the file is for weir only: {kept}");
+    weir.stop();
+}
+
+#[test]
+fn a_binding_cache_names_drains_and_a_start_does_not_need_it() {
+    let scene = Scene::new();
+    let server = Server::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let binding = json!([{
+        "url": server.url(""),
+        "credentials": [{ "apps": [{ "hostname": "org.space.app", "app_id": "app" }] }],
+    }])
+    .to_string();
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let broken = Arc::clone(&is_broken);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let body = if head.starts_with("GET /v2/bindings ") { &*binding } else { "[]" };
+            let status = if broken.load(Ordering::Relaxed) { "500 Oh" } else { "200 OK" };
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    let config = format!(
+        "{}[drains.binding_cache]\nurl = \"http://127.0.0.1:{port}\"\ninterval = \"1s\"\n",
+        source("")
+    );
+    let mut weir = scene.start(&config);
+    until("the drain is known", || drains(&weir).len() == 1);
+    logs(&scene, &weir, "app", 0, 100);
+    until("all have arrived", || server.messages().len() == 100);
+    is_broken.store(true, Ordering::Relaxed);
+    weir.stop();
+    weir = scene.start(&config);
+    logs(&scene, &weir, "app", 100, 100);
+    until("all have arrived", || server.messages().len() == 200);
+    assert_eq!(server.numbers("app"), all_of(200));
+    until("the list is a problem", || weir.health().to_string().contains("drains_list"));
+    weir.wait_books("everything is settled", PATIENCE, |books| books.in_flight("drains") == 0)
+        .assert_balanced();
+    weir.stop();
+}
