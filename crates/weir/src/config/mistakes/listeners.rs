@@ -219,14 +219,14 @@ fn wrong_services_for_readers() {
             "another port",
         ),
         (
-            "[loggregator]\nusual_set = false\nbuffer_max = \"400MiB\"\n[loggregator.gateway]\n[limits]\nmemory = \"512MiB\"",
+            "[loggregator]\nbuffer_max = \"400MiB\"\n[loggregator.gateway]\n[limits]\nmemory = \"512MiB\"",
             5,
             "readers of envelopes 416MiB",
             "set limits.memory to",
         ),
         (
             "[loggregator]\nusual_set = false\nbuffer_max = \"400MiB\"",
-            2,
+            3,
             "loggregator.buffer_max has no effect",
             "add [loggregator.egress]",
         ),
