@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use weir_testkit::{PATIENCE, Weir, wait_for};
+use weir_testkit::{PATIENCE, wait_for};
 
 use crate::loggregator_egress::BLACKHOLE;
 use crate::loggregator_v1::{CONTROLLER, Reader, containers_in, get, plain};
-use crate::scene::{OUTPUT, Scene, metric};
+use crate::scene::{OUTPUT, Scene, metric, wait};
 use crate::syslog::{file, records};
 
 const APP: &str = "b3015d69-09cd-476d-aace-ad2d824d5ab7";
@@ -107,11 +107,6 @@ fn value(body: &Value, name: &str) -> Option<(f64, String)> {
     let metrics = body["metrics"].as_array().map_or(&one[..], Vec::as_slice);
     let metric = metrics.iter().find(|metric| metric["name"] == name)?;
     Some((metric["value"].as_f64()?, metric["unit"].as_str()?.to_owned()))
-}
-
-fn wait(weir: &Weir, what: &str, is_there: impl Fn() -> bool) {
-    let found = wait_for(PATIENCE, || is_there().then_some(()));
-    assert!(found.is_some(), "{what}: {}\n{}", weir.metrics(), weir.log());
 }
 
 #[test]

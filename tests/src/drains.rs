@@ -11,10 +11,10 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 use weir_codec::add_to_loggregator_batch;
-use weir_testkit::{HttpSender, PATIENCE, Weir, wait_for};
+use weir_testkit::{HttpSender, PATIENCE, Weir};
 
 use crate::loggregator::{log, messages, python, said, send, source};
-use crate::scene::Scene;
+use crate::scene::{Scene, wait};
 
 /// What a server of syslog does with its connections.
 #[derive(Default)]
@@ -135,12 +135,6 @@ fn batches_from(app: &str, first: u64, count: u64) -> Vec<Vec<u8>> {
     all.chunks(100).map(batch).collect()
 }
 
-/// Waits until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let found = wait_for(PATIENCE, || is_so().then_some(()));
-    assert!(found.is_some(), "waited in vain until {what}");
-}
-
 fn all_of(count: u64) -> Vec<u64> {
     (0..count).collect()
 }
@@ -166,7 +160,7 @@ fn logs_of_an_application_arrive_at_its_drains_and_at_no_others() {
     for app in ["app-1", "app-2", "app-3"] {
         logs(&scene, &weir, app, 0, 300);
     }
-    until("all have arrived", || {
+    wait(&weir, "all have arrived", || {
         [&first, &second, &other].iter().all(|server| server.messages().len() >= 300)
             && all.messages().len() >= 900
     });
@@ -204,10 +198,10 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
             logs(&scene, &weir, app, sent, 500);
         }
         sent += 500;
-        until("the good one has all", || {
+        wait(&weir, "the good one has all", || {
             good.numbers("good").into_iter().collect::<BTreeSet<_>>().len() as u64 == sent
         });
-        until("the bad one lags", || {
+        wait(&weir, "the bad one lags", || {
             let books = weir.books();
             books.routed("drains/lagging") > 0 && books.in_flight("drains") == 0
         });
@@ -215,7 +209,7 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
         weir = scene.start(&config);
     }
     bad.conduct.refuses.store(false, Ordering::Relaxed);
-    until("the bad one has all", || {
+    wait(&weir, "the bad one has all", || {
         bad.numbers("bad").into_iter().collect::<BTreeSet<_>>().len() as u64 == sent
     });
     assert_eq!(bad.numbers("bad"), all_of(sent), "in order, and each once");
@@ -244,10 +238,10 @@ fn drains_are_added_paused_resumed_and_removed_and_kept_over_restarts() {
     let (_, tested) = api(&weir, "POST", &path("test"), &json!({}));
     assert_eq!(tested["error"], Value::Null, "{tested}");
     logs(&scene, &weir, "app", 0, 100);
-    until("all are accepted", || drains(&weir)[0]["book"]["delivered"] == 100);
+    wait(&weir, "all are accepted", || drains(&weir)[0]["book"]["delivered"] == 100);
     assert_eq!(api(&weir, "POST", &path("pause"), &json!({})).0, 200);
     logs(&scene, &weir, "app", 100, 100);
-    until("they wait on disk", || weir.books().routed("drains/lagging") == 100);
+    wait(&weir, "they wait on disk", || weir.books().routed("drains/lagging") == 100);
     weir.stop();
     weir = scene.start(&config);
     let known = drains(&weir);
@@ -255,7 +249,7 @@ fn drains_are_added_paused_resumed_and_removed_and_kept_over_restarts() {
     assert!(!known[0].to_string().contains("hidden"), "{known:?}");
     assert_eq!(server.messages().len(), 100);
     assert_eq!(api(&weir, "POST", &path("resume"), &json!({})).0, 200);
-    until("all have arrived", || server.messages().len() == 200);
+    wait(&weir, "all have arrived", || server.messages().len() == 200);
     assert_eq!(server.numbers("app"), all_of(200));
     let denied = json!({ "app": "app", "url": "syslog://10.1.2.3:514" });
     let (_, added) = api(&weir, "POST", "/weir/v1/drains", &denied);
@@ -263,7 +257,7 @@ fn drains_are_added_paused_resumed_and_removed_and_kept_over_restarts() {
     let (_, tested) = api(&weir, "POST", &format!("{path}/test"), &json!({}));
     assert!(tested["error"].as_str().unwrap().contains("not allowed"), "{tested}");
     logs(&scene, &weir, "app", 200, 10);
-    until("it fails", || drains(&weir).iter().any(|drain| drain["state"] == "failing"));
+    wait(&weir, "it fails", || drains(&weir).iter().any(|drain| drain["state"] == "failing"));
     assert_eq!(api(&weir, "DELETE", &path, &json!({})).0, 200);
     assert_eq!(api(&weir, "DELETE", &path, &json!({})).0, 404);
     let books = weir.wait_books("everything is settled", PATIENCE, |books| {
@@ -308,16 +302,16 @@ fn a_binding_cache_names_drains_and_a_start_does_not_need_it() {
         source("")
     );
     let mut weir = scene.start(&config);
-    until("the drain is known", || drains(&weir).len() == 1);
+    wait(&weir, "the drain is known", || drains(&weir).len() == 1);
     logs(&scene, &weir, "app", 0, 100);
-    until("all have arrived", || server.messages().len() == 100);
+    wait(&weir, "all have arrived", || server.messages().len() == 100);
     is_broken.store(true, Ordering::Relaxed);
     weir.stop();
     weir = scene.start(&config);
     logs(&scene, &weir, "app", 100, 100);
-    until("all have arrived", || server.messages().len() == 200);
+    wait(&weir, "all have arrived", || server.messages().len() == 200);
     assert_eq!(server.numbers("app"), all_of(200));
-    until("the list is a problem", || weir.health().to_string().contains("drains_list"));
+    wait(&weir, "the list is a problem", || weir.health().to_string().contains("drains_list"));
     weir.wait_books("everything is settled", PATIENCE, |books| books.in_flight("drains") == 0)
         .assert_balanced();
     weir.stop();

@@ -7,10 +7,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use weir_testkit::{Answer, Books, Collector, PATIENCE, Tally, Weir, wait_for};
+use weir_testkit::{Answer, Books, Collector, PATIENCE, Tally, Weir};
 
 use crate::loggregator::{Certificates, python};
-use crate::scene::{OUTPUT, Scene, at_rest, hec, metric};
+use crate::scene::{OUTPUT, Scene, at_rest, hec, metric, wait};
 use crate::syslog::{file, records};
 
 const TARGET: &str = include_str!("prometheus_target.py");
@@ -72,11 +72,6 @@ fn failed(weir: &Weir, source_id: &str) -> u64 {
     let mut lines = metrics.lines();
     let line = lines.find(|line| line.contains("failed_scrapes_total") && line.contains(&label));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
-}
-
-fn wait(weir: &Weir, what: &str, is_there: impl Fn() -> bool) {
-    let found = wait_for(PATIENCE, || is_there().then_some(()));
-    assert!(found.is_some(), "{what}: {}\n{}", weir.metrics(), weir.log());
 }
 
 #[test]

@@ -69,6 +69,12 @@ pub(crate) fn hec(name: &str, collector: &Collector, keys: &str) -> String {
     )
 }
 
+/// Waits until something is so.
+pub(crate) fn wait(weir: &Weir, what: &str, mut is_so: impl FnMut() -> bool) {
+    let found = wait_for(PATIENCE, || is_so().then_some(()));
+    assert!(found.is_some(), "{what}: {}\n{}", weir.metrics(), weir.log());
+}
+
 /// Returns the value of a metric, given with its labels; 0 if it is missing.
 pub(crate) fn metric(weir: &Weir, name: &str) -> u64 {
     let metrics = weir.metrics();

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_pipeline::drain::{DrainStatus, Drains, StoredDrain};
 
+use crate::ledger::{ByReason, discarded};
 use crate::response::{json_response, problem, starting};
 use crate::state::ApiState;
 
@@ -81,7 +82,7 @@ pub struct DrainCounts {
     /// Records that its destination has accepted.
     pub delivered: u64,
     /// Records discarded, by reason.
-    pub discarded: std::collections::BTreeMap<String, u64>,
+    pub discarded: ByReason,
     /// Records that are neither.
     pub waiting: u64,
     /// Records that were moved to a stream of the drain's own, since it lagged.
@@ -148,17 +149,23 @@ pub struct DrainChange {
 
 impl From<&DrainStatus> for DrainEntry {
     fn from(status: &DrainStatus) -> Self {
-        let state = serde_json::to_value(status.state).unwrap_or_default();
-        let book = serde_json::to_value(status.book).unwrap_or_default();
+        let book = &status.book;
         Self {
             id: status.id.clone(),
             origin: status.origin.to_owned(),
             selects: status.selects.clone(),
             url: status.url.clone(),
-            state: state.as_str().unwrap_or_default().to_owned(),
+            state: status.state.name().to_owned(),
             error: status.error.clone(),
             failing_seconds: status.failing_seconds,
-            book: serde_json::from_value(book).unwrap_or_default(),
+            book: DrainCounts {
+                routed: book.routed,
+                delivered: book.delivered,
+                discarded: discarded(&book.discarded),
+                waiting: book.waiting,
+                moved: book.moved,
+                recovered: book.recovered,
+            },
             unaccounted: status.unaccounted,
         }
     }
@@ -254,7 +261,7 @@ pub(crate) async fn resume(State(state): State<Arc<ApiState>>, Path(id): Path<St
     responses((status = 200, description = "The result", body = DrainChange))
 )]
 pub(crate) async fn test(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
-    of_id(&state, &id, async |drains, id| drains.test(id).await.map(|tested| tested.error)).await
+    of_id(&state, &id, async |drains, id| drains.test(id).await).await
 }
 
 async fn of_id(

@@ -410,7 +410,7 @@ impl CursorEntry {
     }
 }
 
-fn discarded(counts: &[u64; DiscardReason::COUNT]) -> ByReason {
+pub(crate) fn discarded(counts: &[u64; DiscardReason::COUNT]) -> ByReason {
     by_reason(counts, DiscardReason::ALL.iter().map(|reason| reason.text()))
 }
 

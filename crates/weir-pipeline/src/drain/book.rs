@@ -3,7 +3,6 @@
 //! Invariant: `routed = delivered + discarded + waiting`. `waiting` is counted up and down on its
 //! own, so that the book can fail to balance.
 
-use serde::Serialize;
 use weir_model::DiscardReason;
 
 /// The counts of one drain. What an earlier run has left in its stream counts as routed when it is
@@ -69,24 +68,5 @@ impl DrainBook {
     /// Returns the number of unaccounted records; 0 when the book balances.
     pub fn unaccounted(&self) -> i64 {
         self.routed as i64 - (self.delivered + self.discarded_total() + self.waiting) as i64
-    }
-}
-
-impl Serialize for DrainBook {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-        let discarded: std::collections::BTreeMap<_, _> = DiscardReason::ALL
-            .iter()
-            .map(|reason| (reason.text(), self.discarded[*reason as usize]))
-            .filter(|(_, count)| *count > 0)
-            .collect();
-        let mut book = serializer.serialize_struct("DrainBook", 6)?;
-        book.serialize_field("routed", &self.routed)?;
-        book.serialize_field("delivered", &self.delivered)?;
-        book.serialize_field("discarded", &discarded)?;
-        book.serialize_field("waiting", &self.waiting)?;
-        book.serialize_field("moved", &self.moved)?;
-        book.serialize_field("recovered", &self.recovered)?;
-        book.end()
     }
 }

@@ -9,7 +9,6 @@
 //! is finished once, by whoever takes it out of there. Records of a drain keep their order. While a
 //! drain is direct its queue has only records of sources, while it lags only those of its stream.
 
-use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -70,7 +69,7 @@ enum InFlight {
 /// A drain.
 #[derive(Debug)]
 pub(super) struct Drain {
-    pub(super) spec: Rc<DrainSpec>,
+    pub(super) spec: DrainSpec,
     pub(super) mode: Mode,
     pub(super) queue: VecDeque<Row>,
     in_flight: InFlight,
@@ -108,13 +107,13 @@ pub(super) struct Core {
     /// Tells whoever takes batches that something has changed.
     pub(super) wake: Rc<Notify>,
     /// Size of what is taken from sources and not finished.
-    pub(super) source_bytes: Rc<Cell<usize>>,
+    pub(super) source_bytes: usize,
     /// Every list of drains is known: what has no drain will not get one.
     pub(super) is_complete: bool,
 }
 
 impl Drain {
-    fn new(spec: Rc<DrainSpec>, stream: Option<DrainStream>, mode: Mode) -> Self {
+    fn new(spec: DrainSpec, stream: Option<DrainStream>, mode: Mode) -> Self {
         Self {
             spec,
             mode,
@@ -136,14 +135,32 @@ impl Drain {
         }
     }
 
+    /// Returns whether nothing may be sent now: it is paused, or has just failed.
+    pub(super) fn is_resting(&self, now: Duration) -> bool {
+        self.is_paused || self.failure.as_ref().is_some_and(|failure| failure.until > now)
+    }
+
     /// Returns whether batches of its stream should be taken.
     fn is_hungry(&self, now: Duration) -> bool {
-        let is_waiting = self.failure.as_ref().is_some_and(|failure| failure.until > now);
         self.mode == Mode::Lagging
-            && !self.is_paused
-            && !is_waiting
+            && !self.is_resting(now)
             && !matches!(self.in_flight, InFlight::Relocated(_) | InFlight::Discarded)
             && self.queue.len() < CATCH_UP_RECORDS
+    }
+
+    fn note_failure(&mut self, error: Option<String>, has_progress: bool, now: Duration) {
+        let last = self.failure.take().filter(|_| !has_progress);
+        self.failure = error.map(|error| {
+            let since = last.as_ref().map_or(now, |last| last.since);
+            let pause = last.map_or(RETRY_MIN, |last| (last.pause * 2).min(RETRY_MAX));
+            Failure { since, until: now + pause, pause, error }
+        });
+    }
+
+    /// Returns how many of the last records in the queue are of a batch.
+    fn last_of(&self, taken: &Rc<Taken>) -> usize {
+        let is_of_it = |row: &&Row| Rc::ptr_eq(&row.taken, taken);
+        self.queue.iter().rev().take_while(is_of_it).count()
     }
 
     fn is_idle(&self) -> bool {
@@ -159,7 +176,7 @@ impl Drain {
 
 impl Core {
     /// Adds a drain. `stream` is what an earlier run may have left for it.
-    pub(super) fn add(&mut self, spec: Rc<DrainSpec>, stream: Option<DrainStream>, mode: Mode) {
+    pub(super) fn add(&mut self, spec: DrainSpec, stream: Option<DrainStream>, mode: Mode) {
         let id = spec.id;
         if let Some(stream) = &stream {
             self.by_stream.insert(stream.id, id);
@@ -322,8 +339,7 @@ impl Core {
     /// Returns what to send next for a drain.
     pub(super) fn chunk(&mut self, id: u64, now: Duration) -> Vec<Row> {
         let Some(drain) = self.drains.get_mut(&id) else { return Vec::new() };
-        let is_waiting = drain.failure.as_ref().is_some_and(|failure| failure.until > now);
-        if drain.is_paused || is_waiting || drain.in_flight != InFlight::Nothing {
+        if drain.is_resting(now) || drain.in_flight != InFlight::Nothing {
             return Vec::new();
         }
         let rows: Vec<Row> = drain.queue.iter().take(SEND_RECORDS_MAX).cloned().collect();
@@ -334,14 +350,8 @@ impl Core {
     }
 
     /// Notes what became of the first records of the last chunk, and why the others were not sent.
-    pub(super) fn sent(
-        &mut self,
-        id: u64,
-        fates: &[Fate],
-        failure: Option<String>,
-        now: Duration,
-    ) -> Option<Duration> {
-        let drain = self.drains.get_mut(&id)?;
+    pub(super) fn sent(&mut self, id: u64, fates: &[Fate], failure: Option<String>, now: Duration) {
+        let Some(drain) = self.drains.get_mut(&id) else { return };
         match std::mem::replace(&mut drain.in_flight, InFlight::Nothing) {
             InFlight::Nothing | InFlight::Discarded => {}
             InFlight::Queued(count) => {
@@ -356,28 +366,10 @@ impl Core {
                 drain.sent_ahead = fates.iter().take(count).take_while(is_delivered).count();
             }
         }
-        let pause = self.note_failure(id, failure, !fates.is_empty(), now);
+        if let Some(drain) = self.drains.get_mut(&id) {
+            drain.note_failure(failure, !fates.is_empty(), now);
+        }
         self.wake.notify_one();
-        pause
-    }
-
-    fn note_failure(
-        &mut self,
-        id: u64,
-        error: Option<String>,
-        has_progress: bool,
-        now: Duration,
-    ) -> Option<Duration> {
-        let drain = self.drains.get_mut(&id)?;
-        let Some(error) = error else {
-            drain.failure = None;
-            return None;
-        };
-        let last = drain.failure.take().filter(|_| !has_progress);
-        let since = last.as_ref().map_or(now, |last| last.since);
-        let pause = last.map_or(RETRY_MIN, |last| (last.pause * 2).min(RETRY_MAX));
-        drain.failure = Some(Failure { since, until: now + pause, pause, error });
-        Some(pause)
     }
 
     /// Takes what a lagging drain has not begun to send out of its queue, to be put back.
@@ -388,8 +380,7 @@ impl Core {
         }
         let mut back: Vec<Rc<Taken>> = Vec::new();
         while let Some(last) = drain.queue.back().map(|row| row.taken.clone()) {
-            let is_of_it = |row: &&Row| Rc::ptr_eq(&row.taken, &last);
-            let count = drain.queue.iter().rev().take_while(is_of_it).count();
+            let count = drain.last_of(&last);
             if !last.is_untouched(count) || last.delivery.record_count != count as u64 {
                 break;
             }
@@ -428,8 +419,7 @@ impl Core {
         if drain.failure.is_none() || drain.in_flight != InFlight::Nothing {
             return;
         }
-        let is_of_it = |row: &&Row| Rc::ptr_eq(&row.taken, taken);
-        let count = drain.queue.iter().rev().take_while(is_of_it).count();
+        let count = drain.last_of(taken);
         let rows = drain.queue.split_off(drain.queue.len() - count);
         for row in rows {
             self.finish(id, &row, Fate::discarded(DiscardReason::Expired));
@@ -533,7 +523,7 @@ impl Core {
     fn note_finished(&mut self, taken: &Rc<Taken>) {
         if taken.origin == Origin::Source {
             let bytes = taken.delivery.batch.memory_bytes();
-            self.source_bytes.set(self.source_bytes.get() - bytes);
+            self.source_bytes -= bytes;
         }
         self.finished.push(taken.clone());
     }

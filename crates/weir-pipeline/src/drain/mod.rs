@@ -31,4 +31,4 @@ pub use book::DrainBook;
 pub use plan::{DrainsPlan, Selector};
 pub use registry::{Definition, DefinitionError, StoredDrain};
 pub use run::{Drains, DrainsError, LAGGING, NAME, UNKNOWN};
-pub use status::{DrainState, DrainStatus, ProviderStatus, Tested};
+pub use status::{DrainState, DrainStatus, ProviderStatus};

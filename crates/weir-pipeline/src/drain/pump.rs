@@ -84,7 +84,7 @@ impl Pump {
         let is_settled =
             stream.as_ref().is_none_or(|stream| stream.is_settled(&self.lagging_memory).is_some());
         let mode = if is_settled { Mode::Direct } else { Mode::Lagging };
-        self.core.borrow_mut().add(Rc::new(spec), stream, mode);
+        self.core.borrow_mut().add(spec, stream, mode);
     }
 
     fn open_stream(&self, drain: u64) -> DrainStream {
@@ -119,10 +119,10 @@ impl Pump {
 
     /// Returns whether more of the sources' records may be taken.
     pub(super) fn has_room(&self) -> bool {
-        self.core.borrow().source_bytes.get() <= self.window_bytes
+        self.core.borrow().source_bytes <= self.window_bytes
     }
 
-    /// Returns whether nothing waits anywhere, except for drains that cannot be reached.
+    /// Returns whether nothing waits anywhere, not even in the stream of a drain.
     pub(super) fn is_done(&self) -> bool {
         let core = self.core.borrow();
         core.active.is_empty() && self.sources.waiting_bytes() == 0
@@ -136,7 +136,7 @@ impl Pump {
         let taken = Rc::new(Taken::new(delivery, Origin::Source, now));
         let mut core = self.core.borrow_mut();
         let bytes = taken.delivery.batch.memory_bytes();
-        core.source_bytes.set(core.source_bytes.get() + bytes);
+        core.source_bytes += bytes;
         let batch = &taken.delivery.batch;
         let matches: Vec<_> =
             batch.resources().map(|resource| core.matcher.of(resource.encoded)).collect();
@@ -196,7 +196,7 @@ impl Pump {
     pub(super) fn tick(&mut self, is_final: bool) {
         let now = self.clock.monotonic();
         let active: Vec<u64> = self.core.borrow().active.iter().copied().collect();
-        let is_tight = self.core.borrow().source_bytes.get() > self.window_bytes / 4 * 3;
+        let is_tight = self.core.borrow().source_bytes > self.window_bytes / 4 * 3;
         let patience = if is_tight { RELOCATE_EARLY_AFTER } else { RELOCATE_AFTER };
         for id in active {
             self.relocate_if_due(id, now, patience);
@@ -239,7 +239,7 @@ impl Pump {
     fn append(&mut self, id: u64, now: Duration) {
         let Some((stream, gathered)) = self.core.borrow_mut().take_gathered(id) else { return };
         let mut stream = stream.unwrap_or_else(|| self.open_stream(id));
-        let before = stream.high().0;
+        let before = stream.high();
         let frames = self.frames(&mut stream, gathered.iter());
         let mut core = self.core.borrow_mut();
         if let Ok(tickets) = self.journal.append_all(frames.batches, WritePolicy::OnAppend) {
@@ -250,7 +250,7 @@ impl Pump {
             core.note_appended(id, stream, appended, now);
         } else {
             stream.lower(before);
-            let is_full = core.source_bytes.get() > self.window_bytes;
+            let is_full = core.source_bytes > self.window_bytes;
             core.note_refused(id, stream, gathered, is_full, now);
         }
     }
@@ -289,7 +289,7 @@ impl Pump {
         }
         let lagging = u16::try_from(self.lagging.index()).unwrap_or_default();
         self.builder.route_all(&[lagging]);
-        let (_, state) = stream.high();
+        let state = stream.state();
         let seal = Seal {
             repeatable: false,
             stream: stream.id,
@@ -308,7 +308,7 @@ impl Pump {
     /// Finishes records that were moved, once they are safe in the stream.
     fn note_safe(&mut self, id: u64) {
         let mut core = self.core.borrow_mut();
-        let is_full = core.source_bytes.get() > self.window_bytes;
+        let is_full = core.source_bytes > self.window_bytes;
         let Some(drain) = core.drains.get_mut(&id) else { return };
         let stream = drain.stream.as_ref();
         let is_settled =
@@ -340,8 +340,7 @@ impl Pump {
     fn rest_if_failing(&mut self, id: u64, now: Duration) {
         let mut core = self.core.borrow_mut();
         let Some(drain) = core.drains.get(&id) else { return };
-        let is_failing = drain.failure.as_ref().is_some_and(|failure| failure.until > now);
-        if drain.is_paused || is_failing {
+        if drain.is_resting(now) {
             for taken in core.put_back(id) {
                 self.lagging.put_back(&taken.delivery);
             }

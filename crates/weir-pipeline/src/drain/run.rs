@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use super::registry::{
     ADDED, BINDING_CACHE, CLOUD_CONTROLLER, CONFIG, Definition, Difference, Registry,
 };
 use super::sender::{DrainNetwork, DrainSender, SendResult};
-use super::status::{DrainState, DrainStatus, ProviderStatus, Tested};
+use super::status::{DrainState, DrainStatus, ProviderStatus};
 use super::worker::{Workshop, work};
 use crate::health::Severity;
 use crate::pipeline::{ActiveProblem, Running};
@@ -70,8 +70,8 @@ enum Command {
     Test(u64),
 }
 
-/// The answer to a command.
-type Answer = Result<Option<Tested>, String>;
+/// The answer to a command; to a test, why the destination cannot be reached, if it cannot.
+type Answer = Result<Option<String>, String>;
 
 /// What the thread and others share.
 #[derive(Debug, Default)]
@@ -80,7 +80,6 @@ struct Shared {
     providers: Mutex<Vec<ProviderStatus>>,
     cpu_ns: AtomicU64,
     stop: Notify,
-    is_stopping: AtomicBool,
     grace_ms: AtomicU64,
 }
 
@@ -180,10 +179,9 @@ impl Drains {
         self.command(Command::Pause(id, is_paused)).await.map(drop)
     }
 
-    /// Opens a connection to the destination of a drain.
-    pub async fn test(&self, id: u64) -> Result<Tested, String> {
-        let tested = self.command(Command::Test(id)).await?;
-        tested.ok_or_else(|| "the drain was not tested".to_owned())
+    /// Opens a connection to the destination of a drain. Returns why that is not possible, if so.
+    pub async fn test(&self, id: u64) -> Result<Option<String>, String> {
+        self.command(Command::Test(id)).await
     }
 
     async fn command(&self, command: Command) -> Answer {
@@ -198,7 +196,6 @@ impl Running for Drains {
     fn stop(&self, deadline: Duration) {
         let grace_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
         self.shared.grace_ms.store(grace_ms, Ordering::Relaxed);
-        self.shared.is_stopping.store(true, Ordering::Release);
         self.shared.stop.notify_one();
     }
 
@@ -251,6 +248,8 @@ struct All {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     published_at: Duration,
+    /// Something may differ from what was published.
+    has_changed: bool,
 }
 
 impl All {
@@ -284,6 +283,7 @@ impl All {
             shared,
             clock,
             published_at: Duration::ZERO,
+            has_changed: false,
         };
         all.begin(start.plan.drains);
         all
@@ -368,10 +368,12 @@ impl All {
     }
 
     fn tick(&mut self, is_final: bool) {
+        // Also where nothing is left of it afterwards.
+        self.has_changed |= !self.pump.core.borrow().active.is_empty();
         self.pump.tick(is_final);
         self.look_at_providers();
         self.shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
-        if self.clock.monotonic() >= self.published_at + PUBLISH_INTERVAL {
+        if self.has_changed && self.clock.monotonic() >= self.published_at + PUBLISH_INTERVAL {
             self.publish();
         }
     }
@@ -391,6 +393,7 @@ impl All {
             if !state.has_changed().unwrap_or(false) {
                 continue;
             }
+            self.has_changed = true;
             if let Some(list) = &state.borrow_and_update().list {
                 lists.push((*name, list.clone()));
             }
@@ -490,14 +493,13 @@ impl All {
                 SendResult::Done => None,
                 SendResult::Retry { text, .. } | SendResult::Rejected { text, .. } => Some(text),
             };
-            let tested = Tested { is_reachable: error.is_none(), error };
-            let _waited_for = answer.send(Ok(Some(tested)));
+            let _waited_for = answer.send(Ok(error));
         });
     }
 
     fn publish(&mut self) {
         let now = self.clock.monotonic();
-        self.published_at = now;
+        (self.published_at, self.has_changed) = (now, false);
         let core = self.pump.core.borrow();
         let status = |(id, drain): (&u64, &super::core::Drain)| {
             let definition = self.definitions.get(id)?;

@@ -1,12 +1,9 @@
 //! What is known about each drain, for people.
 
-use serde::Serialize;
-
 use super::book::DrainBook;
 
 /// What a drain does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainState {
     /// Nothing waits.
     Idle,
@@ -20,8 +17,21 @@ pub enum DrainState {
     Paused,
 }
 
+impl DrainState {
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Sending => "sending",
+            Self::Lagging => "lagging",
+            Self::Failing => "failing",
+            Self::Paused => "paused",
+        }
+    }
+}
+
 /// The state of a drain.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DrainStatus {
     /// Its id, hexadecimal.
     pub id: String,
@@ -44,7 +54,7 @@ pub struct DrainStatus {
 }
 
 /// The state of a server that lists drains.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderStatus {
     /// `binding_cache` or `cloud_controller`.
     pub name: &'static str,
@@ -57,14 +67,5 @@ pub struct ProviderStatus {
     /// How often that failed.
     pub errors: u64,
     /// Why it failed the last time, if it did.
-    pub error: Option<String>,
-}
-
-/// Result of a test of a drain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Tested {
-    /// It can be reached.
-    pub is_reachable: bool,
-    /// What is wrong.
     pub error: Option<String>,
 }

@@ -103,9 +103,14 @@ impl DrainStream {
         });
     }
 
-    /// The high waters, as they were, and as the state of a frame.
-    pub(super) fn high(&self) -> (BTreeMap<StreamId, Position>, Vec<u8>) {
-        (self.high.clone(), encode(&self.high))
+    /// Returns the high waters as they are, to go back to them.
+    pub(super) fn high(&self) -> BTreeMap<StreamId, Position> {
+        self.high.clone()
+    }
+
+    /// Returns the high waters as the state of a frame.
+    pub(super) fn state(&self) -> Vec<u8> {
+        encode(&self.high)
     }
 
     /// Goes back to earlier high waters, since the frames were not appended.

@@ -25,7 +25,7 @@ use weir_host::units::format_size;
 use weir_model::Batch;
 
 use crate::view::PipelineView;
-pub(crate) use envelopes::write_envelope;
+pub(crate) use envelopes::RecordEnvelopes;
 pub use envelopes::{EnvelopeChunk, EnvelopeOrigin, EnvelopeStream, Face, FaceStats};
 pub(crate) use hub::Hub;
 use hub::{Names, TailNext};

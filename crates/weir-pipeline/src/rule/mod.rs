@@ -275,9 +275,15 @@ impl Rules {
 
     /// Removes destinations that do not carry records of this kind.
     fn keep_carrying(&self, kind: RecordKind, to: &mut Vec<u16>) {
-        for (cursor, _) in self.partial.iter().filter(|(_, kinds)| !kinds.contains(kind)) {
-            to.retain(|destination| destination != cursor);
+        if !self.partial.is_empty() {
+            to.retain(|cursor| self.carries(*cursor, kind));
         }
+    }
+
+    /// Returns whether a destination gets records of this kind.
+    fn carries(&self, cursor: u16, kind: RecordKind) -> bool {
+        let partial = self.partial.iter().find(|(partial, _)| *partial == cursor);
+        partial.is_none_or(|(_, kinds)| kinds.contains(kind))
     }
 
     fn records(
@@ -404,10 +410,7 @@ impl Rules {
     /// Sends a record that no rule routes to the default outputs, or discards and counts it.
     fn unrouted(&self, work: &mut Workspace, index: usize, kind: RecordKind) {
         work.tally.unrouted += 1;
-        let carries = |cursor: &u16| {
-            !self.partial.iter().any(|(partial, kinds)| partial == cursor && !kinds.contains(kind))
-        };
-        if !self.default_to.iter().any(carries) {
+        if !self.default_to.iter().any(|cursor| self.carries(*cursor, kind)) {
             work.discarded.push((index, DiscardReason::Unrouted));
         }
     }

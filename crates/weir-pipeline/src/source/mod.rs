@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use weir_host::{Clock, Disk, WakeFd};
 use weir_journal::Journal;
 
-use crate::config::{Format, ListenSettings, LoggregatorMetricsSource, SourceKind, SourcePlan};
+use crate::config::{Format, ListenSettings, SourceKind, SourcePlan};
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
@@ -218,7 +218,6 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
 enum Work {
     Tail(Box<tail::Tail>),
     Listen(Box<listen::Listener>),
-    OriginalMetrics(Box<loggregator_metrics::OriginalMetrics>),
     Produce(Box<produce::Producer>),
 }
 
@@ -231,7 +230,6 @@ impl Work {
                 source.run();
             }
             Self::Listen(source) => source.run(move || drop(discovered)),
-            Self::OriginalMetrics(source) => source.run(move || drop(discovered)),
             Self::Produce(source) => source.run(move || drop(discovered)),
         }
     }
@@ -268,8 +266,8 @@ fn prepare(
             return listen(plan, &source.listen, protocol, context, wakes, stop);
         }
         SourceKind::LoggregatorMetrics(source) => {
-            let source = original_metrics(&plan.name, source, context, &wakes[0], stop);
-            return Ok(vec![Work::OriginalMetrics(Box::new(source))]);
+            let work = produce::Work::Originals(source.clone(), context.view.clone());
+            return Ok(vec![produce(plan, work, context, &wakes[0], stop)]);
         }
         SourceKind::Loggregator(source) => {
             let protocol = || listen::Protocol::Loggregator(source.clone());
@@ -297,31 +295,6 @@ fn prepare(
         host: host_name(),
     };
     Ok(vec![Work::Tail(Box::new(tail::Tail::new(layout, parts, context.own_paths)))])
-}
-
-fn original_metrics(
-    name: &str,
-    settings: &LoggregatorMetricsSource,
-    context: SourceContext,
-    wake: &WakeFd,
-    stop: &Arc<AtomicBool>,
-) -> loggregator_metrics::OriginalMetrics {
-    loggregator_metrics::OriginalMetrics {
-        settings: settings.clone(),
-        view: context.view,
-        disk: context.disk,
-        received_file: context.data_dir.join("received").join(name),
-        wake: wake.clone(),
-        stop: stop.clone(),
-        context: listen::LaneContext {
-            name: name.to_owned(),
-            thread: 0,
-            journal: context.journal,
-            rules: context.rules,
-            clock: context.clock,
-            stats: context.stats,
-        },
-    }
 }
 
 /// Returns the work of a source that obtains its records itself.

@@ -17,8 +17,9 @@ use weir_host::{Disk, WakeFd};
 use super::container_metrics;
 use super::listen::{CpuTime, GatheredLanes, Incoming as _, KeyFields, LaneContext, Wakes};
 use super::loggregator::{LoggregatorIntake, LoggregatorVersion};
+use super::loggregator_metrics::{self, ViewSlot};
 use super::prometheus;
-use crate::config::{ContainerMetricsSource, PrometheusSource};
+use crate::config::{ContainerMetricsSource, LoggregatorMetricsSource, PrometheusSource};
 
 /// Envelopes after which a task lets others go on, and what was received is written down.
 pub(super) const ENVELOPES_PER_TURN: i64 = 256;
@@ -29,6 +30,8 @@ pub(super) enum Work {
     Prometheus(Box<PrometheusSource>),
     /// Metrics of containers.
     Containers(Box<ContainerMetricsSource>),
+    /// What weir has counted, as metrics of Loggregator.
+    Originals(Box<LoggregatorMetricsSource>, ViewSlot),
 }
 
 /// The thread of such a source.
@@ -72,6 +75,7 @@ impl Producer {
         let tags = match &work {
             Work::Prometheus(source) => &source.tags,
             Work::Containers(source) => &source.tags,
+            Work::Originals(source, _) => &source.tags,
         };
         let emitter = Rc::new(Emitter {
             intake: RefCell::new(LoggregatorIntake::new(tags, KeyFields::default())),
@@ -92,6 +96,9 @@ impl Producer {
             match work {
                 Work::Prometheus(source) => prometheus::run(&source, &emitter).await,
                 Work::Containers(source) => container_metrics::run(&source, &emitter).await,
+                Work::Originals(source, view) => {
+                    loggregator_metrics::run(&source, &view, &emitter).await;
+                }
             }
         };
         tokio::select! {
@@ -117,7 +124,8 @@ impl Emitter {
         }
     }
 
-    fn try_emit(&self, envelope: &[u8], observed_ns: i64) -> bool {
+    /// Makes a record of an envelope. Returns false if the journal has no room.
+    pub(super) fn try_emit(&self, envelope: &[u8], observed_ns: i64) -> bool {
         let mut intake = self.intake.borrow_mut();
         let mut parsed = intake.parse(LoggregatorVersion::V2, envelope, None, observed_ns);
         let lane = GatheredLanes::lane_of(parsed.lane_hash());

@@ -13,6 +13,7 @@
 mod dispatch;
 mod index;
 mod queue;
+mod records;
 mod write;
 
 use std::net::SocketAddr;
@@ -28,8 +29,8 @@ pub(super) use dispatch::Dispatcher;
 pub(super) use index::{Index, Reading};
 pub use queue::EnvelopeChunk;
 pub(super) use queue::{Budget, Reader};
+pub(crate) use records::RecordEnvelopes;
 pub use write::Origin as EnvelopeOrigin;
-pub(crate) use write::write_anew as write_envelope;
 
 /// By which service envelopes are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weir_codec::{LoggregatorEnvelope, LoggregatorMessage, LoggregatorTags, escape_json_into};
 use weir_model::{RecordKind, RecordView, Selection};
 
-use crate::output::loggregator::RecordEnvelopes;
+use crate::live::RecordEnvelopes;
 use crate::source::SourceNames;
 
 /// The type of a series whose points are levels. Totals are sent as such, as the nozzle does it.
@@ -92,7 +92,7 @@ impl SeriesEncoder {
             return;
         }
         let Self { prefix, own_tags, envelopes, tags, ending } = self;
-        let Some(bytes) = envelopes.envelope(records, record) else { return };
+        let Some(bytes) = envelopes.envelope(records.batch(), record) else { return };
         let Ok(envelope) = LoggregatorEnvelope::parse(bytes, tags) else { return };
         let seconds = match envelope.timestamp_ns {
             0 => record.timestamp_ns,

@@ -21,7 +21,7 @@ use super::{OutputContext, OutputError};
 use crate::config::{LoggregatorOutput, OutputPlan};
 use crate::stats::OutputStats;
 
-pub(super) use encode::{EnvelopeEncoder, RecordEnvelopes};
+pub(super) use encode::EnvelopeEncoder;
 
 const METHOD: &str = "/loggregator.v2.Ingress/BatchSender";
 

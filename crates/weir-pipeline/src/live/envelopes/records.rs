@@ -1,0 +1,102 @@
+//! The envelopes of records, for those who send them.
+//!
+//! Invariants: every record becomes one envelope, whatever it is; the bytes of an envelope that no
+//! rule has changed are those that were received, except that deprecated tags become tags, as agents
+//! do it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_codec::{
+    LoggregatorEnvelope, LoggregatorMessage, convert_loggregator_tags, encode_loggregator_envelope,
+    has_loggregator_tags,
+};
+use weir_model::{Batch, RecordKind, RecordView, Severity, SourceId, hash64};
+
+use super::write::{Origin, write_anew};
+use crate::source::SourceNames;
+
+/// Resources that are remembered in decoded form.
+const ORIGINS_MAX: usize = 4096;
+
+/// Records as envelopes, one after the other.
+#[derive(Debug)]
+pub(crate) struct RecordEnvelopes {
+    sources: Arc<SourceNames>,
+    /// By a hash of the resource and its source.
+    known: HashMap<u64, Known>,
+    /// An envelope that is written anew.
+    anew: Vec<u8>,
+    /// One whose tags are converted.
+    converted: Vec<u8>,
+}
+
+/// What is known about the records of a resource.
+#[derive(Debug)]
+struct Known {
+    resource: Box<[u8]>,
+    origin: Origin,
+    is_envelope: bool,
+}
+
+impl RecordEnvelopes {
+    pub(crate) fn new(sources: Arc<SourceNames>) -> Self {
+        Self { sources, known: HashMap::new(), anew: Vec::new(), converted: Vec::new() }
+    }
+
+    fn know(&mut self, hash: u64, resource: &[u8], source: SourceId) {
+        if self.known.get(&hash).is_some_and(|known| *known.resource == *resource) {
+            return;
+        }
+        if self.known.len() >= ORIGINS_MAX {
+            self.known.clear();
+        }
+        let (name, is_envelope) = self.sources.get(source);
+        let origin = Origin::new(resource, is_envelope, name);
+        self.known.insert(hash, Known { resource: resource.into(), origin, is_envelope });
+    }
+
+    /// Returns the envelope of a record: what was received, or else one that is written anew.
+    pub(crate) fn envelope<'a>(
+        &'a mut self,
+        batch: &Batch,
+        record: &RecordView<'a>,
+    ) -> Option<&'a [u8]> {
+        let source = batch.header().source;
+        let resource = batch.resource(record.resource()).encoded;
+        let hash = hash64(resource) ^ source.0;
+        self.know(hash, resource, source);
+        let Self { known, anew, converted, .. } = self;
+        let known = known.get(&hash)?;
+        let received = if known.is_envelope { record.original() } else { b"" };
+        if received.is_empty() {
+            anew.clear();
+            if !write_anew(record, &known.origin, known.is_envelope, anew) {
+                anew.clear();
+                write_as_log(record, &known.origin, anew);
+            }
+            return Some(anew);
+        }
+        if has_loggregator_tags(received, false) {
+            converted.clear();
+            if convert_loggregator_tags(received, true, converted).is_ok() {
+                return Some(converted);
+            }
+        }
+        Some(received)
+    }
+}
+
+/// Appends a log with the body of a record that should be a metric and cannot be read as one.
+fn write_as_log(record: &RecordView<'_>, origin: &Origin, out: &mut Vec<u8>) {
+    debug_assert!(record.kind() != RecordKind::Log, "a log can always be written");
+    let body = record.plain_body();
+    let is_error = record.severity >= Severity::ERROR;
+    let envelope = LoggregatorEnvelope {
+        timestamp_ns: record.timestamp_ns,
+        source_id: origin.source_id.as_bytes(),
+        message: LoggregatorMessage::Log { payload: &body, is_error },
+        ..LoggregatorEnvelope::default()
+    };
+    encode_loggregator_envelope(&envelope, &[], out);
+}
