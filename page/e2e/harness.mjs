@@ -40,13 +40,20 @@ export async function until(what, check, limit = 10_000) {
   }
 }
 
-export async function startWeir() {
+/**
+ * `drains`: with drains and a service for readers of Loggregator, which are off otherwise; `follow`: a
+ * folder whose files are followed, too.
+ */
+export async function startWeir({ drains = false, follow = '' } = {}) {
   const directory = mkdtempSync(path.join(tmpdir(), 'weir-page-'))
   const configuration = path.join(directory, 'weir.toml')
   const write = (api) =>
     writeFileSync(
       configuration,
-      `data_dir = "${directory}/data"\ndefault_to = ["store", "copy"]\n[api]\nlisten = "${api}"\n` +
+      `data_dir = "${directory}/data"\ndefault_to = ["store", "copy"${drains ? ', "drains"' : ''}]\n` +
+        `[api]\nlisten = "${api}"\n` +
+        (drains ? '[drains]\n[loggregator.gateway]\nlisten = "127.0.0.1:0"\n' : '') +
+        (follow ? `[source.shop]\ntype = "file"\ninclude = ["${follow}/*.log"]\n` : '') +
         '[source.intake]\ntype = "datadog_intake"\nlisten = "127.0.0.1:0"\n' +
         '[[rule]]\nname = "health"\nwhen = \'"GET /healthz"\'\ndrop = true\n' +
         '[[rule]]\nname = "nobody"\nwhen = "service:nobody"\nto = ["store"]\n' +
@@ -76,7 +83,7 @@ export async function startWeir() {
         () => false,
       ),
     )
-    weir.intake = (await status()).sources[0].address
+    weir.intake = (await status()).sources.find((source) => source.address).address
   }
 
   async function status() {
@@ -189,10 +196,10 @@ export async function openPage(browser, options = {}) {
 }
 
 /** A weir with what `fill` puts into it, the page before it, and a browser, for the tests of a file. */
-export function world(fill = async () => undefined) {
+export function world(fill = async () => undefined, options = {}) {
   const found = {}
   before(async () => {
-    found.weir = await startWeir()
+    found.weir = await startWeir(options)
     found.server = await serve(found.weir.address)
     found.browser = await openBrowser()
     await fill(found.weir)

@@ -89,6 +89,9 @@ for (const colorScheme of ['light', 'dark']) {
       '/live',
       '/pipeline',
       '/pipeline?node=output:copy',
+      '/drains',
+      '/reliability',
+      '/capacity',
     ]
     for (const path of screens) {
       await page.goto(here.server.address + path)

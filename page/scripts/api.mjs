@@ -13,6 +13,7 @@ function typeOf(schema) {
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(' | ')
   const choice = schema.oneOf ?? schema.anyOf
   if (choice) return [...new Set(choice.map(typeOf))].join(' | ')
+  if (schema.allOf) return schema.allOf.map(typeOf).join(' & ')
   if (Array.isArray(schema.type)) {
     return schema.type.map((type) => typeOf({ ...schema, type })).join(' | ')
   }

@@ -1,6 +1,6 @@
 // The frame of every screen: the bar at the top with the state of weir in it, and what it may say.
 import { computed, useSignal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { reach } from './api/client'
 import { Explore } from './explore/screen'
 import { exact, rate, short } from './format/numbers'
@@ -18,18 +18,27 @@ import { Skeleton } from './ui/states'
 
 const Live = lazy(() => import('./live/screen').then((part) => part.Live))
 const Pipeline = lazy(() => import('./pipeline/screen').then((part) => part.Pipeline))
+const Drains = lazy(() => import('./drains/screen').then((part) => part.Drains))
+const Reliability = lazy(() => import('./trust/reliability').then((part) => part.Reliability))
+const Capacity = lazy(() => import('./trust/capacity').then((part) => part.Capacity))
 
 const screens: Array<{ id: Screen; label: string; keys: string }> = [
   { id: 'explore', label: 'Explore', keys: 'g e' },
   { id: 'live', label: 'Live', keys: 'g l' },
   { id: 'pipeline', label: 'Pipeline', keys: 'g p' },
+  { id: 'drains', label: 'Drains', keys: 'g d' },
+  { id: 'reliability', label: 'Reliability', keys: 'g r' },
+  { id: 'capacity', label: 'Capacity', keys: 'g c' },
 ]
 
 const query = parameter('q')
 
+/** The screens with a query. */
+const asks = new Set<Screen>(['explore', 'live'])
+
 /** The query goes along, where the other screen has one. */
 function addressOf(target: Screen): string {
-  return link(target === 'pipeline' ? {} : { q: query.value }, target)
+  return link(asks.has(target) ? { q: query.value } : {}, target)
 }
 
 export function App() {
@@ -77,7 +86,7 @@ export function App() {
 
 function Title() {
   const name = screens.find(({ id }) => id === screen.value)?.label ?? ''
-  const asked = screen.value === 'pipeline' ? '' : query.value
+  const asked = asks.has(screen.value) ? query.value : ''
   useEffect(() => {
     document.title = [asked, name, 'weir'].filter(Boolean).join(' · ')
   }, [asked, name])
@@ -91,12 +100,25 @@ function Current() {
       return <Suspense fallback={waiting} part={Live} />
     case 'pipeline':
       return <Suspense fallback={waiting} part={Pipeline} />
+    case 'drains':
+      return <Suspense fallback={waiting} part={Drains} />
+    case 'reliability':
+      return <Suspense fallback={waiting} part={Reliability} />
+    case 'capacity':
+      return <Suspense fallback={waiting} part={Capacity} />
     case 'explore':
       return <Explore />
   }
 }
 
 function TopBar({ onHelp }: { onHelp: () => void }) {
+  const tabs = useRef<HTMLElement>(null)
+  const shown = screen.value
+  // On a phone not all of them fit.
+  useEffect(() => {
+    const tab = tabs.current?.querySelector(`[data-screen="${shown}"]`)
+    tab?.scrollIntoView({ block: 'nearest', inline: 'center' })
+  }, [shown])
   return (
     <header class="topbar">
       <button type="button" class="skip button primary" onClick={toContent}>
@@ -123,11 +145,12 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
         </svg>
         <span>weir</span>
       </a>
-      <nav class="tabs" aria-label="Screens">
+      <nav ref={tabs} class="tabs" aria-label="Screens">
         {screens.map(({ id, label, keys }) => (
           <a
             key={id}
             class="tab"
+            data-screen={id}
             href={addressOf(id)}
             title={`${label} (${keys})`}
             aria-current={screen.value === id ? 'page' : undefined}

@@ -77,7 +77,7 @@ impl AllowedHosts {
         let has_body = headers.contains_key(header::TRANSFER_ENCODING)
             || text(header::CONTENT_LENGTH).is_some_and(|len| len != "0");
         let is_wrong = has_body && !text(header::CONTENT_TYPE).is_some_and(is_json);
-        if *method == Method::POST && is_wrong {
+        if matches!(*method, Method::POST | Method::PUT) && is_wrong {
             let title = "the body must be sent as application/json (Content-Type)";
             return Some(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
         }

@@ -27,6 +27,7 @@ mod state;
 mod status;
 mod stream;
 mod tail;
+mod views;
 
 pub use drains::{
     DrainChange, DrainCounts, DrainEntry, DrainProviderEntry, DrainsDocument, NewDrain,
@@ -50,3 +51,4 @@ pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};
 pub use server::Api;
 pub use status::{OutputStatus, SourceStatus, StatusDocument};
+pub use views::{NewView, RunQuery, SavedView, ViewsDocument};

@@ -5,7 +5,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
 use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
-use crate::{drains, explore, routes, tail};
+use crate::{drains, explore, routes, tail, views};
 
 /// HTTP API of weir: its state, and queries of its store.
 ///
@@ -36,6 +36,11 @@ use crate::{drains, explore, routes, tail};
         drains::pause,
         drains::resume,
         drains::test,
+        views::list,
+        views::save,
+        views::remove,
+        views::remember,
+        views::forget,
         tail::tail,
         routes::ledger,
         routes::rules,
@@ -54,6 +59,7 @@ use crate::{drains, explore, routes, tail};
         (name = "export", description = "Export of records"),
         (name = "store", description = "Contents of the store"),
         (name = "status", description = "Ledger, rules and status"),
+        (name = "views", description = "Saved views of the page"),
         (name = "metrics", description = "Metrics for Prometheus"),
         (name = "health", description = "Health"),
         (name = "openapi", description = "This document"),
@@ -81,7 +87,7 @@ impl Modify for ErrorResponses {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for (path, item) in &mut document.paths.paths {
             let Some((content_type, schema)) = Self::shape(path) else { continue };
-            let operations = [&mut item.get, &mut item.post, &mut item.delete];
+            let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
                 let responses = &mut operation.responses.responses;
                 let others = [
@@ -111,8 +117,12 @@ impl Modify for OperationIds {
         for (path, item) in &mut document.paths.paths {
             let words = path.split(['/', '{', '}', '.']).filter(|word| !word.is_empty());
             let of_path = words.collect::<Vec<_>>().join("_");
-            let operations =
-                [("get", &mut item.get), ("post", &mut item.post), ("delete", &mut item.delete)];
+            let operations = [
+                ("get", &mut item.get),
+                ("put", &mut item.put),
+                ("post", &mut item.post),
+                ("delete", &mut item.delete),
+            ];
             for (method, operation) in operations {
                 if let Some(operation) = operation {
                     operation.operation_id = Some(format!("{method}_{of_path}"));

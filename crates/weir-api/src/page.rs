@@ -25,7 +25,8 @@ use crate::state::ApiState;
 struct Files;
 
 /// Paths of the page's screens. All of them serve the same document.
-pub(crate) const SCREENS: [&str; 2] = ["/live", "/pipeline"];
+pub(crate) const SCREENS: [&str; 5] =
+    ["/live", "/pipeline", "/drains", "/reliability", "/capacity"];
 
 /// Served if the page was not built.
 const NOT_BUILT: &str = include_str!("page/not_built.html");

@@ -28,6 +28,7 @@ use crate::rules::RulesDocument;
 use crate::state::ApiState;
 use crate::status::StatusDocument;
 use crate::tail::tail;
+use crate::views;
 
 /// The paths of this file; the others are in [`explore::PATHS`].
 const PATHS: [&str; 9] = [
@@ -56,6 +57,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
         .route("/weir/v1/tail", get(tail))
         .route("/weir/v1/openapi.json", get(openapi))
         .merge(drains::routes())
+        .merge(views::routes())
         .merge(explore::routes())
         .merge(page::routes())
         .method_not_allowed_fallback(method_not_allowed)
@@ -65,7 +67,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
 }
 
 pub(crate) fn paths() -> Vec<&'static str> {
-    PATHS.into_iter().chain(drains::PATHS).chain(explore::PATHS).collect()
+    PATHS.into_iter().chain(drains::PATHS).chain(views::PATHS).chain(explore::PATHS).collect()
 }
 
 /// The page for browsers; for other clients the paths of the API.
@@ -197,6 +199,8 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Response {
             if is_action { "POST" } else { "DELETE" }
         }
         path if path.starts_with("/weir/v1/store/deletions/") => "DELETE",
+        path if path.starts_with("/weir/v1/views/") => "DELETE, PUT",
+        "/weir/v1/queries" => "DELETE, POST",
         _ => "GET, HEAD",
     };
     let title = format!("{} only accepts {allowed}, not {method}", truncated_path(&uri));

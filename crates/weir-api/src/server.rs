@@ -11,6 +11,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,7 +29,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use weir_host::{ConnectionSlot, ConnectionSlots, RealClock, Working};
+use weir_host::{ConnectionSlot, ConnectionSlots, Disk, RealClock, Working};
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
@@ -105,6 +106,11 @@ impl Api {
         self.state.has_originals.store(is_on, Ordering::Relaxed);
     }
 
+    /// Keeps saved views of the page in this directory from now on.
+    pub fn set_data_dir(&self, disk: Arc<dyn Disk>, dir: &Path) {
+        self.state.views.set_dir(disk, dir);
+    }
+
     /// Queries this store from now on, or reports that it is disabled.
     pub fn set_store(&self, store: Option<Arc<dyn LogStore>>) {
         self.state.explore.set_store(store);
@@ -145,6 +151,7 @@ fn state(
         view: RwLock::new(None),
         reloads: Reloads::default(),
         has_originals: AtomicBool::new(false),
+        views: Arc::default(),
         tails: Sessions::new(limits.tails_max),
         explore: Explore::new(Arc::new(RealClock::new()), *limits),
         stopped,

@@ -8,6 +8,7 @@ use weir_pipeline::view::PipelineView;
 
 use crate::explore::Explore;
 use crate::tail::Sessions;
+use crate::views::Views;
 
 /// The state that all handlers share.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(crate) struct ApiState {
     /// The page of metrics has those of Loggregator's programs, too.
     pub(crate) has_originals: AtomicBool,
     pub(crate) tails: Arc<Sessions>,
+    pub(crate) views: Arc<Views>,
     pub(crate) explore: Explore,
     /// Set when the API ends.
     pub(crate) stopped: watch::Receiver<bool>,

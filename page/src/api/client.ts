@@ -58,6 +58,20 @@ export async function post<Path extends keyof PostAnswers>(
   return (await response.json()) as PostAnswers[Path]
 }
 
+/** Changes something by its path, with names filled in; the answer is what its schema says. */
+export async function change<Answer>(
+  method: 'POST' | 'PUT' | 'DELETE',
+  path: string,
+  body?: object,
+): Promise<Answer> {
+  const sent = body && {
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  }
+  const response = await open(address(path), { method, ...sent })
+  return (await response.json()) as Answer
+}
+
 /** Sends a request and gives the answer once it is known to be a good one. */
 export async function open(url: string, init: RequestInit): Promise<Response> {
   let response: Response

@@ -109,3 +109,16 @@ it('back-pressure is drawn from the full output to the source that it stops', ()
   expect(found.edges.every((edge) => edge.blocked)).toBe(true)
   expect(topologyOf(documentOf(10, 1), undefined).chain).toBeUndefined()
 })
+
+it('draws what lags behind the drains that it was moved from', () => {
+  const document = documentOf(10, 1)
+  const [out] = document.outputs
+  if (!out) throw new Error('there is an output')
+  const named = (name: string) => ({ ...out, book: { ...out.book, name, active: true } })
+  document.outputs = ['store', 'drains', 'drains/lagging'].map(named)
+  const { columns, edges } = topologyOf(document, undefined)
+  expect(columns.at(-1)?.map((node) => node.name)).toEqual(['drains/lagging'])
+  expect(columns.at(-2)?.map((node) => node.name)).toEqual(['store', 'drains'])
+  const behind = edges.filter((edge) => edge.to === 'output:drains/lagging')
+  expect(behind.map((edge) => edge.from)).toEqual(['output:drains'])
+})

@@ -95,12 +95,21 @@ const nearlyFull = 0.8
 
 export function outputState(output: OutputStatus): State {
   const { book } = output
+  if (book.name === 'drains/lagging') return laggingState(output)
   if (!book.active) return { tone: '', text: 'no longer configured' }
   if (book.blocking) return { tone: 'bad', text: 'full: blocks its sources' }
   if (output.failing) return { tone: 'bad', text: 'does not deliver' }
   if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
   if (book.lag_seconds > 10) return { tone: 'caution', text: 'behind' }
   return { tone: 'good', text: 'delivers' }
+}
+
+/** What lags is here because it lags: that is no trouble of its own. */
+function laggingState(output: OutputStatus): State {
+  if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
+  return output.book.in_flight > 0
+    ? { tone: 'caution', text: 'drains catch up from disk' }
+    : { tone: 'good', text: 'no drain lags' }
 }
 
 export function fillOf({ book }: OutputStatus): number {

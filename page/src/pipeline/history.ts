@@ -8,6 +8,11 @@ const kept = 150
 
 export const history = signal<Record<string, number[]>>({})
 
+/** Bytes that all sources have taken in. */
+function bytesTaken(document: StatusDocument): number {
+  return document.sources.reduce((sum, { book }) => sum + book.book.bytes_read, 0)
+}
+
 type Counter = [string, (document: StatusDocument) => number | undefined]
 
 function countersOf(document: StatusDocument): Counter[] {
@@ -23,7 +28,7 @@ function countersOf(document: StatusDocument): Counter[] {
       (one) => one.outputs.find((output) => output.book.name === book.name)?.book.book.delivered,
     ],
   )
-  return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds]]
+  return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds], ['bytes', bytesTaken]]
 }
 
 /** Keeps the history while somebody looks at it. */

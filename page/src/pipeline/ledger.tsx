@@ -152,11 +152,15 @@ function FileBook({ sources }: { sources: SourceStatus[] }) {
 }
 
 function OutputBook({ outputs }: { outputs: OutputStatus[] }) {
+  // Only drains move records, or have some that nobody wanted.
+  const drained = outputs.some(({ book }) => book.book.moved || book.book.unbound)
   return (
     <table class="book">
       <caption>
         Records of outputs{' '}
-        <span class="quiet">routed = delivered + discarded + dead-lettered + in flight</span>
+        <span class="quiet">
+          routed = delivered + discarded + dead-lettered + moved + unwanted + in flight
+        </span>
       </caption>
       <Heads
         names={[
@@ -166,6 +170,7 @@ function OutputBook({ outputs }: { outputs: OutputStatus[] }) {
           'in flight',
           'dead-lettered',
           'resent',
+          ...(drained ? ['moved', 'unwanted'] : []),
           'discarded',
           'book',
         ]}
@@ -182,6 +187,8 @@ function OutputBook({ outputs }: { outputs: OutputStatus[] }) {
             <Count value={book.in_flight} />
             <Count value={book.book.dead_lettered} />
             <Count value={book.book.resent} />
+            {drained && <Count value={book.book.moved ?? 0} />}
+            {drained && <Count value={book.book.unbound ?? 0} />}
             <Discards counts={book.book.discarded} of={book.book.routed} />
             <Balance rest={book.unaccounted_records} />
           </tr>

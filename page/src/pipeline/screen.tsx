@@ -8,12 +8,14 @@ import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { ago } from '../format/times'
 import { createResource, type Resource } from '../state/resource'
 import { health, status, statusAt } from '../state/status'
+import { Figure } from '../ui/figure'
 import { ProblemView, Skeleton } from '../ui/states'
 import { totalsOf } from './figures'
 import { keepHistory, steady } from './history'
 import { Ledger } from './ledger'
 import { NodeDrawer } from './node-drawer'
 import { NoisyKeys } from './noisy'
+import { QuotaKeys } from './quota'
 import { Rules } from './rules'
 import { TopologyView } from './topology-view'
 
@@ -45,18 +47,24 @@ export function Pipeline() {
         <Problems />
         <TopologyView document={found} rules={rules.data.value} />
         <Ledger document={found} />
-        <Below rules={rules} />
+        <Below rules={rules} document={found} />
       </div>
       <NodeDrawer document={found} />
     </div>
   )
 }
 
-function Below({ rules }: { rules: Resource<RulesDocument> }) {
+interface BelowProps {
+  rules: Resource<RulesDocument>
+  document: StatusDocument
+}
+
+function Below({ rules, document }: BelowProps) {
   return (
     <div class="two-panels">
       <Rules rules={rules} />
       <NoisyKeys />
+      <QuotaKeys sources={document.sources.map((source) => source.book)} />
     </div>
   )
 }
@@ -100,23 +108,6 @@ function Figures({ document }: { document: StatusDocument }) {
         note={`weir ${document.version}${stale ? `, as of ${ago(statusAt.value, Date.now())}` : ''}`}
       />
     </section>
-  )
-}
-
-interface FigureProps {
-  name: string
-  value: string
-  note: string
-  tone?: string
-}
-
-function Figure({ name, value, note, tone = '' }: FigureProps) {
-  return (
-    <div class={`figure ${tone}`}>
-      <span class="figure-name">{name}</span>
-      <strong>{value}</strong>
-      <small>{note}</small>
-    </div>
   )
 }
 

@@ -31,7 +31,9 @@ export interface Topology {
 
 export function topologyOf(document: StatusDocument, rules: RulesDocument | undefined): Topology {
   const sources = document.sources.map(sourceNode)
-  const outputs = document.outputs.filter((output) => output.book.active).map(outputNode)
+  const active = document.outputs.filter((output) => output.book.active)
+  const outputs = active.filter((output) => !lagsBehind(output)).map(outputNode)
+  const lagging = active.filter(lagsBehind).map(outputNode)
   const middle: PipelineNode[] = [journalNode(document)]
   const ruled = rules && rules.rules.length > 0 ? [rulesNode(rules)] : []
   const blocking = document.outputs
@@ -45,9 +47,17 @@ export function topologyOf(document: StatusDocument, rules: RulesDocument | unde
     ...sources.map((node) => edge(node.id, behind, node.rate, blocked.includes(node.name))),
     ...(ruled.length > 0 ? [edge('rules', 'journal', undefined, blocked.length > 0)] : []),
     ...outputs.map((node) => edge('journal', node.id, node.rate, blocking.includes(node.name))),
+    ...lagging.map((node) => edge(`output:${drains}`, node.id, node.rate, false)),
   ]
-  const columns = [sources, ruled, middle, outputs].filter((column) => column.length > 0)
+  const columns = [sources, ruled, middle, outputs, lagging].filter((column) => column.length > 0)
   return { columns, edges, chain: chainText(blocking, blocked) }
+}
+
+/** The destination of all drains; what drains that lag have not sent yet is moved to another one. */
+const drains = 'drains'
+
+function lagsBehind({ book }: StatusDocument['outputs'][number]): boolean {
+  return book.name === `${drains}/lagging`
 }
 
 function edge(from: string, to: string, rate: string | undefined, blocked: boolean): Edge {

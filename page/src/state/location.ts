@@ -2,10 +2,17 @@
 // should bring back stands there and nowhere else.
 import { computed, signal } from '@preact/signals'
 
-export type Screen = 'explore' | 'live' | 'pipeline'
+export type Screen = 'explore' | 'live' | 'pipeline' | 'drains' | 'reliability' | 'capacity'
 
 const root = new URL('.', document.baseURI).pathname
-const paths: Record<Screen, string> = { explore: '', live: 'live', pipeline: 'pipeline' }
+const paths: Record<Screen, string> = {
+  explore: '',
+  live: 'live',
+  pipeline: 'pipeline',
+  drains: 'drains',
+  reliability: 'reliability',
+  capacity: 'capacity',
+}
 
 const here = signal(new URL(window.location.href))
 

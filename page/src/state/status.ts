@@ -3,7 +3,7 @@
 import { computed, effect, signal } from '@preact/signals'
 import { get } from '../api/client'
 import type { StatusDocument } from '../api/schema'
-import { screen } from './location'
+import { type Screen, screen } from './location'
 import { createResource } from './resource'
 
 export const status = createResource<StatusDocument>()
@@ -15,6 +15,8 @@ export const statusBefore = signal<StatusDocument | undefined>(undefined)
 export const statusAt = signal(0)
 
 const often = 1_000
+/** The screens that show rates of the pipeline. */
+const watched = new Set<Screen>(['pipeline', 'capacity'])
 const seldom = 4_000
 
 export function watchStatus(): void {
@@ -22,7 +24,7 @@ export function watchStatus(): void {
   async function ask() {
     window.clearTimeout(timer)
     if (!document.hidden) await load()
-    timer = window.setTimeout(ask, screen.peek() === 'pipeline' ? often : seldom)
+    timer = window.setTimeout(ask, watched.has(screen.peek()) ? often : seldom)
   }
   effect(() => {
     screen.value

@@ -1,11 +1,62 @@
-// Saved views and the queries of before. They are kept in this browser until weir keeps them.
+// Saved views and the queries of before: weir keeps them, so they are the same in every browser.
+// Where weir cannot keep them, they last until the page is closed.
+import { signal } from '@preact/signals'
+import { asProblem, change, get, type Problem } from '../api/client'
+import type { SavedView, ViewsDocument } from '../api/schema'
 import { listOf, stored } from './stored'
 
-export interface View {
-  name: string
-  /** The query string of the page. */
-  search: string
-  saved: string
+export type View = SavedView
+
+export const views = signal<View[]>([])
+export const queriesBefore = signal<string[]>([])
+
+/** Why the last request about views has failed; what is listed may then be old. */
+export const viewsProblem = signal<Problem | undefined>(undefined)
+
+const kept = 50
+const viewsPath = '/weir/v1/views'
+
+/** Reads them anew; the first time also hands over what earlier pages kept in this browser. */
+export async function loadViews(): Promise<void> {
+  await taken(get(viewsPath, {}))
+  if (!viewsProblem.value) await handOver()
+}
+
+export async function saveView(name: string, search: string): Promise<boolean> {
+  return taken(change('PUT', pathOf(name), { search }))
+}
+
+export async function removeView(name: string): Promise<boolean> {
+  return taken(change('DELETE', pathOf(name)))
+}
+
+/** Keeps a query that was run. The list changes at once, whatever weir says. */
+export function remember(query: string): void {
+  if (!query || queriesBefore.peek()[0] === query) return
+  const others = queriesBefore.peek().filter((one) => one !== query)
+  queriesBefore.value = [query, ...others].slice(0, kept)
+  change('POST', '/weir/v1/queries', { query }).catch(() => undefined)
+}
+
+export async function forgetQueries(): Promise<boolean> {
+  return taken(change('DELETE', '/weir/v1/queries'))
+}
+
+function pathOf(name: string): string {
+  return `${viewsPath}/${encodeURIComponent(name)}`
+}
+
+async function taken(answer: Promise<ViewsDocument>): Promise<boolean> {
+  try {
+    const found = await answer
+    views.value = found.views
+    queriesBefore.value = found.queries
+    viewsProblem.value = undefined
+    return true
+  } catch (error) {
+    viewsProblem.value = asProblem(error)
+    return false
+  }
 }
 
 const isView = (value: unknown): value is View =>
@@ -16,27 +67,13 @@ const isView = (value: unknown): value is View =>
   'search' in value &&
   typeof value.search === 'string'
 
-export const views = stored<View[]>('views', [], listOf(isView))
+/** Views that a page of before kept in this browser. */
+const left = stored<View[]>('views', [], listOf(isView))
 
-export function saveView(name: string, search: string): void {
-  const others = views.peek().filter((view) => view.name !== name)
-  views.value = [{ name, search, saved: new Date().toISOString() }, ...others]
-}
-
-export function removeView(name: string): void {
-  views.value = views.peek().filter((view) => view.name !== name)
-}
-
-const isText = (value: unknown): value is string => typeof value === 'string'
-
-export const queriesBefore = stored<string[]>('history', [], listOf(isText))
-
-const kept = 50
-
-export function remember(query: string): void {
-  if (!query) return
-  queriesBefore.value = [query, ...queriesBefore.peek().filter((one) => one !== query)].slice(
-    0,
-    kept,
-  )
+async function handOver(): Promise<void> {
+  const known = new Set(views.peek().map((view) => view.name))
+  for (const view of left.peek().toReversed()) {
+    if (!known.has(view.name) && !(await saveView(view.name, view.search))) return
+  }
+  if (left.peek().length > 0) left.value = []
 }

@@ -105,6 +105,7 @@ impl Running {
         self.faces.set_pipeline(&view, explorer.clone());
         if let Some(api) = &self.api {
             view.set_names(calculated_fields, &self.plan.renames);
+            api.set_data_dir(Arc::new(RealDisk), &self.plan.pipeline.data_dir);
             api.set_original_metrics(self.plan.has_original_metrics);
             api.set_pipeline(view, explorer);
         }

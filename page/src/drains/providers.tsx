@@ -1,0 +1,49 @@
+// The servers that list drains.
+import type { DrainProviderEntry } from '../api/schema'
+import { exact } from '../format/numbers'
+import { ScrollBox } from '../ui/scroll-box'
+
+export function Providers({ providers }: { providers: DrainProviderEntry[] }) {
+  if (providers.length === 0) return null
+  return (
+    <section class="panel" aria-label="Providers of drains">
+      <header>
+        <h2>Where drains are listed</h2>
+      </header>
+      <ScrollBox className="ledger" label="Table of providers">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">provider</th>
+              <th scope="col" class="number">
+                drains
+              </th>
+              <th scope="col" class="number">
+                cannot be used
+              </th>
+              <th scope="col" class="number">
+                asked
+              </th>
+              <th scope="col" class="number">
+                failed
+              </th>
+              <th scope="col">last error</th>
+            </tr>
+          </thead>
+          <tbody>
+            {providers.map((provider) => (
+              <tr key={provider.name}>
+                <th scope="row">{provider.name.replaceAll('_', ' ')}</th>
+                <td class="number">{exact(provider.drains)}</td>
+                <td class="number">{exact(provider.rejected)}</td>
+                <td class="number">{exact(provider.refreshes)}</td>
+                <td class="number">{exact(provider.errors)}</td>
+                <td class={provider.error ? '' : 'quiet'}>{provider.error ?? 'none'}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </ScrollBox>
+    </section>
+  )
+}

@@ -1,0 +1,99 @@
+// Readers of envelopes, by the service that they use, and what each service has lost.
+import type { ReadersEntry } from '../api/schema'
+import { bytes, exact, percent, short } from '../format/numbers'
+import { ScrollBox } from '../ui/scroll-box'
+
+const services: Record<string, string> = {
+  egress: 'gRPC, as the reverse log proxy',
+  gateway: 'HTTP, as its gateway',
+  traffic_controller: 'envelopes of version 1',
+  log_cache: 'what is stored',
+}
+
+export function Readers({ readers }: { readers: ReadersEntry[] }) {
+  return (
+    <section class="panel" aria-label="Readers">
+      <header>
+        <h2>Readers of streams</h2>
+        <span class="quiet">
+          matched = delivered + lost + abandoned + queued, counted for each reader since the start
+        </span>
+      </header>
+      {readers.length === 0 ? (
+        <p class="panel-note quiet">
+          No service for readers is configured: <code>[loggregator.egress]</code> or{' '}
+          <code>[loggregator.gateway]</code> would serve nozzles and command lines of Loggregator.
+        </p>
+      ) : (
+        <Table readers={readers} />
+      )}
+    </section>
+  )
+}
+
+function Table({ readers }: { readers: ReadersEntry[] }) {
+  const names = ['readers', 'matched', 'delivered', 'queued', 'lost', 'abandoned', 'refused']
+  return (
+    <ScrollBox className="ledger" label="Table of readers">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">service</th>
+            <th scope="col">address</th>
+            {names.map((name) => (
+              <th key={name} scope="col" class="number">
+                {name}
+              </th>
+            ))}
+            <th scope="col">book</th>
+          </tr>
+        </thead>
+        <tbody>
+          {readers.map((entry) => (
+            <Row key={entry.name} entry={entry} />
+          ))}
+        </tbody>
+      </table>
+    </ScrollBox>
+  )
+}
+
+function Row({ entry }: { entry: ReadersEntry }) {
+  const lost = entry.lost / Math.max(entry.matched, 1)
+  // Counters of a service that is at work are read one after the other; at rest they are exact.
+  const moving = entry.readers > 0
+  return (
+    <tr>
+      <th scope="row" title={services[entry.name]}>
+        {entry.name.replaceAll('_', ' ')}
+        <small class="quiet">{services[entry.name]}</small>
+      </th>
+      <td class="mono">{entry.address}</td>
+      <td class="number">{exact(entry.readers)}</td>
+      <Count value={entry.matched} />
+      <Count value={entry.delivered} />
+      <td class="number" title={`${exact(entry.queued)} envelopes, ${bytes(entry.queued_bytes)}`}>
+        {short(entry.queued)}
+      </td>
+      <td class={`number${entry.lost > 0 ? ' loss' : ''}`} title={`${exact(entry.lost)} envelopes`}>
+        {short(entry.lost)}
+        {entry.lost > 0 && <small>{percent(lost)}</small>}
+      </td>
+      <Count value={entry.abandoned} />
+      <Count value={entry.refused} />
+      <td class={`balance ${entry.unaccounted === 0 || moving ? 'good' : 'bad'}`}>
+        {entry.unaccounted === 0
+          ? 'balances'
+          : `${exact(entry.unaccounted)} ${moving ? 'on their way' : 'unaccounted'}`}
+      </td>
+    </tr>
+  )
+}
+
+function Count({ value }: { value: number }) {
+  return (
+    <td class="number" title={exact(value)}>
+      {short(value)}
+    </td>
+  )
+}

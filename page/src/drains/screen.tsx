@@ -1,0 +1,164 @@
+// Drains and readers: where the records of applications go, what waits for whom, what was lost.
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import '../styles/pipeline.css'
+import '../styles/drains.css'
+import { get } from '../api/client'
+import type { LedgerDocument } from '../api/schema'
+import { exact, rate, seconds, short } from '../format/numbers'
+import { NoisyKeys } from '../pipeline/noisy'
+import { QuotaKeys } from '../pipeline/quota'
+import { createResource } from '../state/resource'
+import { status } from '../state/status'
+import { Button } from '../ui/button'
+import { Figure } from '../ui/figure'
+import { Empty, ProblemView, Skeleton } from '../ui/states'
+import { AddDrain } from './add'
+import { drainTotals, type Look, ratesOf } from './figures'
+import { DrainTable } from './list'
+import { Providers } from './providers'
+import { Readers } from './readers'
+
+const askEvery = 2_000
+
+interface Found {
+  before: Look | undefined
+  after: Look
+  ledger: LedgerDocument
+}
+
+export function Drains() {
+  const found = useSignal(createResource<Found>()).value
+  const adding = useSignal(false)
+  const ask = () =>
+    found.ask(async (signal) => {
+      const [document, ledger] = await Promise.all([
+        get('/weir/v1/drains', {}, signal),
+        get('/weir/v1/ledger', {}, signal),
+      ])
+      return { before: found.data.peek()?.after, after: { at: Date.now(), document }, ledger }
+    })
+  useEffect(() => {
+    ask()
+    const timer = window.setInterval(() => !document.hidden && ask(), askEvery)
+    return () => window.clearInterval(timer)
+  }, [found])
+
+  const data = found.data.value
+  if (!data) {
+    const problem = found.problem.value
+    if (problem) return <ProblemView problem={problem} again={ask} />
+    return <Skeleton lines={14} label="Loading the drains" />
+  }
+  const add = () => {
+    adding.value = true
+  }
+  return (
+    <div class="scroll pipeline-main">
+      <Body data={data} add={add} changed={ask} />
+      <Readers readers={data.ledger.readers ?? []} />
+      <div class="two-panels">
+        <NoisyKeys />
+        <QuotaKeys sources={data.ledger.sources} />
+      </div>
+      {adding.value && (
+        <AddDrain
+          onAdded={ask}
+          onClose={() => {
+            adding.value = false
+          }}
+        />
+      )}
+    </div>
+  )
+}
+
+interface BodyProps {
+  data: Found
+  add: () => void
+  changed: () => void
+}
+
+function Body({ data, add, changed }: BodyProps) {
+  const { document } = data.after
+  if (document.drains.length === 0 && document.providers.length === 0) return <NoDrains add={add} />
+  const rates = ratesOf(data.before, data.after)
+  return (
+    <>
+      <Figures data={data} rates={rates} />
+      <DrainTable drains={document.drains} rates={rates} add={add} changed={changed} />
+      <Providers providers={document.providers} />
+    </>
+  )
+}
+
+function NoDrains({ add }: { add: () => void }) {
+  return (
+    <section class="panel" aria-label="Drains">
+      <Empty
+        title="No drains yet"
+        actions={
+          <Button kind="primary" icon="plus" onClick={add}>
+            Add a drain
+          </Button>
+        }
+      >
+        <p>
+          A drain sends the records of one application, or of a space, an organization or
+          everything, to a destination of its owner: syslog over TCP or TLS, or HTTPS.
+        </p>
+        <p>
+          Drains work once the configuration has a <code>[drains]</code> section. They come from
+          there, from a binding cache, from this page, or from the command line:
+        </p>
+        <pre>weir drains add syslog-tls://logs.example.com:6514 --app ID</pre>
+      </Empty>
+    </section>
+  )
+}
+
+function Figures({ data, rates }: { data: Found; rates: Map<string, number> }) {
+  const { document } = data.after
+  const totals = drainTotals(document)
+  const sent = [...rates.values()].reduce((sum, one) => sum + one, 0)
+  const lagging = status.data.value?.outputs.find(({ book }) => book.name === 'drains/lagging')
+  const lag = lagging?.book.lag_seconds ?? 0
+  return (
+    <section class="figures" aria-label="In short">
+      <Figure
+        name="drains"
+        value={exact(document.drains.length)}
+        tone={totals.troubled > 0 ? 'bad' : ''}
+        note={
+          totals.troubled > 0
+            ? `${exact(totals.troubled)} ${totals.troubled === 1 ? 'does' : 'do'} not deliver`
+            : 'none of them fails'
+        }
+      />
+      <Figure
+        name="sent"
+        value={data.before ? rate(sent) : '…'}
+        note={`${short(totals.delivered)} records since the start`}
+      />
+      <Figure
+        name="waiting"
+        value={short(totals.waiting)}
+        note={
+          lag >= 1 ? `on disk, the oldest for ${seconds(lag)}` : 'records, in memory and on disk'
+        }
+      />
+      <Figure
+        name="lost"
+        value={short(totals.lost)}
+        tone={totals.lost > 0 ? 'bad' : 'good'}
+        note={totals.lost > 0 ? 'the table says why' : 'nothing since the start'}
+      />
+      <Figure
+        name="books"
+        value={totals.balanced ? 'balance' : 'do not balance'}
+        tone={totals.balanced ? 'good' : 'bad'}
+        note={totals.balanced ? 'of every drain' : 'please report this: it is a bug of weir'}
+      />
+    </section>
+  )
+}

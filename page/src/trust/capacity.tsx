@@ -1,0 +1,150 @@
+// Capacity: what weir carries now, how long its buffers would last, and how to measure its limit.
+import { useEffect } from 'preact/hooks'
+import '../styles/pipeline.css'
+import '../styles/trust.css'
+import type { OutputStatus, StatusDocument } from '../api/schema'
+import { bytes, percent, rate, seconds } from '../format/numbers'
+import { keepHistory, steady } from '../pipeline/history'
+import { status } from '../state/status'
+import { Command } from '../ui/command'
+import { Figure } from '../ui/figure'
+import { ScrollBox } from '../ui/scroll-box'
+import { ProblemView, Skeleton } from '../ui/states'
+import { bufferLasts } from './delivery'
+
+export function Capacity() {
+  useEffect(keepHistory, [])
+  const found = status.data.value
+  if (!found) {
+    const problem = status.problem.value
+    if (problem) return <ProblemView problem={problem} again={() => undefined} />
+    return <Skeleton lines={12} label="Loading what weir carries" />
+  }
+  const incoming = steady('bytes')
+  return (
+    <div class="scroll pipeline-main">
+      <Now document={found} incoming={incoming} />
+      <Buffers document={found} incoming={incoming} />
+      <Measuring />
+    </div>
+  )
+}
+
+interface Props {
+  document: StatusDocument
+  /** Bytes a second. */
+  incoming: number | undefined
+}
+
+function Now({ document, incoming }: Props) {
+  const records = document.sources.reduce(
+    (sum, { book }) => sum + (steady(`source:${book.name}`) ?? 0),
+    0,
+  )
+  const cpu = steady('cpu')
+  const cost = cpu !== undefined && records > 0 ? cpu / records : undefined
+  return (
+    <section class="figures" aria-label="What weir carries now">
+      <Figure
+        name="coming in"
+        value={rate(records)}
+        note={incoming === undefined ? 'lines' : `lines, ${bytes(incoming)} a second`}
+      />
+      <Figure
+        name="CPU"
+        value={cpu === undefined ? '…' : percent(cpu)}
+        note="of one core, for everything that weir does"
+      />
+      <Figure
+        name="CPU for each line"
+        value={cost === undefined ? '–' : seconds(cost)}
+        note={cost === undefined ? 'while nothing comes in' : 'falls as the rate grows'}
+      />
+      <Figure name="memory" value={bytes(document.resident_bytes)} note="of the whole process" />
+    </section>
+  )
+}
+
+function Buffers({ document, incoming }: Props) {
+  // Drains that lag have streams of their own, and nobody waits for them.
+  const outputs = document.outputs.filter(
+    ({ book }) => book.active && book.buffer_limit_bytes > 0 && !/^drains(\/|$)/.test(book.name),
+  )
+  if (outputs.length === 0) return null
+  return (
+    <section class="panel" aria-label="Buffers">
+      <header>
+        <h2>If a destination stopped now</h2>
+        <span class="quiet">
+          an estimate: its buffer would fill at the rate at which everything comes in at the moment
+        </span>
+      </header>
+      <ScrollBox className="ledger" label="Table of buffers">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">output</th>
+              <th scope="col" class="number">
+                used
+              </th>
+              <th scope="col" class="number">
+                buffer
+              </th>
+              <th scope="col" class="number">
+                lasts
+              </th>
+              <th scope="col">then</th>
+            </tr>
+          </thead>
+          <tbody>
+            {outputs.map((output) => (
+              <BufferRow key={output.book.name} output={output} incoming={incoming} />
+            ))}
+          </tbody>
+        </table>
+      </ScrollBox>
+    </section>
+  )
+}
+
+function BufferRow({ output, incoming }: { output: OutputStatus; incoming: number | undefined }) {
+  const { book } = output
+  const lasts = bufferLasts(book.buffer_limit_bytes - book.pending_bytes, incoming)
+  return (
+    <tr>
+      <th scope="row">{book.name}</th>
+      <td class="number">{bytes(book.pending_bytes)}</td>
+      <td class="number">{bytes(book.buffer_limit_bytes)}</td>
+      <td class="number">{lasts === undefined ? '–' : seconds(lasts)}</td>
+      <td>
+        {book.when_full === 'block' ? 'its sources wait' : 'the oldest are discarded, and counted'}
+      </td>
+    </tr>
+  )
+}
+
+function Measuring() {
+  return (
+    <section class="panel" aria-label="Measuring">
+      <header>
+        <h2>The limit of this machine is not measured yet</h2>
+      </header>
+      <div class="measuring">
+        <p>
+          What is above is the load of this moment. To find out what is possible, raise the rate in
+          steps and watch where lines wait or are lost. Loss over rate will be drawn here once a
+          measuring tool records it; no figure is shown that was not measured on this machine.
+        </p>
+        <Command
+          text="weir load file --rate 10000 --duration 60s"
+          does="Numbered lines at a known rate. Raise it until the lag on the pipeline screen grows."
+        />
+        <Command text="weir top" does="Rates, lag, fill level and loss while the load is on." />
+        <Command
+          text="weir ledger"
+          does="What arrived and what was lost after each step, exactly."
+        />
+      </div>
+    </section>
+  )
+}

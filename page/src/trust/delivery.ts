@@ -1,0 +1,73 @@
+// How much of what came in has arrived, from the books alone: they begin with the data directory and
+// go on over restarts.
+import type { StatusDocument } from '../api/schema'
+import { lossOf } from '../pipeline/figures'
+
+/** What became of records on one way through weir. */
+export interface Delivery {
+  name: string
+  kind: 'source' | 'output'
+  received: number
+  /** Accepted by the destination; for a source: handed on. */
+  delivered: number
+  lost: number
+  /** Discarded because the configuration says so; these count neither way. */
+  chosen: number
+  /** Not yet decided. */
+  waiting: number
+  late: number
+  balanced: boolean
+}
+
+export function deliveriesOf(document: StatusDocument): Delivery[] {
+  const sources = document.sources.map(({ book, lag_seconds }): Delivery => {
+    const { lost, chosen } = lossOf(book.book.discarded)
+    return {
+      name: book.name,
+      kind: 'source',
+      received: book.book.lines,
+      delivered: book.book.records + book.book.joined,
+      lost,
+      chosen,
+      waiting: 0,
+      late: lag_seconds,
+      balanced: book.unaccounted_lines === 0,
+    }
+  })
+  const outputs = document.outputs.map(({ book }): Delivery => {
+    const { lost, chosen } = lossOf(book.book.discarded)
+    return {
+      name: book.name,
+      kind: 'output',
+      received: book.book.routed,
+      delivered: book.book.delivered + (book.book.moved ?? 0) + (book.book.unbound ?? 0),
+      lost: lost + book.book.dead_lettered,
+      chosen,
+      waiting: book.in_flight,
+      late: book.lag_seconds,
+      balanced: book.unaccounted_records === 0,
+    }
+  })
+  return [...sources, ...outputs]
+}
+
+/** Delivered of all that was decided against anybody's will or for it; undefined before that. */
+export function ratioOf({ delivered, lost }: Delivery): number | undefined {
+  return delivered + lost > 0 ? delivered / (delivered + lost) : undefined
+}
+
+/** A ratio in percent with as many digits as show the loss: 1 of a million is 99.9999 %. */
+export function ratioText(one: Delivery): string {
+  const ratio = ratioOf(one)
+  if (ratio === undefined) return '–'
+  if (one.lost === 0) return '100 %'
+  const nines = Math.min(6, Math.max(0, Math.floor(-Math.log10(1 - ratio)) - 1))
+  // Rounded down: what was lost is never shown as nothing.
+  const scale = 10 ** nines
+  return `${(Math.floor(ratio * 100 * scale) / scale).toFixed(nines)} %`
+}
+
+/** For how long an output's buffer takes everything while its destination takes nothing, seconds. */
+export function bufferLasts(room: number, bytesPerSecond: number | undefined): number | undefined {
+  return bytesPerSecond && bytesPerSecond > 0 ? Math.max(0, room) / bytesPerSecond : undefined
+}

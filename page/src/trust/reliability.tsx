@@ -1,0 +1,155 @@
+// Reliability: what the books say of delivery, and how to put it to the test.
+import '../styles/pipeline.css'
+import '../styles/trust.css'
+import { exact, percent, seconds, short } from '../format/numbers'
+import { totalsOf } from '../pipeline/figures'
+import { link } from '../state/location'
+import { status } from '../state/status'
+import { Command } from '../ui/command'
+import { Figure } from '../ui/figure'
+import { ScrollBox } from '../ui/scroll-box'
+import { ProblemView, Skeleton } from '../ui/states'
+import { type Delivery, deliveriesOf, ratioText } from './delivery'
+
+export function Reliability() {
+  const found = status.data.value
+  if (!found) {
+    const problem = status.problem.value
+    if (problem) return <ProblemView problem={problem} again={() => undefined} />
+    return <Skeleton lines={12} label="Loading the books" />
+  }
+  const deliveries = deliveriesOf(found)
+  const totals = totalsOf(found)
+  const loss = totals.lost + totals.deadLettered
+  const late = Math.max(0, ...deliveries.map((one) => one.late))
+  return (
+    <div class="scroll pipeline-main">
+      <section class="figures" aria-label="In short">
+        <Figure
+          name="records taken in"
+          value={short(totals.taken)}
+          note="since the data directory was made"
+        />
+        <Figure
+          name="lost"
+          value={short(loss)}
+          tone={loss > 0 ? 'bad' : 'good'}
+          note={loss > 0 ? 'by destination below' : 'nothing, on any way'}
+        />
+        <Figure
+          name="late"
+          value={late >= 1 ? seconds(late) : 'nothing'}
+          note="age of the oldest record that still waits"
+        />
+        <Figure
+          name="books"
+          value={totals.balanced ? 'balance' : 'do not balance'}
+          tone={totals.balanced ? 'good' : 'bad'}
+          note={totals.balanced ? 'so these figures are complete' : 'these figures are incomplete'}
+        />
+      </section>
+      <Table deliveries={deliveries} />
+      <Measuring />
+    </div>
+  )
+}
+
+function Table({ deliveries }: { deliveries: Delivery[] }) {
+  const names = ['received', 'delivered', 'lost', 'discarded as configured', 'waiting', 'late']
+  return (
+    <section class="panel" aria-label="Delivery">
+      <header>
+        <h2>What arrived</h2>
+        <span class="quiet">delivered of delivered and lost, over all starts of weir</span>
+      </header>
+      <ScrollBox className="ledger" label="Table of delivery">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">way</th>
+              <th scope="col" class="number">
+                arrived
+              </th>
+              {names.map((name) => (
+                <th key={name} scope="col" class="number">
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {deliveries.map((one) => (
+              <Row key={`${one.kind} ${one.name}`} one={one} />
+            ))}
+          </tbody>
+        </table>
+      </ScrollBox>
+    </section>
+  )
+}
+
+function Row({ one }: { one: Delivery }) {
+  return (
+    <tr>
+      <th scope="row">
+        {one.kind === 'source' ? `from ${one.name}` : `to ${one.name}`}{' '}
+        {!one.balanced && <span class="badge bad">does not balance</span>}
+      </th>
+      <td class={`number ratio ${one.lost > 0 ? 'loss' : ''}`}>{ratioText(one)}</td>
+      <Count value={one.received} />
+      <Count value={one.delivered} />
+      <td class={`number ${one.lost > 0 ? 'loss' : 'quiet'}`} title={exact(one.lost)}>
+        {short(one.lost)}
+        {one.lost > 0 && ` (${percent(one.lost / Math.max(one.received, 1))})`}
+      </td>
+      <Count value={one.chosen} />
+      <Count value={one.waiting} />
+      <td class="number">{one.late >= 1 ? seconds(one.late) : '–'}</td>
+    </tr>
+  )
+}
+
+function Count({ value }: { value: number }) {
+  return (
+    <td class={`number${value === 0 ? ' quiet' : ''}`} title={exact(value)}>
+      {short(value)}
+    </td>
+  )
+}
+
+function Measuring() {
+  return (
+    <section class="panel" aria-label="Measuring">
+      <header>
+        <h2>Nothing is measured from outside yet</h2>
+      </header>
+      <div class="measuring">
+        <p>
+          The table above is what weir says of itself. These commands check it independently of what
+          weir counts; their results are printed, and not kept here yet.
+        </p>
+        <Command
+          text="weir torture --for 60s"
+          does="Kills weir, fills its disk, damages its journal and compares every line that was written with what arrived. It uses a directory of its own."
+        />
+        <Command
+          text="weir load file --rate 1000 --duration 60s"
+          does="Writes numbered lines at a known rate, for the weir that runs here; what is missing at the other end is lost."
+        />
+        <Command
+          text="weir ledger"
+          does="The books of this weir. It ends with status 6 if they do not balance, so a script notices."
+        />
+        <p class="quiet">
+          To watch delivery over weeks, let Prometheus read <a href={metrics()}>/metrics</a>; what
+          was lost, and where, stands there with the same numbers as in{' '}
+          <a href={link({}, 'pipeline')}>the books</a>.
+        </p>
+      </div>
+    </section>
+  )
+}
+
+function metrics(): string {
+  return new URL('metrics', new URL('.', document.baseURI)).href
+}
