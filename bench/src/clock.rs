@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+/// How often a paced sender sends.
+const TICK: Duration = Duration::from_millis(5);
+
 /// Waits until an instant; pacing by absolute instants does not drift.
 pub(crate) fn wait_until(deadline: Instant) {
     let Some(left) = deadline.checked_duration_since(Instant::now()) else { return };
@@ -36,6 +39,34 @@ pub(crate) fn wait_for(
         wait(pause);
     }
     Ok(true)
+}
+
+/// Passes on the numbers in chunks: at a rate, what is due at each tick, otherwise without a pause.
+pub(crate) fn pace(
+    numbers: std::ops::Range<u64>,
+    rate: Option<f64>,
+    chunk: u64,
+    mut send: impl FnMut(std::ops::Range<u64>) -> Result<()>,
+) -> Result<()> {
+    let begun = Instant::now();
+    let mut next = numbers.start;
+    let mut tick = begun;
+    while next < numbers.end {
+        let due = match rate {
+            None => next + chunk,
+            Some(rate) => {
+                tick += TICK;
+                wait_until(tick);
+                numbers.start + (begun.elapsed().as_secs_f64() * rate) as u64
+            }
+        };
+        let end = due.min(numbers.end);
+        if end > next {
+            send(next..end)?;
+            next = end;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the CPU time that the calling thread has used.

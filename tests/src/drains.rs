@@ -14,7 +14,9 @@ use weir_codec::add_to_loggregator_batch;
 use weir_testkit::{HttpSender, PATIENCE, Weir};
 
 use crate::loggregator::{log, messages, python, said, send, source};
-use crate::scene::{Scene, wait};
+use crate::loggregator_egress::{Reader, settled};
+use crate::scene::{OUTPUT, Scene, wait};
+use crate::syslog::{file, records};
 
 /// What a server of syslog does with its connections.
 #[derive(Default)]
@@ -270,25 +272,17 @@ fn drains_are_added_paused_resumed_and_removed_and_kept_over_restarts() {
     weir.stop();
 }
 
-#[test]
-fn a_binding_cache_names_drains_and_a_start_does_not_need_it() {
-    let scene = Scene::new();
-    let server = Server::start();
+/// Serves a binding cache with these bindings, until it is broken. Returns its port.
+fn binding_cache(bindings: &Value, is_broken: &Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let binding = json!([{
-        "url": server.url(""),
-        "credentials": [{ "apps": [{ "hostname": "org.space.app", "app_id": "app" }] }],
-    }])
-    .to_string();
-    let is_broken = Arc::new(AtomicBool::new(false));
-    let broken = Arc::clone(&is_broken);
+    let (bindings, broken) = (bindings.to_string(), Arc::clone(is_broken));
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut head = [0; 4096];
             let read = stream.read(&mut head).unwrap_or(0);
             let head = String::from_utf8_lossy(&head[..read]).into_owned();
-            let body = if head.starts_with("GET /v2/bindings ") { &*binding } else { "[]" };
+            let body = if head.starts_with("GET /v2/bindings ") { &*bindings } else { "[]" };
             let status = if broken.load(Ordering::Relaxed) { "500 Oh" } else { "200 OK" };
             let _ = write!(
                 stream,
@@ -297,6 +291,20 @@ fn a_binding_cache_names_drains_and_a_start_does_not_need_it() {
             );
         }
     });
+    port
+}
+
+fn binding(app: &str, url: &str) -> Value {
+    let apps = json!([{ "hostname": "org.space.app", "app_id": app }]);
+    json!({ "url": url, "credentials": [{ "apps": apps }] })
+}
+
+#[test]
+fn a_binding_cache_names_drains_and_a_start_does_not_need_it() {
+    let scene = Scene::new();
+    let server = Server::start();
+    let is_broken = Arc::default();
+    let port = binding_cache(&json!([binding("app", &server.url(""))]), &is_broken);
     let config = format!(
         "{}[drains.binding_cache]\nurl = \"http://127.0.0.1:{port}\"\ninterval = \"1s\"\n",
         source("")
@@ -314,5 +322,65 @@ fn a_binding_cache_names_drains_and_a_start_does_not_need_it() {
     wait(&weir, "the list is a problem", || weir.health().to_string().contains("drains_list"));
     weir.wait_books("everything is settled", PATIENCE, |books| books.in_flight("drains") == 0)
         .assert_balanced();
+    weir.stop();
+}
+
+#[test]
+fn owners_of_applications_are_told_about_their_drains() {
+    let scene = Scene::new();
+    let refusing = Server::start();
+    refusing.conduct.refuses.store(true, Ordering::Relaxed);
+    let url = refusing.url("?token=hidden");
+    let bindings = json!([binding("app-1", &url), binding("app-2", "ftp://user:hidden@host/")]);
+    let port = binding_cache(&bindings, &Arc::default());
+    let config = format!(
+        "{}{}[drains.binding_cache]\nurl = \"http://127.0.0.1:{port}\"\ninterval = \"1s\"\n",
+        source(""),
+        file(&scene)
+    );
+    let mut weir = scene.start(&config);
+    logs(&scene, &weir, "app-1", 0, 100);
+    let books = weir.wait_books("both are told", PATIENCE, |books| {
+        books.delivered(OUTPUT) == 102 && books.in_flight("drains") == 0
+    });
+    books.assert_balanced();
+    let is_message = |record: &Value| record["resource"]["tags"] == json!(["source_type:LGR"]);
+    let mut told: Vec<_> = records(&scene.dir().join("out.log"))
+        .into_iter()
+        .filter(is_message)
+        .map(|record| {
+            assert_eq!(record["severity_text"], "ERROR", "{record:#}");
+            (record["resource"]["service.name"].to_string(), record["body"].to_string())
+        })
+        .collect();
+    told.sort();
+    assert!(told[0].0.contains("app-1") && told[0].1.contains("Failed to send to syslog://"));
+    assert!(told[1].0.contains("app-2") && told[1].1.contains("Invalid Scheme ftp"), "{told:?}");
+    assert!(!format!("{told:?}").contains("hidden"), "{told:?}");
+    assert_eq!(books.source("drain_messages")["book"]["records"], 2);
+    weir.stop();
+}
+
+#[test]
+fn what_is_moved_to_the_stream_of_a_drain_is_not_read_a_second_time() {
+    let scene = Scene::new();
+    let refusing = Server::start();
+    refusing.conduct.refuses.store(true, Ordering::Relaxed);
+    let config = format!(
+        "{}[loggregator.egress]\nlisten = \"127.0.0.1:0\"\n[drains]\nmessages = false\n\
+         [[drain]]\napp = \"app\"\nurl = \"{}\"\n",
+        source(""),
+        refusing.url("")
+    );
+    let mut weir = scene.start(&config);
+    let everything = json!({ "selectors": [["", "log"]] });
+    let _reader = Reader::open(&weir, "BatchedReceiver", &everything, 1000);
+    for first in [0, 200] {
+        logs(&scene, &weir, "app", first, 200);
+        wait(&weir, "they are moved", || weir.books().routed("drains/lagging") == first + 200);
+    }
+    let readers = settled(&weir, "egress", 400);
+    assert_eq!(readers["delivered"], 400, "{readers}");
+    weir.books().assert_balanced();
     weir.stop();
 }

@@ -32,7 +32,9 @@ pub(crate) fn file(scene: &Scene) -> String {
 
 pub(crate) fn records(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    // Of a line that is just being written, there may be a part.
+    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    lines.map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }
 
 /// Returns the message of a numbered line from a host.

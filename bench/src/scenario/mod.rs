@@ -3,6 +3,7 @@
 mod bulk;
 mod isolation;
 pub(crate) mod journal;
+mod loggregator;
 mod noisy;
 mod paced;
 mod peer;
@@ -144,6 +145,31 @@ const SCENARIOS: &[Scenario] = &[
         name: "recent",
         what: "1,000 recent logs of one among 10,000 applications",
         run: recent::recent,
+    },
+    Scenario {
+        name: "router",
+        what: "envelopes of Loggregator to two nozzles and a reader of each application",
+        run: loggregator::router_scenario,
+    },
+    Scenario {
+        name: "router-handbook",
+        what: "the tables of Loggregator's handbook: rates, and lengths of logs",
+        run: loggregator::handbook_scenario,
+    },
+    Scenario {
+        name: "router-latency",
+        what: "10,000 envelopes/s, time from sending one to reading it",
+        run: loggregator::latency_scenario,
+    },
+    Scenario {
+        name: "drains",
+        what: "10,000 drains over TLS, a tenth of them dead for a while",
+        run: loggregator::drains_scenario,
+    },
+    Scenario {
+        name: "drains-idle",
+        what: "10,000 drains and 500 readers, nothing sent",
+        run: loggregator::idle_scenario,
     },
 ];
 

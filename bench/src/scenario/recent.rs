@@ -138,7 +138,7 @@ pub(crate) fn recent(options: &Options) -> Result<Outcome> {
     );
     let weir = Weir::start(dir.path(), &config)?;
     let lines = LINES.map(|lines| options.scaled(lines));
-    let mut client = grpc::Client::connect(ingress)?;
+    let mut client = grpc::Client::connect(&grpc::Server::plain(ingress))?;
     let sent = fill(lines, |batch| client.send(batch))?;
     client.finish().context("the envelopes were not accepted")?;
     weir.wait_for("everything is stored", Duration::from_mins(5), || {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
-use weir_model::Batch;
+use weir_model::{Batch, SourceId};
 
 /// What an optional reader receives.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub(crate) struct SubscriberQueue {
     inner: Mutex<Inner>,
     notify: Notify,
     backlog_bytes: u64,
+    without: Option<SourceId>,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +40,8 @@ struct Inner {
 }
 
 impl SubscriberQueue {
-    pub(crate) fn new(backlog_bytes: u64) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), notify: Notify::new(), backlog_bytes })
+    pub(crate) fn new(backlog_bytes: u64, without: Option<SourceId>) -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::default(), notify: Notify::new(), backlog_bytes, without })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -51,6 +52,9 @@ impl SubscriberQueue {
     /// once the queue is closed.
     pub(crate) fn push(&self, seq: u64, batch: &Arc<Batch>) -> bool {
         let mut inner = self.lock();
+        if Some(batch.header().source) == self.without {
+            return !inner.closed;
+        }
         inner.bytes += batch.memory_bytes() as u64;
         inner.queue.push_back((seq, batch.clone()));
         while inner.bytes > self.backlog_bytes {

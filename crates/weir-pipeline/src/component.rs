@@ -7,10 +7,10 @@
 use weir_model::{Kinds, RecordKind};
 
 use crate::config::{
-    ContainerMetricsSource, ContainersSource, DatadogIntake, DatadogMetricsOutput, DropsondeSource,
-    Encoding, FileOutput, FileSource, HttpOutput, ListenSettings, LoggregatorMetricsSource,
-    LoggregatorOutput, LoggregatorSource, PrometheusSource, SocketOutput, SplunkHec, StatsdSource,
-    SyslogOutput, SyslogSource,
+    ContainerMetricsSource, ContainersSource, DatadogIntake, DatadogMetricsOutput,
+    DrainMessagesSource, DropsondeSource, Encoding, FileOutput, FileSource, HttpOutput,
+    ListenSettings, LoggregatorMetricsSource, LoggregatorOutput, LoggregatorSource,
+    PrometheusSource, SocketOutput, SplunkHec, StatsdSource, SyslogOutput, SyslogSource,
 };
 
 macro_rules! component_types {
@@ -45,6 +45,7 @@ component_types! {
         Dropsonde = "dropsonde",
         Statsd = "statsd",
         LoggregatorMetrics = "loggregator_metrics",
+        DrainMessages = "drain_messages",
         Prometheus = "prometheus",
         ContainerMetrics = "container_metrics",
         DatadogIntake = "datadog_intake",
@@ -92,7 +93,8 @@ impl SourceType {
             | Self::Statsd
             | Self::Prometheus
             | Self::ContainerMetrics
-            | Self::LoggregatorMetrics => true,
+            | Self::LoggregatorMetrics
+            | Self::DrainMessages => true,
             Self::Containers | Self::File | Self::Syslog | Self::DatadogIntake => false,
         }
     }
@@ -115,6 +117,8 @@ pub enum SourceKind {
     Statsd(Box<StatsdSource>),
     /// What weir has counted, as metrics of Loggregator.
     LoggregatorMetrics(Box<LoggregatorMetricsSource>),
+    /// What owners of applications should know about their drains.
+    DrainMessages(Box<DrainMessagesSource>),
     /// Metrics of targets that answer in Prometheus' text format.
     Prometheus(Box<PrometheusSource>),
     /// Metrics of containers.
@@ -134,6 +138,7 @@ impl SourceKind {
             Self::Dropsonde(_) => SourceType::Dropsonde,
             Self::Statsd(_) => SourceType::Statsd,
             Self::LoggregatorMetrics(_) => SourceType::LoggregatorMetrics,
+            Self::DrainMessages(_) => SourceType::DrainMessages,
             Self::Prometheus(_) => SourceType::Prometheus,
             Self::ContainerMetrics(_) => SourceType::ContainerMetrics,
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
@@ -152,7 +157,8 @@ impl SourceKind {
             | Self::Containers(_)
             | Self::Prometheus(_)
             | Self::ContainerMetrics(_)
-            | Self::LoggregatorMetrics(_) => None,
+            | Self::LoggregatorMetrics(_)
+            | Self::DrainMessages(_) => None,
             Self::Syslog(source) => Some(&source.listen),
             Self::Loggregator(source) => Some(&source.listen),
             Self::Dropsonde(source) => Some(&source.listen),

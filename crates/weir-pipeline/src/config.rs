@@ -152,6 +152,13 @@ pub struct DatadogMetricsOutput {
     pub requests: RequestSettings,
 }
 
+/// What owners of applications should know about their drains, as logs of the applications.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DrainMessagesSource {
+    /// Tags of envelopes that have none of that name.
+    pub tags: Vec<(String, String)>,
+}
+
 /// `type = "loggregator_metrics"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggregatorMetricsSource {

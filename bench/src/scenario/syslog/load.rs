@@ -15,8 +15,6 @@ pub(super) const MESSAGE_BYTES: usize = 200;
 pub(super) const CONNECTIONS: u64 = 10;
 /// Messages without an answer.
 const WINDOW: usize = 128;
-/// How often a paced sender sends.
-const TICK: Duration = Duration::from_millis(5);
 /// Messages per write at full speed.
 const CHUNK: u64 = 300;
 
@@ -47,7 +45,7 @@ impl Load {
         self.on_each(|numbers, rate| {
             let mut stream = TcpStream::connect(("127.0.0.1", port))?;
             let mut text = Vec::new();
-            pace(numbers, rate, CHUNK, |chunk| {
+            clock::pace(numbers, rate, CHUNK, |chunk| {
                 text.clear();
                 for number in chunk {
                     message(number, &mut text);
@@ -64,7 +62,7 @@ impl Load {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             socket.connect(("127.0.0.1", port))?;
             let mut text = Vec::new();
-            pace(numbers, rate, CHUNK, |chunk| {
+            clock::pace(numbers, rate, CHUNK, |chunk| {
                 for number in chunk {
                     text.clear();
                     message(number, &mut text);
@@ -111,34 +109,6 @@ impl Load {
             Ok(())
         })
     }
-}
-
-/// Passes on the numbers in chunks: at a rate, what is due at each tick, otherwise without a pause.
-fn pace(
-    numbers: std::ops::Range<u64>,
-    rate: Option<f64>,
-    chunk: u64,
-    mut send: impl FnMut(std::ops::Range<u64>) -> Result<()>,
-) -> Result<()> {
-    let begun = Instant::now();
-    let mut next = numbers.start;
-    let mut tick = begun;
-    while next < numbers.end {
-        let due = match rate {
-            None => next + chunk,
-            Some(rate) => {
-                tick += TICK;
-                clock::wait_until(tick);
-                numbers.start + (begun.elapsed().as_secs_f64() * rate) as u64
-            }
-        };
-        let end = due.min(numbers.end);
-        if end > next {
-            send(next..end)?;
-            next = end;
-        }
-    }
-    Ok(())
 }
 
 /// Appends a message of [`MESSAGE_BYTES`].

@@ -354,6 +354,10 @@ impl<'e> LoggregatorTagValue<'e> {
         match self {
             Self::Text(text) => out.extend_from_slice(text),
             Self::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            // As Go writes it.
+            Self::Decimal(number) if number.is_infinite() => {
+                out.extend_from_slice(if *number > 0.0 { b"+Inf" } else { b"-Inf" });
+            }
             Self::Decimal(number) => out.extend_from_slice(number.to_string().as_bytes()),
         }
     }

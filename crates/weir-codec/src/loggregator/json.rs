@@ -239,7 +239,7 @@ mod tests {
             "\n",
             r#"{"timestamp":"0","source_id":"","instance_id":"","deprecated_tags":{},"tags":{"d":"0.5","n":"7","t":"new","u":"own"}}"#,
             "\n",
-            r#"{"timestamp":"0","source_id":"","instance_id":"","deprecated_tags":{"d":{"decimal":0.5},"n":{"integer":"7"},"t":{"text":"replaced"},"u":{"text":"own"}},"tags":{}}"#,
+            r#"{"timestamp":"0","source_id":"","instance_id":"","deprecated_tags":{"d":{"text":"0.5"},"n":{"text":"7"},"t":{"text":"new"},"u":{"text":"own"}},"tags":{}}"#,
             "\n",
         );
         assert_eq!(String::from_utf8(out).unwrap(), expected);

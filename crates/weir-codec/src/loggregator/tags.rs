@@ -14,41 +14,62 @@ pub fn has_loggregator_tags(envelope: &[u8], is_preferred: bool) -> bool {
     Fields::new(envelope).any(|field| matches!(field, Ok((number, _)) if number == form))
 }
 
-/// Appends an envelope whose tags are all `tags` if `prefers_tags`, else all `deprecated_tags`. Of
-/// tags with the same name, those that change their form replace others, as in the original.
+/// Appends an envelope whose tags are all `tags` if `prefers_tags`, else all `deprecated_tags` with
+/// texts. Of tags with the same name the deprecated one counts, as in the original.
 pub fn convert_loggregator_tags(
     envelope: &[u8],
     prefers_tags: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), LoggregatorError> {
-    let (from, to) = if prefers_tags { (DEPRECATED_TAGS, TAGS) } else { (TAGS, DEPRECATED_TAGS) };
+    let is_moved = |field| field == DEPRECATED_TAGS || (field == TAGS && !prefers_tags);
     let mut fields = Fields::new(envelope);
     let mut before = fields.rest();
     while let Some(field) = fields.next() {
         let after = fields.rest();
-        if field?.0 != from {
+        if !is_moved(field?.0) {
             out.extend_from_slice(before.get(..before.len() - after.len()).unwrap_or(before));
         }
         before = after;
     }
-    let (mut entry, mut text) = (Vec::new(), Vec::new());
-    for field in Fields::new(envelope) {
-        let (number, Value::Bytes(tag)) = field? else { continue };
-        if number != from {
-            continue;
+    // The last one of a name counts.
+    for moved in [TAGS, DEPRECATED_TAGS].into_iter().filter(|field| is_moved(*field)) {
+        for field in Fields::new(envelope) {
+            match field? {
+                (field, Value::Bytes(entry)) if field == moved => {
+                    move_tag(entry, moved == DEPRECATED_TAGS, prefers_tags, out)?;
+                }
+                _ => {}
+            }
         }
-        let (key, value) = key_and_value(tag)?;
-        entry.clear();
-        text.clear();
-        put_bytes_field(1, key, &mut entry);
-        if prefers_tags {
-            LoggregatorTagValue::parse(value)?.write(&mut text);
-        } else {
-            put_bytes_field(1, value, &mut text);
-        }
-        put_bytes_field(2, &text, &mut entry);
-        put_bytes_field(u64::from(to), &entry, out);
     }
+    Ok(())
+}
+
+/// Appends a tag in the form that is wanted.
+fn move_tag(
+    entry: &[u8],
+    is_deprecated: bool,
+    prefers_tags: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), LoggregatorError> {
+    let (key, value) = key_and_value(entry)?;
+    let mut text = Vec::new();
+    if is_deprecated {
+        LoggregatorTagValue::parse(value)?.write(&mut text);
+    } else {
+        text.extend_from_slice(value);
+    }
+    let mut moved = Vec::new();
+    put_bytes_field(1, key, &mut moved);
+    if prefers_tags {
+        put_bytes_field(2, &text, &mut moved);
+    } else {
+        let mut value = Vec::new();
+        put_bytes_field(1, &text, &mut value);
+        put_bytes_field(2, &value, &mut moved);
+    }
+    let field = if prefers_tags { TAGS } else { DEPRECATED_TAGS };
+    put_bytes_field(u64::from(field), &moved, out);
     Ok(())
 }
 

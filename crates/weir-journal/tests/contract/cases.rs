@@ -221,8 +221,9 @@ pub(crate) fn drop_oldest_discards_exactly_what_it_counts_and_never_the_quiet(
 pub(crate) fn a_slow_subscriber_gets_an_exact_gap(opener: &mut impl Opener) {
     let journal = opener.open();
     let mut hec = cursor(&journal, "hec");
-    let mut slow = journal.subscribe(130_000);
-    let mut quick = journal.subscribe(10_000_000);
+    let mut slow = journal.subscribe(130_000, None);
+    let mut quick = journal.subscribe(10_000_000, None);
+    let mut without = journal.subscribe(10_000_000, Some(crate::support::source()));
     for n in 0..10 {
         journal.append(Part::new(1, n, 1).padding(60_000).build(), LAG).unwrap();
     }
@@ -239,7 +240,11 @@ pub(crate) fn a_slow_subscriber_gets_an_exact_gap(opener: &mut impl Opener) {
     assert_eq!(drain(&mut hec).len(), 10, "subscribers do not hold back others");
     journal.close();
     assert!(block_on(slow.next()).is_none());
-    assert!(block_on(journal.subscribe(1000).next()).is_none(), "even when subscribing too late");
+    assert!(block_on(without.next()).is_none(), "it has got nothing of that source");
+    assert!(
+        block_on(journal.subscribe(1000, None).next()).is_none(),
+        "even when subscribing too late"
+    );
     opener.close(journal);
 }
 

@@ -140,6 +140,15 @@ impl Drain {
         self.is_paused || self.failure.as_ref().is_some_and(|failure| failure.until > now)
     }
 
+    /// Returns whether all that it has is in its stream, and cannot be delivered now.
+    pub(super) fn is_kept(&self, now: Duration) -> bool {
+        self.mode == Mode::Lagging
+            && self.is_resting(now)
+            && self.in_flight == InFlight::Nothing
+            && self.gathered.is_empty()
+            && self.appended.is_empty()
+    }
+
     /// Returns whether batches of its stream should be taken.
     fn is_hungry(&self, now: Duration) -> bool {
         self.mode == Mode::Lagging

@@ -22,7 +22,7 @@ pub(super) const GATHER_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) const GATHER_BYTES: usize = 128 * 1024;
 
 /// Pause after the journal had no room.
-pub(super) const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Records of a lagging drain that are in memory at once: enough to fill several requests.
 pub(super) const CATCH_UP_RECORDS: usize = 1024;
@@ -62,6 +62,20 @@ pub(super) const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) const READY_BYTES: u64 = 64 * 1024;
 /// See [`READY_BYTES`].
 pub(super) const READY_AFTER: Duration = Duration::from_millis(2);
+
+/// Messages for owners of applications that wait to be logged. If the journal has no room for them,
+/// the newest ones say most.
+pub(super) const MESSAGES_MAX: usize = 1000;
+
+/// How long a drain must fail before its owner is told: what is over by then has lost nothing.
+pub(super) const TELL_FAILURE_AFTER: Duration = Duration::from_secs(2);
+
+/// How often the owner is told that a drain still fails, has lost more, or still cannot be used.
+pub(super) const REPEAT_FAILURE_AFTER: Duration = Duration::from_mins(5);
+/// See [`REPEAT_FAILURE_AFTER`].
+pub(super) const REPEAT_LOSS_AFTER: Duration = Duration::from_mins(1);
+/// See [`REPEAT_FAILURE_AFTER`].
+pub(super) const REPEAT_REJECTION_AFTER: Duration = Duration::from_hours(1);
 
 /// Drains altogether. Each takes about a kilobyte.
 pub(super) const DRAINS_MAX: usize = 100_000;

@@ -14,6 +14,7 @@ mod core;
 mod envelopes;
 mod limits;
 mod matcher;
+mod message;
 mod plan;
 pub mod provider;
 mod pump;
@@ -28,6 +29,9 @@ mod tests;
 mod worker;
 
 pub use book::DrainBook;
+pub(crate) use stream::source as relocated_source;
+
+pub use message::DrainMessage;
 pub use plan::{DrainsPlan, Selector};
 pub use registry::{Definition, DefinitionError, StoredDrain};
 pub use run::{Drains, DrainsError, LAGGING, NAME, UNKNOWN};

@@ -122,10 +122,11 @@ impl Pump {
         self.core.borrow().source_bytes <= self.window_bytes
     }
 
-    /// Returns whether nothing waits anywhere, not even in the stream of a drain.
+    /// Returns whether nothing waits, except in the streams of drains that do not accept it now.
     pub(super) fn is_done(&self) -> bool {
-        let core = self.core.borrow();
-        core.active.is_empty() && self.sources.waiting_bytes() == 0
+        let (core, now) = (self.core.borrow(), self.clock.monotonic());
+        let is_kept = |id| core.drains.get(id).is_some_and(|drain| drain.is_kept(now));
+        core.active.iter().all(is_kept) && self.sources.waiting_bytes() == 0
     }
 
     fn take_from_sources(&mut self, now: Duration) -> bool {

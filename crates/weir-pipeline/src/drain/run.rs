@@ -21,6 +21,7 @@ use weir_journal::{Cursor, CursorSpec, Journal, JournalError, WhenFull};
 use super::core::Mode;
 use super::envelopes::Envelopes;
 use super::limits::{COMMANDS_MAX, DRAINS_MAX, PUBLISH_INTERVAL, READY_AFTER, READY_BYTES, TICK};
+use super::message::{DrainMessage, Messages};
 use super::plan::{DrainsPlan, Selector};
 use super::provider::{Provider, ProviderKind, ProviderState};
 use super::pump::Pump;
@@ -78,6 +79,7 @@ type Answer = Result<Option<String>, String>;
 struct Shared {
     drains: Mutex<Arc<[DrainStatus]>>,
     providers: Mutex<Vec<ProviderStatus>>,
+    messages: Mutex<Messages>,
     cpu_ns: AtomicU64,
     stop: Notify,
     grace_ms: AtomicU64,
@@ -162,6 +164,11 @@ impl Drains {
     /// Returns the state of those who list drains.
     pub fn providers(&self) -> Vec<ProviderStatus> {
         lock(&self.shared.providers).clone()
+    }
+
+    /// Takes what the owners of applications should know.
+    pub(crate) fn take_messages(&self) -> Vec<DrainMessage> {
+        lock(&self.shared.messages).waiting.drain(..).collect()
     }
 
     /// Adds a drain, which is kept until it is removed. An error says why that is not possible.
@@ -322,6 +329,7 @@ impl All {
     fn change(&mut self, difference: Difference) {
         for id in difference.removed {
             self.definitions.remove(&id);
+            lock(&self.shared.messages).forget(id);
             self.pump.remove(id);
         }
         for drain in difference.added {
@@ -339,17 +347,16 @@ impl All {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut end = None;
         loop {
-            while self.pump.step() {
-                self.start_workers();
+            let is_busy = self.pump.step();
+            self.start_workers();
+            if is_busy {
+                // The workers' turn.
                 tokio::task::yield_now().await;
             }
-            self.start_workers();
             let has_room = self.pump.has_room();
             let is_closing = self.pump.sources.is_closing();
             tokio::select! {
-                () = self.pump.sources.ready(READY_BYTES, READY_AFTER), if has_room && !is_closing => {}
-                () = self.pump.lagging.ready(1, Duration::ZERO), if !is_closing => {}
-                () = wake.notified() => {}
+                biased;
                 () = shared.stop.notified() => {
                     let grace = Duration::from_millis(shared.grace_ms.load(Ordering::Relaxed));
                     end = Some(self.clock.monotonic() + grace);
@@ -357,7 +364,12 @@ impl All {
                 Some((command, answer)) = commands.recv() => {
                     self.carry_out(command, answer);
                 }
+                // Also when there is always something to take: relocating makes room.
                 _ = ticks.tick() => self.tick(end.is_some()),
+                () = std::future::ready(()), if is_busy => {}
+                () = self.pump.sources.ready(READY_BYTES, READY_AFTER), if has_room && !is_closing => {}
+                () = self.pump.lagging.ready(1, Duration::ZERO), if !is_closing => {}
+                () = wake.notified() => {}
             }
             if end.is_some_and(|end| self.clock.monotonic() >= end || self.pump.is_done()) {
                 self.tick(true);
@@ -399,6 +411,8 @@ impl All {
             }
         }
         for (name, list) in lists {
+            let now = self.clock.monotonic();
+            lock(&self.shared.messages).note_rejected(&list.rejected, now);
             let drains =
                 list.bindings.iter().map(|binding| Definition::of_provider(binding.clone(), name));
             let difference = self.registry.replace(name, drains.collect());
@@ -501,9 +515,11 @@ impl All {
         let now = self.clock.monotonic();
         (self.published_at, self.has_changed) = (now, false);
         let core = self.pump.core.borrow();
+        let mut messages = lock(&self.shared.messages);
         let status = |(id, drain): (&u64, &super::core::Drain)| {
             let definition = self.definitions.get(id)?;
             let failure = drain.failure.as_ref();
+            messages.note(definition, &drain.book, failure, now);
             let state = match (drain.is_paused, failure, drain.mode) {
                 (true, _, _) => DrainState::Paused,
                 (false, Some(_), _) => DrainState::Failing,

@@ -20,7 +20,7 @@ const HIGH_WATER_BYTES: usize = 20;
 
 /// The identifier under which all these streams are known to the journal. It is not the name of a
 /// source, since nothing is received here.
-pub(super) fn source() -> SourceId {
+pub(crate) fn source() -> SourceId {
     SourceId(hash64(b"\0drains"))
 }
 

@@ -7,7 +7,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_codec::{DrainEncoder, DrainFormat};
@@ -134,16 +133,22 @@ async fn wait(shop: &Workshop, id: u64, sender: &mut DrainSender) -> bool {
         let pause = pause.filter(|pause| !pause.is_zero() && !drain.queue.is_empty());
         (drain.wake.clone(), pause)
     };
-    let limit = pause.unwrap_or(IDLE_CHECK_INTERVAL);
-    let has_waited = tokio::time::timeout(limit, wake.notified()).await.is_err();
-    if has_waited && pause.is_none() {
-        return !end_if_idle(shop, id, sender);
+    if let Some(pause) = pause {
+        // More records wake it, too: the pause is not over for them either.
+        let is_there = || {
+            let core = shop.core.borrow();
+            core.drains.get(&id).is_some_and(|drain| Rc::ptr_eq(&drain.wake, &wake))
+        };
+        let removed = async {
+            while is_there() {
+                wake.notified().await;
+            }
+        };
+        let _removed = tokio::time::timeout(pause, removed).await;
+        return true;
     }
-    if pause.is_some() && !has_waited {
-        // Woken by more records: the pause is not over for them either.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    true
+    let has_waited = tokio::time::timeout(IDLE_CHECK_INTERVAL, wake.notified()).await.is_err();
+    !has_waited || !end_if_idle(shop, id, sender)
 }
 
 /// Ends the worker of a drain that has nothing to send and no connection.

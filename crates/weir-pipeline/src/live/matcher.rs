@@ -20,6 +20,7 @@ use super::envelopes::{Dispatcher, Index};
 use super::hub::{Hub, MatchedBatch, Matches, Names, Wanted};
 use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX, SET_BYTES_MAX};
 use crate::config::SourceType;
+use crate::drain::relocated_source;
 use crate::rule::{Draft, Origin, RecordFields};
 use crate::view::{PipelineView, SourceView};
 
@@ -67,7 +68,9 @@ impl Set {
 
 /// Starts the thread, with everything that is appended from now on.
 pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
-    let subscriber = view.journal.subscribe(BACKLOG_BYTES.max(hub.budget.backlog()));
+    let backlog_bytes = BACKLOG_BYTES.max(hub.budget.backlog());
+    // What is moved to the stream of a drain was there before.
+    let subscriber = view.journal.subscribe(backlog_bytes, Some(relocated_source()));
     let source = |view: &SourceView| {
         let (name, origin) = (Arc::from(view.name.as_str()), Origin::new(&view.name));
         let mut types = SourceType::ALL.iter().filter(|kind| kind.has_envelopes());

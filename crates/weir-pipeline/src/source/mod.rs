@@ -6,6 +6,7 @@
 
 mod container_metrics;
 mod datadog_intake;
+mod drain_messages;
 mod listen;
 mod loggregator;
 mod loggregator_metrics;
@@ -269,6 +270,10 @@ fn prepare(
             let work = produce::Work::Originals(source.clone(), context.view.clone());
             return Ok(vec![produce(plan, work, context, &wakes[0], stop)]);
         }
+        SourceKind::DrainMessages(source) => {
+            let work = produce::Work::DrainMessages(source.clone(), context.view.clone());
+            return Ok(vec![produce(plan, work, context, &wakes[0], stop)]);
+        }
         SourceKind::Loggregator(source) => {
             let protocol = || listen::Protocol::Loggregator(source.clone());
             return listen(plan, &source.listen, protocol, context, wakes, stop);
@@ -313,6 +318,7 @@ fn produce(
             rules: context.rules,
             clock: context.clock,
             stats: context.stats,
+            gather_time: listen::GATHER_TIME,
         },
         received_file: context.data_dir.join("received").join(&plan.name),
         disk: context.disk,

@@ -15,11 +15,14 @@ use tokio::task::LocalSet;
 use weir_host::{Disk, WakeFd};
 
 use super::container_metrics;
+use super::drain_messages;
 use super::listen::{CpuTime, GatheredLanes, Incoming as _, KeyFields, LaneContext, Wakes};
 use super::loggregator::{LoggregatorIntake, LoggregatorVersion};
 use super::loggregator_metrics::{self, ViewSlot};
 use super::prometheus;
-use crate::config::{ContainerMetricsSource, LoggregatorMetricsSource, PrometheusSource};
+use crate::config::{
+    ContainerMetricsSource, DrainMessagesSource, LoggregatorMetricsSource, PrometheusSource,
+};
 
 /// Envelopes after which a task lets others go on, and what was received is written down.
 pub(super) const ENVELOPES_PER_TURN: i64 = 256;
@@ -32,6 +35,8 @@ pub(super) enum Work {
     Containers(Box<ContainerMetricsSource>),
     /// What weir has counted, as metrics of Loggregator.
     Originals(Box<LoggregatorMetricsSource>, ViewSlot),
+    /// What owners of applications should know about their drains.
+    DrainMessages(Box<DrainMessagesSource>, ViewSlot),
 }
 
 /// The thread of such a source.
@@ -76,6 +81,7 @@ impl Producer {
             Work::Prometheus(source) => &source.tags,
             Work::Containers(source) => &source.tags,
             Work::Originals(source, _) => &source.tags,
+            Work::DrainMessages(source, _) => &source.tags,
         };
         let emitter = Rc::new(Emitter {
             intake: RefCell::new(LoggregatorIntake::new(tags, KeyFields::default())),
@@ -99,6 +105,7 @@ impl Producer {
                 Work::Originals(source, view) => {
                     loggregator_metrics::run(&source, &view, &emitter).await;
                 }
+                Work::DrainMessages(_, view) => drain_messages::run(&view, &emitter).await,
             }
         };
         tokio::select! {

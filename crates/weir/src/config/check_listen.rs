@@ -229,7 +229,7 @@ pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
             let section = &source.section;
             section.size("in_flight_max") + LOGGREGATOR_LISTENER_BYTES + quota_bytes(section)
         }
-        SourceType::LoggregatorMetrics => SYSLOG_LISTENER_BYTES,
+        SourceType::LoggregatorMetrics | SourceType::DrainMessages => SYSLOG_LISTENER_BYTES,
         SourceType::Syslog | SourceType::Dropsonde | SourceType::Statsd => {
             let section = &source.section;
             threads(source.component_type, section) as u64 * SYSLOG_LISTENER_BYTES
@@ -270,6 +270,7 @@ impl Bound {
                 }
             },
             SourceType::LoggregatorMetrics
+            | SourceType::DrainMessages
             | SourceType::Prometheus
             | SourceType::ContainerMetrics
             | SourceType::Containers

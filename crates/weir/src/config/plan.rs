@@ -10,8 +10,8 @@ use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
 use weir_pipeline::config::{
-    Compression, ContainersSource, DatadogIntake, DropsondeSource, FileOutput, FilePath,
-    FileSource, FsyncPolicy, HttpAuth, HttpOutput, ListenEndpoint, ListenSettings,
+    Compression, ContainersSource, DatadogIntake, DrainMessagesSource, DropsondeSource, FileOutput,
+    FilePath, FileSource, FsyncPolicy, HttpAuth, HttpOutput, ListenEndpoint, ListenSettings,
     LoggregatorOutput, LoggregatorSource, OutputKind, OutputPlan, OutputType, PipelinePlan,
     RateLimit, RequestSettings, Rotation, ServerTlsFiles, SocketOutput, SourceKind, SourcePlan,
     SourceType, SplunkHec, StatsdSource, SyslogOutput, SyslogOutputFraming, SyslogSource,
@@ -179,7 +179,7 @@ impl Sections {
 
 /// Reads the whole tree. The plan is valid only if no error was reported.
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
-    let sections = sections(&usual::with_usual_set(tree, diagnostics), diagnostics);
+    let sections = sections(&usual::completed(tree, diagnostics), diagnostics);
     check::check(&sections, diagnostics);
     let calculated_fields =
         super::calculated_fields::calculated_fields(sections.table("store"), diagnostics);
@@ -476,6 +476,10 @@ fn source(named: &ComponentSection<SourceType>) -> Option<SourcePlan> {
         SourceType::LoggregatorMetrics => {
             SourceKind::LoggregatorMetrics(Box::new(metrics::loggregator_metrics(section)))
         }
+        SourceType::DrainMessages => {
+            let tags = check_listen::default_tags(section);
+            SourceKind::DrainMessages(Box::new(DrainMessagesSource { tags }))
+        }
         SourceType::Prometheus => {
             SourceKind::Prometheus(Box::new(collect::prometheus(&named.name, section)?))
         }
@@ -589,6 +593,7 @@ pub(crate) fn threads(source_type: SourceType, section: &Section) -> usize {
         | SourceType::Dropsonde
         | SourceType::Statsd
         | SourceType::LoggregatorMetrics
+        | SourceType::DrainMessages
         | SourceType::Prometheus
         | SourceType::ContainerMetrics
         | SourceType::Containers

@@ -618,6 +618,7 @@ impl ComponentType for SourceType {
             Self::Dropsonde => listeners::DROPSONDE_SOURCE,
             Self::Statsd => listeners::STATSD_SOURCE,
             Self::LoggregatorMetrics => listeners::LOGGREGATOR_METRICS_SOURCE,
+            Self::DrainMessages => listeners::DRAIN_MESSAGES_SOURCE,
             Self::Prometheus => collectors::PROMETHEUS_SOURCE,
             Self::ContainerMetrics => collectors::CONTAINER_METRICS_SOURCE,
             Self::DatadogIntake => listeners::DATADOG_INTAKE_SOURCE,
@@ -632,7 +633,9 @@ impl ComponentType for SourceType {
             Self::Syslog => check_listen::syslog(section, diagnostics),
             Self::Loggregator => check_listen::loggregator(section, diagnostics),
             Self::Dropsonde | Self::Statsd => check_listen::dropsonde(section, diagnostics),
-            Self::LoggregatorMetrics => check_listen::tags(section, "tags", diagnostics),
+            Self::LoggregatorMetrics | Self::DrainMessages => {
+                check_listen::tags(section, "tags", diagnostics);
+            }
             Self::Prometheus => collect::check_prometheus(section, diagnostics),
             Self::ContainerMetrics => collect::check_container_metrics(section, diagnostics),
             Self::DatadogIntake => check_listen::datadog_intake(section, diagnostics),

@@ -1,7 +1,8 @@
-//! `[loggregator]` alone: the usual set of sources and services, as if each had been configured.
+//! Parts that are there without being configured, as if they had been: the usual set of sources and
+//! services of `[loggregator]` alone, and the messages of drains.
 //!
 //! Invariants: what is configured stays as it is; a part that is configured is not added a second
-//! time; errors in what was added are reported at `[loggregator]`.
+//! time; errors in what was added are reported at the table that has added it.
 
 use weir_pipeline::config::SourceType;
 use weir_pipeline::live::Face;
@@ -31,9 +32,28 @@ fn parts() -> impl Iterator<Item = &'static str> {
     sources.chain(Face::ALL.into_iter().map(Face::name)).chain([HEALTH])
 }
 
+/// Returns the tree with all parts that are there without being configured.
+pub(crate) fn completed(tree: &NodeTable, diagnostics: &mut Diagnostics) -> NodeTable {
+    with_drain_messages(with_usual_set(tree.clone(), diagnostics))
+}
+
+/// Returns the tree with the source for messages of drains, if there are drains.
+fn with_drain_messages(mut tree: NodeTable) -> NodeTable {
+    let drains = tree.get("drains");
+    let is_off = |key| match drains.map(|entry| &entry.node.value) {
+        Some(NodeValue::Table(table)) => is_false(table, key),
+        _ => false,
+    };
+    let Some(entry) = drains.or_else(|| tree.get("drain")) else { return tree };
+    if !is_off("enabled") && !is_off("messages") {
+        let at = entry.key_location.clone();
+        add_source(&mut tree, SourceType::DrainMessages, &at);
+    }
+    tree
+}
+
 /// Returns the tree with what `[loggregator]` switches on.
-pub(crate) fn with_usual_set(tree: &NodeTable, diagnostics: &mut Diagnostics) -> NodeTable {
-    let mut tree = tree.clone();
+fn with_usual_set(mut tree: NodeTable, diagnostics: &mut Diagnostics) -> NodeTable {
     let Some(entry) = tree.get(TABLE) else { return tree };
     let NodeValue::Table(table) = &entry.node.value else { return tree };
     let without = without(table, diagnostics);
@@ -111,7 +131,11 @@ fn has_store(tree: &NodeTable) -> bool {
     let Some(NodeValue::Table(store)) = tree.get("store").map(|entry| &entry.node.value) else {
         return true;
     };
-    !matches!(store.get("enabled").map(|entry| &entry.node.value), Some(NodeValue::Bool(false)))
+    !is_false(store, "enabled")
+}
+
+fn is_false(table: &NodeTable, key: &str) -> bool {
+    matches!(table.get(key).map(|entry| &entry.node.value), Some(NodeValue::Bool(false)))
 }
 
 fn added(key: &str, value: NodeValue, at: &SourceLocation) -> Entry {

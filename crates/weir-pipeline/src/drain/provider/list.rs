@@ -23,7 +23,7 @@ pub struct BindingList {
 }
 
 /// A binding that is not used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RejectedBinding {
     /// The application, if there is one.
     pub app: Option<String>,

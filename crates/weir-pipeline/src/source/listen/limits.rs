@@ -15,7 +15,10 @@ pub const LISTENER_THREADS_MAX: usize = 16;
 
 /// How long a record without acknowledgement waits for others to fill a batch: the flush that
 /// follows takes as long, and readers of a live tail do not notice it.
-pub(super) const GATHER_TIME: Duration = Duration::from_millis(4);
+pub(in crate::source) const GATHER_TIME: Duration = Duration::from_millis(4);
+
+/// The same for envelopes of Loggregator, whose readers follow them as they come: within 5 ms.
+pub(super) const GATHER_TIME_OF_ENVELOPES: Duration = Duration::from_millis(1);
 
 /// Bytes read from a connection at a time. The buffer is shared by all connections of a listener.
 pub(super) const READ_BYTES: usize = 64 * 1024;

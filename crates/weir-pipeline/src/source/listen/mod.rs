@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::task::LocalSet;
 use weir_host::{Clock, ConnectError, Disk, OpenMode, WakeFd};
@@ -50,6 +51,7 @@ pub(super) use http::{
 };
 pub(super) use lanes::{GatheredLanes, LaneContext, Refusal};
 pub(super) use limiter::{Claim, Incoming, Limiter};
+pub(super) use limits::GATHER_TIME;
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
 pub(super) use wakes::Wakes;
 
@@ -58,7 +60,7 @@ use datagrams::DatagramIntake;
 use grpc::GrpcService;
 use http::HttpService;
 use lanes::AcknowledgedLanes;
-use limits::LISTENER_THREADS_MAX;
+use limits::{GATHER_TIME_OF_ENVELOPES, LISTENER_THREADS_MAX};
 use socket::Socket;
 use stream::{LineService, RelpService};
 
@@ -133,6 +135,17 @@ impl Protocol {
                 Self::Relp(own)
             }
             ListenEndpoint::Tcp(_) | ListenEndpoint::UnixStream { .. } => Self::SyslogStream(own),
+        }
+    }
+
+    fn gather_time(&self) -> Duration {
+        match self {
+            Self::Loggregator(_) | Self::Dropsonde(_) => GATHER_TIME_OF_ENVELOPES,
+            Self::DatadogIntake(..)
+            | Self::SyslogStream(_)
+            | Self::SyslogDatagrams(_)
+            | Self::Relp(_)
+            | Self::Statsd(_) => GATHER_TIME,
         }
     }
 }
@@ -218,6 +231,7 @@ impl Listener {
             rules: parts.rules.clone(),
             clock: parts.clock.clone(),
             stats: parts.stats.clone(),
+            gather_time: protocol.gather_time(),
         };
         let gathered = || {
             if thread == 0 {

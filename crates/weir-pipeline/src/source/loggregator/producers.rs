@@ -180,8 +180,9 @@ fn source_of<'e>(envelope: &LoggregatorEnvelope<'e>, tags: &LoggregatorTags) -> 
     if !envelope.source_id.is_empty() {
         return envelope.source_id;
     }
-    let origins = tags.iter(envelope.bytes).filter(|(name, _)| *name == b"origin");
-    match origins.last() {
+    // Deprecated ones come last, and count only if there is no other.
+    let mut origins = tags.iter(envelope.bytes).filter(|(name, _)| *name == b"origin");
+    match origins.next() {
         Some((_, LoggregatorTagValue::Text(origin))) => origin,
         Some((_, LoggregatorTagValue::Integer(_) | LoggregatorTagValue::Decimal(_))) | None => b"",
     }

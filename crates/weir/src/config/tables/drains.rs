@@ -12,6 +12,13 @@ pub(super) const DRAINS: Table = Table {
     fields: &[
         field("enabled", ValueType::Bool, Value("true"), "Whether drains get records."),
         field(
+            "messages",
+            ValueType::Bool,
+            Value("true"),
+            "Whether the log of an application says that one of its drains cannot be used, does not \
+             accept records, or has lost some (source type `LGR`).",
+        ),
+        field(
             "limit",
             ValueType::Size { min: 1 << 20, max: 1 << 50 },
             Value("\"1GiB\""),

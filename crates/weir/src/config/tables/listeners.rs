@@ -34,6 +34,13 @@ pub(super) const LOGGREGATOR_METRICS_SOURCE: Component = Component {
     fields: &[LOGGREGATOR_METRICS],
 };
 
+pub(super) const DRAIN_MESSAGES_SOURCE: Component = Component {
+    doc: "What the owner of an application should know about its [drains](../guide/drains.md), as logs \
+          of the application: that one cannot be used, does not accept records, or has lost some. \
+          There is one named `drain_messages` if there are drains, unless another one is configured.",
+    fields: &[&[TAGS]],
+};
+
 const LOGGREGATOR_METRICS: &[Field] = &[
     field(
         "interval",

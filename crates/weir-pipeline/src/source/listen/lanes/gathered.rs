@@ -1,5 +1,5 @@
 //! Lanes of records that are not acknowledged: they are gathered over all connections until a batch
-//! is full or its oldest record has waited for [`GATHER_TIME`].
+//! is full or its oldest record has waited for [`LaneContext::gather_time`].
 //!
 //! While the journal refuses a batch, the lanes take no more records ([`Blocked`]): transports stop
 //! reading, so that senders with flow control wait, and the kernel counts what it drops of the
@@ -24,7 +24,7 @@ use weir_model::{
     AbandonReason, Batch, BatchBuilder, DiscardReason, Full, Position, RecordFlags, SourceBook,
 };
 
-use super::super::limits::{BATCH_BYTES, GATHER_TIME, LANES};
+use super::super::limits::{BATCH_BYTES, LANES};
 use super::received::ReceivedCounts;
 use super::{Lane, LaneContext, Shared};
 use crate::rule::{Subject, TooLarge, Workspace};
@@ -215,7 +215,7 @@ impl GatheredLanes {
             match self.oldest_at.get() {
                 None => notified.await,
                 Some(oldest_at) => {
-                    sleep_until(oldest_at + GATHER_TIME).await;
+                    sleep_until(oldest_at + self.shared.context.gather_time).await;
                     self.flush();
                 }
             }

@@ -48,6 +48,8 @@ pub(in crate::source) struct LaneContext {
     pub(in crate::source) rules: Arc<RuleSwitch>,
     pub(in crate::source) clock: Arc<dyn Clock>,
     pub(in crate::source) stats: Arc<SourceStats>,
+    /// How long a record without acknowledgement waits for others to fill a batch.
+    pub(in crate::source) gather_time: Duration,
 }
 
 /// The context, and whether the journal has room.

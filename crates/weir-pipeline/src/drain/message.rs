@@ -1,0 +1,182 @@
+//! What the owner of an application should know about its drains: that one cannot be used, does not
+//! accept records, or has lost some.
+//!
+//! Invariants: what waits to be taken is limited; the same is not said again and again; nothing is
+//! said of drains that are for more than one application, which operators see; a loss that consists
+//! of such messages alone is not said, since that would be another one.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use weir_model::DiscardReason;
+
+use super::core::Failure;
+use super::limits::{MESSAGES_MAX, REPEAT_FAILURE_AFTER, REPEAT_LOSS_AFTER, TELL_FAILURE_AFTER};
+use super::plan::Selector;
+use super::provider::RejectedBinding;
+use super::registry::Definition;
+use super::{book::DrainBook, limits::REPEAT_REJECTION_AFTER};
+
+/// A message for the log of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainMessage {
+    /// Id of the application.
+    pub app: String,
+    /// The text, without credentials.
+    pub text: String,
+}
+
+/// What was said about a drain.
+#[derive(Debug, Default)]
+struct Told {
+    /// Lost records that were mentioned.
+    lost: u64,
+    /// When that was; `None`: never.
+    lost_at: Option<Duration>,
+    failure_at: Option<Duration>,
+    /// Messages for its application since a loss was mentioned: they may be what was lost.
+    own: u64,
+}
+
+/// Writes messages.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    told: HashMap<u64, Told>,
+    rejected: HashMap<RejectedBinding, Duration>,
+    /// To be taken by whoever logs them.
+    pub(super) waiting: VecDeque<DrainMessage>,
+}
+
+impl Messages {
+    /// Notes the state of a drain.
+    pub(super) fn note(
+        &mut self,
+        drain: &Definition,
+        book: &DrainBook,
+        failure: Option<&Failure>,
+        now: Duration,
+    ) {
+        let Selector::App(app) = &drain.selector else { return };
+        let lost = lost_by(book);
+        if lost == 0 && failure.is_none() {
+            return;
+        }
+        let told = self.told.entry(drain.id).or_default();
+        let is_due = |last: Option<Duration>, after| last.is_none_or(|last| now >= last + after);
+        let mut texts = Vec::new();
+        let url = &drain.binding.url;
+        // Fewer than before: weir was wrong, and has found them again.
+        let missed = lost.saturating_sub(told.lost);
+        if missed > told.own && is_due(told.lost_at, REPEAT_LOSS_AFTER) {
+            texts.push(format!(
+                "{missed} messages lost for application {app} in user provided syslog drain with url \
+                 {url}"
+            ));
+            (told.lost, told.lost_at, told.own) = (lost, Some(now), 0);
+        }
+        if let Some(failure) = failure
+            && now >= failure.since + TELL_FAILURE_AFTER
+            && is_due(told.failure_at, REPEAT_FAILURE_AFTER)
+        {
+            texts.push(format!("Failed to send to {url}: {}", failure.error));
+            told.failure_at = Some(now);
+        }
+        told.own += texts.len() as u64;
+        for text in texts {
+            self.push(app.clone(), text);
+        }
+    }
+
+    /// Notes the bindings of a list that cannot be used.
+    pub(super) fn note_rejected(&mut self, rejected: &[RejectedBinding], now: Duration) {
+        self.rejected.retain(|known, _| rejected.contains(known));
+        for one in rejected {
+            let Some(app) = one.app.clone() else { continue };
+            let last = self.rejected.get(one);
+            if last.is_none_or(|last| now >= *last + REPEAT_REJECTION_AFTER) {
+                self.rejected.insert(one.clone(), now);
+                self.push(app, one.text.clone());
+            }
+        }
+    }
+
+    /// Forgets what was said about a drain that is gone.
+    pub(super) fn forget(&mut self, drain: u64) {
+        self.told.remove(&drain);
+    }
+
+    fn push(&mut self, app: String, text: String) {
+        if self.waiting.len() >= MESSAGES_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(DrainMessage { app, text });
+    }
+}
+
+/// Records that the owner of a drain will miss.
+fn lost_by(book: &DrainBook) -> u64 {
+    book.discarded_total() - book.discarded[DiscardReason::DrainRemoved as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registry::StoredDrain;
+    use super::*;
+
+    fn drain(app: Option<&str>) -> Definition {
+        let stored = StoredDrain {
+            app: app.map(str::to_owned),
+            space: None,
+            organization: None,
+            url: "syslog://user:hidden@host/?token=hidden".to_owned(),
+            hostname: String::new(),
+            cert: None,
+            key: None,
+            ca: None,
+        };
+        stored.define("config").unwrap()
+    }
+
+    #[test]
+    fn losses_are_told_with_pauses_and_not_because_of_what_was_told() {
+        let drain = drain(Some("app"));
+        let (mut messages, mut book) = (Messages::default(), DrainBook::default());
+        let mut lost_at = |lost: u64, second: u64| {
+            book.discarded[DiscardReason::BufferFull as usize] = lost;
+            messages.note(&drain, &book, None, Duration::from_secs(second));
+            let texts: Vec<String> = messages.waiting.drain(..).map(|one| one.text).collect();
+            texts
+        };
+        assert!(lost_at(0, 1).is_empty());
+        let told = "5 messages lost for application app in user provided syslog drain with url \
+                    syslog://host/";
+        assert_eq!(lost_at(5, 2), [told]);
+        assert!(lost_at(9, 3).is_empty(), "a minute has not passed");
+        assert_eq!(lost_at(9, 63)[0].split(' ').next(), Some("4"));
+        assert!(lost_at(10, 200).is_empty(), "that was the message");
+        assert_eq!(lost_at(11, 300)[0].split(' ').next(), Some("2"));
+    }
+
+    #[test]
+    fn drains_for_many_applications_and_old_news_are_not_told() {
+        let mut messages = Messages::default();
+        let mut book = DrainBook::default();
+        book.discarded[DiscardReason::Expired as usize] = 3;
+        messages.note(&drain(None), &book, None, Duration::from_secs(1));
+        assert!(messages.waiting.is_empty());
+        let app = || Some("app".to_owned());
+        let rejected = [
+            RejectedBinding { app: None, text: "names no application".to_owned() },
+            RejectedBinding { app: app(), text: "Invalid Scheme".to_owned() },
+        ];
+        for (second, count) in [(1, 1), (16, 0), (3602, 1)] {
+            messages.note_rejected(&rejected, Duration::from_secs(second));
+            assert_eq!(messages.waiting.drain(..).count(), count, "{second}");
+        }
+        for number in 0..MESSAGES_MAX + 5 {
+            messages.push("app".to_owned(), number.to_string());
+        }
+        assert_eq!(messages.waiting.len(), MESSAGES_MAX);
+        assert_eq!(messages.waiting[0].text, "5");
+    }
+}
