@@ -19,7 +19,7 @@ use weir_model::{DiscardReason, StreamId};
 
 use super::book::DrainBook;
 use super::limits::{
-    APPEND_RETRY_INTERVAL, CATCH_UP_RECORDS, QUEUE_RECORDS_MAX, RETRY_MAX, RETRY_MIN,
+    APPEND_RETRY_INTERVAL, CATCH_UP_RECORDS, QUEUE_RECORDS_MAX, REFUSED_MAX, RETRY_MAX, RETRY_MIN,
     SEND_RECORDS_MAX,
 };
 use super::matcher::Matcher;
@@ -82,6 +82,8 @@ pub(super) struct Drain {
     pub(super) gathered_since: Duration,
     /// The journal had no room: it is asked again then.
     pub(super) append_after: Duration,
+    /// Since when the journal has had no room for what is gathered.
+    refused_since: Option<Duration>,
     pub(super) appended: VecDeque<Appended>,
     pub(super) stream: Option<DrainStream>,
     pub(super) is_paused: bool,
@@ -108,6 +110,8 @@ pub(super) struct Core {
     pub(super) wake: Rc<Notify>,
     /// Size of what is taken from sources and not finished.
     pub(super) source_bytes: usize,
+    /// Something was sent since this was looked at.
+    pub(super) has_sent: bool,
     /// Every list of drains is known: what has no drain will not get one.
     pub(super) is_complete: bool,
 }
@@ -125,6 +129,7 @@ impl Drain {
             gathered_bytes: 0,
             gathered_since: Duration::ZERO,
             append_after: Duration::ZERO,
+            refused_since: None,
             appended: VecDeque::new(),
             stream,
             is_paused: false,
@@ -273,6 +278,7 @@ impl Core {
         drain.stream = Some(stream);
         (drain.gathered_bytes, drain.gathered_since) = (0, now);
         drain.is_ahead_gathered = false;
+        drain.refused_since = None;
         for appended in appended {
             drain.book.moved += appended.rows.len() as u64;
             drain.appended.push_back(appended);
@@ -280,7 +286,7 @@ impl Core {
     }
 
     /// Notes that the journal had no room for what was gathered: it is kept, or discarded if the
-    /// window has no room either.
+    /// window has no room either, and that has lasted for a while.
     pub(super) fn note_refused(
         &mut self,
         id: u64,
@@ -293,7 +299,8 @@ impl Core {
         let Some(drain) = self.drains.get_mut(&id) else { return };
         drain.stream = Some(stream);
         drain.append_after = now + APPEND_RETRY_INTERVAL;
-        if !is_full {
+        let since = *drain.refused_since.get_or_insert(now);
+        if !is_full || now < since + REFUSED_MAX {
             drain.gathered = gathered;
             return;
         }
@@ -378,6 +385,8 @@ impl Core {
         if let Some(drain) = self.drains.get_mut(&id) {
             drain.note_failure(failure, !fates.is_empty(), now);
         }
+        self.has_sent = true;
+        self.retire(id);
         self.wake.notify_one();
     }
 

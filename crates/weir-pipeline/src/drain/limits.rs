@@ -24,6 +24,11 @@ pub(super) const GATHER_BYTES: usize = 128 * 1024;
 /// Pause after the journal had no room.
 pub(super) const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How long the journal may have no room for a lagging drain before records are discarded, if the
+/// window has none either. A ring that is full of what the sources have appended since is written to
+/// disk in that time; a disk that is full stays so.
+pub(super) const REFUSED_MAX: Duration = Duration::from_secs(2);
+
 /// Records of a lagging drain that are in memory at once: enough to fill several requests.
 pub(super) const CATCH_UP_RECORDS: usize = 1024;
 
@@ -56,6 +61,10 @@ pub(super) const COMMANDS_MAX: usize = 64;
 
 /// Interval at which the state of all drains is published.
 pub(super) const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Publishing takes at most one part in this many of the time: with ten thousand drains it is done
+/// less often.
+pub(super) const PUBLISH_SHARE: u32 = 50;
 
 /// How much of the sources' records must wait before they are taken at once, and how long they may
 /// wait otherwise.

@@ -20,7 +20,9 @@ use weir_journal::{Cursor, CursorSpec, Journal, JournalError, WhenFull};
 
 use super::core::Mode;
 use super::envelopes::Envelopes;
-use super::limits::{COMMANDS_MAX, DRAINS_MAX, PUBLISH_INTERVAL, READY_AFTER, READY_BYTES, TICK};
+use super::limits::{
+    COMMANDS_MAX, DRAINS_MAX, PUBLISH_INTERVAL, PUBLISH_SHARE, READY_AFTER, READY_BYTES, TICK,
+};
 use super::message::{DrainMessage, Messages};
 use super::plan::{DrainsPlan, Selector};
 use super::provider::{Provider, ProviderKind, ProviderState};
@@ -255,6 +257,8 @@ struct All {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     published_at: Duration,
+    /// How long that took.
+    publish_time: Duration,
     /// Something may differ from what was published.
     has_changed: bool,
 }
@@ -290,6 +294,7 @@ impl All {
             shared,
             clock,
             published_at: Duration::ZERO,
+            publish_time: Duration::ZERO,
             has_changed: false,
         };
         all.begin(start.plan.drains);
@@ -381,11 +386,15 @@ impl All {
 
     fn tick(&mut self, is_final: bool) {
         // Also where nothing is left of it afterwards.
-        self.has_changed |= !self.pump.core.borrow().active.is_empty();
+        {
+            let mut core = self.pump.core.borrow_mut();
+            self.has_changed |= !core.active.is_empty() || std::mem::take(&mut core.has_sent);
+        }
         self.pump.tick(is_final);
         self.look_at_providers();
         self.shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
-        if self.has_changed && self.clock.monotonic() >= self.published_at + PUBLISH_INTERVAL {
+        let pause = PUBLISH_INTERVAL.max(self.publish_time * PUBLISH_SHARE);
+        if self.has_changed && self.clock.monotonic() >= self.published_at + pause {
             self.publish();
         }
     }
@@ -561,5 +570,6 @@ impl All {
             }
         });
         *lock(&self.shared.providers) = providers.collect();
+        self.publish_time = self.clock.monotonic().saturating_sub(now);
     }
 }
