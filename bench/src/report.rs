@@ -143,6 +143,11 @@ impl Outcome {
     }
 }
 
+/// Returns the value below which this share of sorted values lies; `None` if there are none.
+pub(crate) fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
+    sorted.get((sorted.len().saturating_sub(1) as f64 * share) as usize).copied()
+}
+
 /// Formats a number with an appropriate number of digits.
 fn number(value: f64) -> String {
     if value.abs() < 1000.0 {

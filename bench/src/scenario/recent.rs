@@ -10,7 +10,7 @@ use weir_codec::{
 use super::Options;
 use crate::grpc;
 use crate::http;
-use crate::report::{Measurement, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target, quantile};
 use crate::weir::Weir;
 
 const APPLICATIONS: u64 = 10_000;
@@ -121,7 +121,7 @@ fn times(port: u16, path: impl Fn(u64) -> String) -> Result<([f64; 3], usize)> {
         least = least.min(answer.matches("\"timestamp\":").count());
     }
     all.sort_by(f64::total_cmp);
-    let at = |share: f64| all[((all.len() - 1) as f64 * share) as usize];
+    let at = |share| quantile(&all, share).unwrap_or_default();
     Ok(([at(0.5), at(0.95), at(1.0)], least))
 }
 

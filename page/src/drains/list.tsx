@@ -2,8 +2,8 @@
 import { useSignal } from '@preact/signals'
 import { asProblem, change } from '../api/client'
 import type { DrainChange, DrainEntry } from '../api/schema'
-import { exact, percent, rate, short } from '../format/numbers'
-import { lossOf } from '../pipeline/figures'
+import { exact, rate, short } from '../format/numbers'
+import { Discards } from '../pipeline/discards'
 import { Button, IconButton } from '../ui/button'
 import { Dialog } from '../ui/dialog'
 import { LogText } from '../ui/log-text'
@@ -141,7 +141,7 @@ function Row({ drain, rate: sent, changed, remove }: RowProps) {
           </small>
         )}
       </td>
-      <Losses drain={drain} />
+      <Discards counts={drain.book.discarded} of={drain.book.routed} />
       <td class={`balance ${drain.unaccounted === 0 ? 'good' : 'bad'}`}>
         {drain.unaccounted === 0 ? 'balances' : `${exact(drain.unaccounted)} unaccounted`}
       </td>
@@ -169,24 +169,6 @@ function originText(origin: string): string {
     cloud_controller: 'from the Cloud Controller',
   }
   return names[origin] ?? origin
-}
-
-function Losses({ drain }: { drain: DrainEntry }) {
-  const { reasons } = lossOf(drain.book.discarded)
-  if (reasons.length === 0) return <td class="quiet">none</td>
-  return (
-    <td>
-      {reasons.map((one) => (
-        <span
-          key={one.reason}
-          class={`badge ${one.chosen ? '' : 'bad'}`}
-          title={`${exact(one.count)} records, ${percent(one.count / Math.max(drain.book.routed, 1))}`}
-        >
-          {one.reason.replaceAll('_', ' ')} {short(one.count)}
-        </span>
-      ))}
-    </td>
-  )
 }
 
 function actionsOf(drain: DrainEntry, changed: () => void, remove: () => void) {

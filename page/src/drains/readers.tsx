@@ -1,6 +1,7 @@
 // Readers of envelopes, by the service that they use, and what each service has lost.
 import type { ReadersEntry } from '../api/schema'
 import { bytes, exact, percent, short } from '../format/numbers'
+import { Count } from '../ui/count'
 import { ScrollBox } from '../ui/scroll-box'
 
 const services: Record<string, string> = {
@@ -87,13 +88,5 @@ function Row({ entry }: { entry: ReadersEntry }) {
           : `${exact(entry.unaccounted)} ${moving ? 'on their way' : 'unaccounted'}`}
       </td>
     </tr>
-  )
-}
-
-function Count({ value }: { value: number }) {
-  return (
-    <td class="number" title={exact(value)}>
-      {short(value)}
-    </td>
   )
 }

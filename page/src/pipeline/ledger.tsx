@@ -1,9 +1,11 @@
 // The ledger: three books, each of which must balance, with a clear sign when one does not.
 import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
-import { bytes, exact, percent, short } from '../format/numbers'
+import { bytes, exact } from '../format/numbers'
+import { Count } from '../ui/count'
 import { Icon } from '../ui/icon'
 import { ScrollBox } from '../ui/scroll-box'
-import { lossOf, totalsOf } from './figures'
+import { Discards } from './discards'
+import { totalsOf } from './figures'
 
 export function Ledger({ document }: { document: StatusDocument }) {
   const { balanced, unaccounted } = totalsOf(document)
@@ -31,14 +33,6 @@ export function Ledger({ document }: { document: StatusDocument }) {
   )
 }
 
-function Count({ value }: { value: number }) {
-  return (
-    <td class={`number${value === 0 ? ' quiet' : ''}`} title={exact(value)}>
-      {short(value)}
-    </td>
-  )
-}
-
 function Balance({ rest, unit = '' }: { rest: number; unit?: string }) {
   if (rest === 0) {
     return (
@@ -51,24 +45,6 @@ function Balance({ rest, unit = '' }: { rest: number; unit?: string }) {
     <td class="balance bad">
       <Icon name="warning" /> {exact(rest)}
       {unit} unaccounted
-    </td>
-  )
-}
-
-function Discards({ counts, of }: { counts: Record<string, number>; of: number }) {
-  const { reasons } = lossOf(counts)
-  if (reasons.length === 0) return <td class="quiet">none</td>
-  return (
-    <td>
-      {reasons.map((one) => (
-        <span
-          key={one.reason}
-          class={`badge ${one.chosen ? '' : 'bad'}`}
-          title={`${exact(one.count)} records, ${percent(one.count / Math.max(of, 1))}; ${one.chosen ? 'as configured' : 'a loss'}`}
-        >
-          {one.reason.replaceAll('_', ' ')} {short(one.count)}
-        </span>
-      ))}
     </td>
   )
 }

@@ -116,14 +116,11 @@ function BufferRow({ output, incoming }: { output: OutputStatus; incoming: numbe
       <td class="number">{bytes(book.pending_bytes)}</td>
       <td class="number">{bytes(book.buffer_limit_bytes)}</td>
       <td class="number">{lasts === undefined ? '–' : seconds(lasts)}</td>
-      <td>{whenFull(output)}</td>
+      <td>
+        {book.when_full === 'block' ? 'its sources wait' : 'the oldest are discarded, and counted'}
+      </td>
     </tr>
   )
-}
-
-function whenFull({ book }: OutputStatus) {
-  if (book.type === 'drains') return 'what lags is moved to disk; nobody waits'
-  return book.when_full === 'block' ? 'its sources wait' : 'the oldest are discarded, and counted'
 }
 
 function Measuring() {

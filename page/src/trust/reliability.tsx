@@ -6,6 +6,7 @@ import { totalsOf } from '../pipeline/figures'
 import { link } from '../state/location'
 import { status } from '../state/status'
 import { Command } from '../ui/command'
+import { Count } from '../ui/count'
 import { Figure } from '../ui/figure'
 import { ScrollBox } from '../ui/scroll-box'
 import { ProblemView, Skeleton } from '../ui/states'
@@ -106,14 +107,6 @@ function Row({ one }: { one: Delivery }) {
       <Count value={one.waiting} />
       <td class="number">{one.late >= 1 ? seconds(one.late) : '–'}</td>
     </tr>
-  )
-}
-
-function Count({ value }: { value: number }) {
-  return (
-    <td class={`number${value === 0 ? ' quiet' : ''}`} title={exact(value)}>
-      {short(value)}
-    </td>
   )
 }
 

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::data;
 use crate::grpc::Server;
 use crate::http;
-use crate::report::{Measurement, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target, quantile};
 use crate::weir::Weir;
 
 /// Drains, each of an application of its own.
@@ -99,8 +99,7 @@ impl Drains {
 /// The 99th percentile, milliseconds.
 fn p99_ms(sink: &SyslogSink) -> Result<f64> {
     let ages = sink.take_ages_ns();
-    let at = ages.len() * 99 / 100;
-    Ok(*ages.get(at).context("nothing has arrived")? as f64 / 1e6)
+    Ok(quantile(&ages, 0.99).context("nothing has arrived")? as f64 / 1e6)
 }
 
 /// `drains`.
@@ -154,7 +153,7 @@ pub(crate) fn drains_scenario(options: &Options) -> Result<Outcome> {
 pub(crate) fn idle_scenario(options: &Options) -> Result<Outcome> {
     let dir = tempfile::tempdir_in(data::cache_dir()?)?;
     let drains = Drains::start(dir.path(), options.scaled(DRAINS))?;
-    let warm = Load { rate: Some(RATE), ..drains.load(1) };
+    let warm = drains.load(1);
     warm.send(&drains.ingress)?;
     drains.wait_arrived(warm.count)?;
     let followers: Vec<_> = (0..options.scaled(FOLLOWERS))

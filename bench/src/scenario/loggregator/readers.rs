@@ -122,7 +122,7 @@ fn note_ages(message: &[u8], tags: &mut LoggregatorTags, got: &Got) -> Result<()
 }
 
 /// An `EgressBatchRequest` for logs and counters and gauges of a source, with preferred tags.
-pub(super) fn request(source: &str) -> Vec<u8> {
+fn request(source: &str) -> Vec<u8> {
     let mut request = vec![0x18, 1];
     for kind in [2_u8, 3, 4] {
         let mut selector = Vec::new();

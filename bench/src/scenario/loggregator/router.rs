@@ -14,7 +14,7 @@ use crate::data;
 use crate::grpc::Server;
 use crate::http;
 use crate::process::Cpu;
-use crate::report::{Measurement, Outcome, Target};
+use crate::report::{Measurement, Outcome, Target, quantile};
 use crate::weir::Weir;
 
 /// Length of a log in most runs, bytes.
@@ -189,7 +189,7 @@ pub(crate) fn latency_scenario(options: &Options) -> Result<Outcome> {
     ));
     let names = ["at nozzles", "at readers of an application"];
     for (ages, name) in router.readers.ages_ns()?.into_iter().zip(names) {
-        let at = |share: f64| ages[((ages.len() - 1) as f64 * share) as usize] as f64 / 1e6;
+        let at = |share| quantile(&ages, share).unwrap_or_default() as f64 / 1e6;
         outcome.measurements.extend([
             Measurement::new(&format!("median {name}, ms"), at(0.5)),
             Measurement::new(&format!("99 % {name}, ms"), at(0.99)).target(Target::AtMost(5.0)),

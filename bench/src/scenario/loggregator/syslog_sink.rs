@@ -6,7 +6,7 @@
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use rustls::ServerConfig;
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use super::load::now_ns;
+use crate::sink::lock;
 
 /// Room for what a connection has read.
 const BUFFER_BYTES: usize = 4096;
@@ -115,10 +116,6 @@ impl SyslogSink {
             lock(&self.ages_ns).push(now_ns().saturating_sub(time));
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Splits off a message.

@@ -31,12 +31,13 @@ pub fn convert_loggregator_tags(
         }
         before = after;
     }
+    let mut mover = TagMover { prefers_tags, ..TagMover::default() };
     // The last one of a name counts.
     for moved in [TAGS, DEPRECATED_TAGS].into_iter().filter(|field| is_moved(*field)) {
         for field in Fields::new(envelope) {
             match field? {
                 (field, Value::Bytes(entry)) if field == moved => {
-                    move_tag(entry, moved == DEPRECATED_TAGS, prefers_tags, out)?;
+                    mover.write(entry, moved == DEPRECATED_TAGS, out)?;
                 }
                 _ => {}
             }
@@ -45,32 +46,44 @@ pub fn convert_loggregator_tags(
     Ok(())
 }
 
-/// Appends a tag in the form that is wanted.
-fn move_tag(
-    entry: &[u8],
-    is_deprecated: bool,
+/// Writes tags in the form that is wanted, with memory that is used again.
+#[derive(Default)]
+struct TagMover {
     prefers_tags: bool,
-    out: &mut Vec<u8>,
-) -> Result<(), LoggregatorError> {
-    let (key, value) = key_and_value(entry)?;
-    let mut text = Vec::new();
-    if is_deprecated {
-        LoggregatorTagValue::parse(value)?.write(&mut text);
-    } else {
-        text.extend_from_slice(value);
+    text: Vec<u8>,
+    value: Vec<u8>,
+    entry: Vec<u8>,
+}
+
+impl TagMover {
+    /// Appends a tag.
+    fn write(
+        &mut self,
+        entry: &[u8],
+        is_deprecated: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LoggregatorError> {
+        let (key, value) = key_and_value(entry)?;
+        self.text.clear();
+        if is_deprecated {
+            LoggregatorTagValue::parse(value)?.write(&mut self.text);
+        } else {
+            self.text.extend_from_slice(value);
+        }
+        self.entry.clear();
+        put_bytes_field(1, key, &mut self.entry);
+        let field = if self.prefers_tags {
+            put_bytes_field(2, &self.text, &mut self.entry);
+            TAGS
+        } else {
+            self.value.clear();
+            put_bytes_field(1, &self.text, &mut self.value);
+            put_bytes_field(2, &self.value, &mut self.entry);
+            DEPRECATED_TAGS
+        };
+        put_bytes_field(u64::from(field), &self.entry, out);
+        Ok(())
     }
-    let mut moved = Vec::new();
-    put_bytes_field(1, key, &mut moved);
-    if prefers_tags {
-        put_bytes_field(2, &text, &mut moved);
-    } else {
-        let mut value = Vec::new();
-        put_bytes_field(1, &text, &mut value);
-        put_bytes_field(2, &value, &mut moved);
-    }
-    let field = if prefers_tags { TAGS } else { DEPRECATED_TAGS };
-    put_bytes_field(u64::from(field), &moved, out);
-    Ok(())
 }
 
 /// Key and value of a tag.

@@ -39,13 +39,8 @@ pub(crate) fn completed(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Node
 
 /// Returns the tree with the source for messages of drains, if there are drains.
 fn with_drain_messages(mut tree: NodeTable) -> NodeTable {
-    let drains = tree.get("drains");
-    let is_off = |key| match drains.map(|entry| &entry.node.value) {
-        Some(NodeValue::Table(table)) => is_false(table, key),
-        _ => false,
-    };
-    let Some(entry) = drains.or_else(|| tree.get("drain")) else { return tree };
-    if !is_off("enabled") && !is_off("messages") {
+    let Some(entry) = tree.get("drains").or_else(|| tree.get("drain")) else { return tree };
+    if !["enabled", "messages"].iter().any(|key| is_off(&tree, "drains", key)) {
         let at = entry.key_location.clone();
         add_source(&mut tree, SourceType::DrainMessages, &at);
     }
@@ -65,7 +60,7 @@ fn with_usual_set(mut tree: NodeTable, diagnostics: &mut Diagnostics) -> NodeTab
     for source_type in SOURCES.into_iter().filter(|source_type| is_wanted(source_type.name())) {
         add_source(&mut tree, source_type, &at);
     }
-    let has_store = has_store(&tree);
+    let has_store = !is_off(&tree, "store", "enabled");
     let Some(table) = table_mut(&mut tree, TABLE, &at) else { return tree };
     for face in Face::ALL.into_iter().filter(|face| is_wanted(face.name())) {
         // It answers from the store.
@@ -127,14 +122,11 @@ fn add_source(tree: &mut NodeTable, source_type: SourceType, at: &SourceLocation
     }
 }
 
-fn has_store(tree: &NodeTable) -> bool {
-    let Some(NodeValue::Table(store)) = tree.get("store").map(|entry| &entry.node.value) else {
-        return true;
+/// Whether a key of a table is `false`.
+fn is_off(tree: &NodeTable, table: &str, key: &str) -> bool {
+    let Some(NodeValue::Table(table)) = tree.get(table).map(|entry| &entry.node.value) else {
+        return false;
     };
-    !is_false(store, "enabled")
-}
-
-fn is_false(table: &NodeTable, key: &str) -> bool {
     matches!(table.get(key).map(|entry| &entry.node.value), Some(NodeValue::Bool(false)))
 }
 
