@@ -362,6 +362,27 @@ fn owners_of_applications_are_told_about_their_drains() {
 }
 
 #[test]
+fn a_configured_source_takes_the_place_of_the_usual_one_for_messages() {
+    let scene = Scene::new();
+    let refusing = Server::start();
+    refusing.conduct.refuses.store(true, Ordering::Relaxed);
+    let config = format!(
+        "{}{}[source.feedback]\ntype = \"drain_messages\"\n[[drain]]\napp = \"app\"\n\
+         url = \"{}\"\n",
+        source(""),
+        file(&scene),
+        refusing.url("")
+    );
+    let mut weir = scene.start(&config);
+    logs(&scene, &weir, "app", 0, 10);
+    let books =
+        weir.wait_books("its owner is told", PATIENCE, |books| books.delivered(OUTPUT) == 11);
+    books.assert_balanced();
+    assert_eq!(books.records(), 11, "there is no second source for them: {books}");
+    weir.stop();
+}
+
+#[test]
 fn what_is_moved_to_the_stream_of_a_drain_is_not_read_a_second_time() {
     let scene = Scene::new();
     let refusing = Server::start();
