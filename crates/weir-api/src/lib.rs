@@ -12,6 +12,7 @@ mod absence;
 mod compression;
 mod drains;
 mod explore;
+mod gathering;
 mod guard;
 mod ledger;
 mod loggregator;

@@ -137,8 +137,8 @@ fn value_metric(number: u64) -> Vec<u8> {
     metric.extend_from_slice(b"count");
     let mut envelope = vec![0x0a, 5];
     envelope.extend_from_slice(b"bench");
-    // ValueMetric = 6, in field 7.
-    envelope.extend_from_slice(&[0x10, 6, 0x3a, metric.len() as u8]);
+    // ValueMetric = 6, in field 9.
+    envelope.extend_from_slice(&[0x10, 6, 0x4a, metric.len() as u8]);
     envelope.extend_from_slice(&metric);
     envelope
 }

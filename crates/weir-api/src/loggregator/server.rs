@@ -29,6 +29,7 @@ use super::limits::{
 use super::websocket::Session;
 use super::{FaceState, containers, egress, gateway, health, log_cache, traffic_controller};
 use crate::absence::{limit_absence, with_write_timeout};
+use crate::gathering::gathered;
 
 /// What is asked of the log-cache, also at the ports that it shared with others.
 const LOG_CACHE_PATHS: &str = "/api/v1/";
@@ -129,7 +130,7 @@ async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     slot: &ConnectionSlot,
 ) {
-    let stream = with_write_timeout(stream, WRITE_TIMEOUT);
+    let (stream, gatherer) = gathered(with_write_timeout(stream, WRITE_TIMEOUT));
     let working = OnceLock::new();
     let upgraded: Arc<Mutex<Option<Session>>> = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
@@ -161,7 +162,7 @@ async fn serve_stream(
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut stopped = state.stopped.clone();
     let ended = tokio::select! {
-        ended = serving.as_mut() => Some(ended),
+        ended = gatherer.drive(serving.as_mut()) => Some(ended),
         _ = stopped.wait_for(|stopped| *stopped) => None,
         () = slot.evicted() => return,
     };
@@ -169,7 +170,7 @@ async fn serve_stream(
         ended
     } else {
         serving.as_mut().graceful_shutdown();
-        serving.await
+        gatherer.drive(serving.as_mut()).await
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "the connection of a reader ended with an error");

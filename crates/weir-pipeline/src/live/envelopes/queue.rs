@@ -5,6 +5,7 @@
 //! exactly; the count reaches the reader before what follows.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,8 +28,11 @@ pub struct EnvelopeChunk {
 }
 
 impl EnvelopeChunk {
-    pub(super) fn new() -> Self {
-        Self { bytes: vec![0; GRPC_PREFIX_LEN], envelopes: 0 }
+    /// Nothing yet, with memory for this many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
+        let mut chunk = Self { bytes: Vec::with_capacity(GRPC_PREFIX_LEN + bytes), envelopes: 0 };
+        chunk.bytes.resize(GRPC_PREFIX_LEN, 0);
+        chunk
     }
 
     /// Returns the bytes of an `EnvelopeBatch`.
@@ -108,6 +112,8 @@ pub(super) struct Staged {
     envelopes: u64,
     /// Envelopes that are counted instead, since there is no time to write them.
     lost: u64,
+    /// Length of the chunk before, which the next one is likely to have.
+    chunk_bytes: usize,
 }
 
 impl Staged {
@@ -125,9 +131,22 @@ impl Staged {
         if let Some(chunk) = self.chunks.last_mut().filter(|chunk| chunk.has_room(envelope.len())) {
             return chunk.add(envelope);
         }
-        let mut chunk = EnvelopeChunk::new();
+        let mut chunk = EnvelopeChunk::new(self.chunk_bytes);
         chunk.add(envelope);
         self.chunks.push(chunk);
+    }
+
+    /// Takes the chunks.
+    fn take_chunks(&mut self) -> Vec<EnvelopeChunk> {
+        let mut chunks = take(&mut self.chunks);
+        if let Some(last) = chunks.last_mut() {
+            self.chunk_bytes = last.bytes.len();
+            // A smaller one must not take the memory of those before for as long as it waits.
+            if last.bytes.len() < last.bytes.capacity() / 2 {
+                last.bytes.shrink_to_fit();
+            }
+        }
+        chunks
     }
 }
 
@@ -194,7 +213,8 @@ impl Reader {
 
     /// Adds envelopes.
     pub(super) fn push(&self, staged: &mut Staged) {
-        let Staged { chunks, envelopes, lost } = std::mem::take(staged);
+        let chunks = staged.take_chunks();
+        let (envelopes, lost) = (take(&mut staged.envelopes), take(&mut staged.lost));
         add(&self.stats.matched, envelopes + lost);
         add(&self.stats.lost, lost);
         let mut queue = self.queue();
@@ -325,12 +345,12 @@ impl Reader {
     /// States losses.
     fn losses(&self, queue: &mut Queue) -> EnvelopeChunk {
         let timestamp_ns = self.clock.unix_ns();
-        let (lost, missed) = (std::mem::take(&mut queue.lost), std::mem::take(&mut queue.missed));
+        let (lost, missed) = (take(&mut queue.lost), take(&mut queue.missed));
         let all = [
             Loss { timestamp_ns, delta: lost, total: queue.lost_total, is_exact: true },
             Loss { timestamp_ns, delta: missed, total: queue.missed_total, is_exact: false },
         ];
-        let mut chunk = EnvelopeChunk::new();
+        let mut chunk = EnvelopeChunk::new(0);
         for loss in all.iter().filter(|loss| loss.delta > 0) {
             add_to_loggregator_batch(&loss.envelope(&self.form), &mut chunk.bytes);
         }

@@ -1,0 +1,257 @@
+//! Writes of a connection gathered into larger ones.
+//!
+//! A connection of HTTP/2 writes each frame of at most 16 KiB by itself, and most of what a write to
+//! a socket costs does not depend on its length. So what a connection writes while it is polled is
+//! copied, and written together when it has nothing more to do.
+//!
+//! Invariants: bytes keep their order; nothing waits longer than until the connection has been
+//! polled; a connection that is not driven by its [`Gatherer`] any more, such as one that became a
+//! websocket, writes directly; what waits is limited, and an idle connection holds no memory.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that are gathered at most: with a quarter more frames than fit in one segment of the
+/// loopback interface, a larger one saves nothing that can be measured.
+const GATHERED_BYTES_MAX: usize = 80 * 1024;
+
+/// The stream for a connection.
+#[derive(Debug)]
+pub(crate) struct Gathering<S>(Arc<Mutex<Writer<S>>>);
+
+/// Drives the connection.
+#[derive(Debug)]
+pub(crate) struct Gatherer<S>(Arc<Mutex<Writer<S>>>);
+
+#[derive(Debug)]
+struct Writer<S> {
+    stream: S,
+    /// The connection is being polled.
+    holds: bool,
+    waiting: Vec<u8>,
+    /// How much of `waiting` has been written.
+    written: usize,
+    /// What the connection is to be told.
+    error: Option<io::Error>,
+}
+
+/// Returns the stream for a connection, and what drives it.
+pub(crate) fn gathered<S>(stream: S) -> (Gathering<S>, Gatherer<S>) {
+    let writer = Writer { stream, holds: false, waiting: Vec::new(), written: 0, error: None };
+    let writer = Arc::new(Mutex::new(writer));
+    (Gathering(writer.clone()), Gatherer(writer))
+}
+
+impl<S: AsyncWrite + Unpin> Gatherer<S> {
+    /// Polls a connection with the other end of this one until it ends.
+    pub(crate) async fn drive<F: Future>(&self, mut connection: Pin<&mut F>) -> F::Output {
+        let output = poll_fn(|context| {
+            lock(&self.0).holds = true;
+            let polled = connection.as_mut().poll(context);
+            let mut writer = lock(&self.0);
+            writer.holds = false;
+            if polled.is_pending()
+                && let Poll::Ready(Err(error)) = writer.poll_drain(context)
+            {
+                writer.error = Some(error);
+                context.waker().wake_by_ref();
+            }
+            polled
+        });
+        let output = output.await;
+        if let Err(error) = poll_fn(|context| lock(&self.0).poll_drain(context)).await {
+            tracing::debug!(%error, "the end of a connection could not be written");
+        }
+        output
+    }
+}
+
+fn lock<S>(writer: &Mutex<Writer<S>>) -> MutexGuard<'_, Writer<S>> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: AsyncWrite + Unpin> Writer<S> {
+    /// Writes what waits.
+    fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.waiting.len() {
+            let waiting = &self.waiting[self.written..];
+            match ready!(Pin::new(&mut self.stream).poll_write(context, waiting))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+        }
+        self.written = 0;
+        if self.waiting.len() < self.waiting.capacity() / 4 {
+            self.waiting = Vec::new();
+        }
+        self.waiting.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Err(error));
+        }
+        if !self.holds || self.waiting.len() >= GATHERED_BYTES_MAX {
+            ready!(self.poll_drain(context))?;
+        }
+        if !self.holds {
+            return Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        }
+        let before = self.waiting.len();
+        for part in parts {
+            let room = GATHERED_BYTES_MAX - self.waiting.len();
+            self.waiting.extend_from_slice(&part[..part.len().min(room)]);
+        }
+        Poll::Ready(Ok(self.waiting.len() - before))
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Err(error));
+        }
+        if self.holds {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_drain(context))?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gathering<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut lock(&self.0).stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gathering<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        lock(&self.0).poll_write(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        lock(&self.0).poll_write(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        lock(&self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut writer = lock(&self.0);
+        ready!(writer.poll_drain(context))?;
+        Pin::new(&mut writer.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    const MESSAGE: [u8; 9] = *b"a message";
+
+    fn streams(
+        bytes_max: usize,
+    ) -> (Gathering<DuplexStream>, Gatherer<DuplexStream>, DuplexStream) {
+        let (near, far) = duplex(bytes_max);
+        let (stream, gatherer) = gathered(near);
+        (stream, gatherer, far)
+    }
+
+    #[tokio::test]
+    async fn what_one_poll_writes_is_written_together_when_it_ends() {
+        let (mut stream, gatherer, mut far) = streams(1 << 20);
+        let writer = gatherer.0.clone();
+        let connection = async {
+            for _ in 0..100 {
+                stream.write_all(&MESSAGE).await.unwrap();
+                stream.flush().await.unwrap();
+            }
+            assert_eq!(lock(&writer).waiting.len(), 900);
+            // It is written although the connection only waits now.
+            tokio::task::yield_now().await;
+            assert!(lock(&writer).waiting.is_empty());
+            stream.write_all(&MESSAGE).await.unwrap();
+        };
+        gatherer.drive(pin!(connection)).await;
+        drop((stream, gatherer, writer));
+        let mut read = Vec::new();
+        far.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, MESSAGE.repeat(101));
+    }
+
+    #[tokio::test]
+    async fn more_than_is_gathered_waits_for_the_peer_and_keeps_its_order() {
+        let (mut stream, gatherer, mut far) = streams(1000);
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+        let writer = gatherer.0.clone();
+        let connection = async {
+            for part in sent.chunks(16_393) {
+                stream.write_all(part).await.unwrap();
+                assert!(lock(&writer).waiting.len() <= GATHERED_BYTES_MAX);
+            }
+            stream.shutdown().await.unwrap();
+        };
+        let mut read = Vec::new();
+        let (_, received) =
+            tokio::join!(gatherer.drive(pin!(connection)), far.read_to_end(&mut read));
+        assert_eq!(received.unwrap(), sent.len());
+        assert!(read == sent);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_not_driven_writes_directly() {
+        let (mut stream, gatherer, mut far) = streams(1000);
+        stream.write_all(&MESSAGE).await.unwrap();
+        let mut read = [0; MESSAGE.len()];
+        far.read_exact(&mut read).await.unwrap();
+        assert_eq!(read, MESSAGE);
+        gatherer.drive(pin!(stream.write_all(&MESSAGE))).await.unwrap();
+        stream.write_all(&MESSAGE).await.unwrap();
+        let mut both = [0; 2 * MESSAGE.len()];
+        far.read_exact(&mut both).await.unwrap();
+        assert_eq!(both.as_slice(), MESSAGE.repeat(2));
+    }
+
+    #[tokio::test]
+    async fn a_connection_learns_that_its_peer_has_left() {
+        let (mut stream, gatherer, far) = streams(1000);
+        drop(far);
+        let connection = async {
+            stream.write_all(&MESSAGE).await.unwrap();
+            tokio::task::yield_now().await;
+            stream.flush().await.unwrap_err()
+        };
+        let error = gatherer.drive(pin!(connection)).await;
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}
