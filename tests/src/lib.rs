@@ -35,6 +35,8 @@ mod isolation;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod latency;
+#[cfg(test)]
 mod log_cache;
 #[cfg(test)]
 mod loggregator;

@@ -13,13 +13,13 @@ use crate::scene::Scene;
 const NOWHERE: &str = "[output.nowhere]\ntype = \"blackhole\"\n";
 
 /// A reader of server-sent events.
-struct Reader(BufReader<TcpStream>);
+pub(crate) struct Reader(BufReader<TcpStream>);
 
 /// Name, ID and data of an event.
 type Event = (String, String, Value);
 
 impl Reader {
-    fn start(weir: &Weir, query: &str, last_id: Option<&str>) -> Self {
+    pub(crate) fn start(weir: &Weir, query: &str, last_id: Option<&str>) -> Self {
         let mut stream = TcpStream::connect(weir.api().unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let last = last_id.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Reader {
     }
 
     /// Returns the next rows: IDs and messages.
-    fn rows(&mut self, count: usize) -> Vec<(String, String)> {
+    pub(crate) fn rows(&mut self, count: usize) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         while rows.len() < count {
             let (name, id, data) = self.event();

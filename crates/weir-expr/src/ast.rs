@@ -147,6 +147,21 @@ pub enum Test {
     Cidr(Vec<Network>),
 }
 
+impl Test {
+    /// Returns whether it compares with a number that was written with a unit.
+    pub fn has_unit(&self) -> bool {
+        match self {
+            Self::Equals(literal) => {
+                literal.number.is_some_and(|number| number.dimension.is_some())
+            }
+            Self::Range(range) => range.dimension().is_some(),
+            Self::Exists | Self::Glob(_) | Self::Words(_) | Self::Regexp(_) | Self::Cidr(_) => {
+                false
+            }
+        }
+    }
+}
+
 /// A value as it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Literal {

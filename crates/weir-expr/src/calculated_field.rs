@@ -13,7 +13,7 @@
 //! nanoseconds or bytes. A time cannot be added to a size. Integers stay integers while they fit.
 //!
 //! Invariants: the value in a record is a finite number or none; none if a field has no number, or
-//! on division by zero. The unit of a calculated field ([`Unit::of`]) is that of its value.
+//! on division by zero. The unit of a calculated field ([`Units::of`]) is that of its value.
 
 use std::cell::RefCell;
 
@@ -21,8 +21,8 @@ use crate::ast::{Field, Reserved, Span};
 use crate::error::ParseError;
 use crate::fields::{Body, Fields, Value, Visitor};
 use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX, FORMULA_STEPS_MAX};
-use crate::number::{Dimension, Number, Numeric};
-use crate::unit::{MixedUnits, Unit};
+use crate::number::{Dimension, Number, Numeric, times};
+use crate::unit::{MixedUnits, Unit, Units};
 
 /// An arithmetic expression, ready for evaluation.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,14 +48,17 @@ impl CalculatedField {
     /// Of two with the same path the first applies. If some are [too long](Self::too_long), all are
     /// left unchanged.
     #[must_use]
-    pub fn resolve_units(calculated_fields: impl IntoIterator<Item = Self>) -> Vec<Self> {
+    pub fn resolve_units(
+        calculated_fields: impl IntoIterator<Item = Self>,
+        units: &Units,
+    ) -> Vec<Self> {
         let mut calculated_fields: Vec<Self> = calculated_fields.into_iter().collect();
         if Self::too_long(&calculated_fields).is_some() {
             return calculated_fields;
         }
         let known = calculated_fields.clone();
         for named in &mut calculated_fields {
-            named.formula.set_units(&mut |field| Unit::of(field, &known));
+            named.formula.set_units(&mut |field| units.of(field, &known));
         }
         calculated_fields
     }
@@ -213,9 +216,16 @@ impl Formula {
         if parser.at < text.len() {
             return Err(parser.error("unexpected character", "+, -, *, / or the end"));
         }
-        let mut formula = Self { evaluated: root.clone(), root, dimension };
-        formula.set_units(&mut |field| Unit::of(field, &[]));
-        Ok(formula)
+        let formula = Self { evaluated: root.clone(), root, dimension };
+        Ok(formula.in_units(&Units::default()))
+    }
+
+    /// Converts operands to common units, with these units of attributes. [`Self::parse`] derives
+    /// units only from their names.
+    #[must_use]
+    pub fn in_units(mut self, units: &Units) -> Self {
+        self.set_units(&mut |field| units.of(field, &[]));
+        self
     }
 
     fn set_units(&mut self, of_field: &mut dyn FnMut(&Field) -> Option<Unit>) {
@@ -291,8 +301,10 @@ impl Node {
             (Self::Number(_), Self::Number(_)) => own,
             (Self::Number(_), _) => of_other,
             (_, Self::Number(_)) => own,
-            _ if own.base_units() <= of_other.base_units() => own,
-            _ => of_other,
+            _ if of_other.base_units() % own.base_units() == 0 => own,
+            _ if own.base_units() % of_other.base_units() == 0 => of_other,
+            // Such as kB and KiB.
+            _ => Unit::base(own.dimension()),
         }
     }
 
@@ -307,7 +319,7 @@ impl Node {
 
     /// Returns its dimension, based on the names of its fields.
     fn dimension(&self) -> Option<Dimension> {
-        let (_, unit) = self.in_one_unit(&mut |field| Ok(Unit::of(field, &[])));
+        let (_, unit) = self.in_one_unit(&mut |field| Ok(Units::default().of(field, &[])));
         unit.ok().flatten().map(Unit::dimension)
     }
 
@@ -335,9 +347,7 @@ impl Node {
             Self::Both(operator, parts) => {
                 operator.apply(parts.0.value(record)?, parts.1.value(record)?)
             }
-            Self::Finer(times, inner) => {
-                Operator::Multiply.apply(inner.value(record)?, Numeric::Int(*times))
-            }
+            Self::Finer(factor, inner) => times(inner.value(record)?, *factor),
         }
     }
 }
@@ -552,7 +562,7 @@ mod tests {
         fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
             match field {
                 Field::Attribute(path) => match path.as_str() {
-                    "request_time" => visit(Value::Int(300_000_000)),
+                    "total_time" => visit(Value::Int(300_000_000)),
                     "service_time" => visit(Value::Text(b"120000000")),
                     "half" => visit(Value::Float(0.5)),
                     "a-b" => visit(Value::Int(7)),
@@ -560,6 +570,8 @@ mod tests {
                     "wait_ms" => visit(Value::Int(250)),
                     "text_ms" => visit(Value::Text(b"0.1s")),
                     "pause_seconds" => visit(Value::Float(1.5)),
+                    "msec" => visit(Value::Float(1_700_000_000.735)),
+                    "x_request_start" => visit(Value::Text(b"t=1700000000.123")),
                     _ => {}
                 },
                 Field::Tag(key) if key == "replicas" => visit(Value::Int(3)),
@@ -575,7 +587,7 @@ mod tests {
     #[test]
     fn arithmetic_follows_the_usual_order() {
         let cases = [
-            ("@request_time - @service_time", Numeric::Int(180_000_000)),
+            ("@total_time - @service_time", Numeric::Int(180_000_000)),
             ("2 + 3 * 4 - 1", Numeric::Int(13)),
             ("(2 + 3) * -4", Numeric::Int(-20)),
             ("10 / 4", Numeric::Float(2.5)),
@@ -583,7 +595,7 @@ mod tests {
             ("10 - 5 - 2", Numeric::Int(3)),
             ("@half * 3", Numeric::Float(1.5)),
             ("@\"a-b\" + replicas", Numeric::Int(10)),
-            ("@request_time / 1ms", Numeric::Int(300)),
+            ("@total_time / 1ms", Numeric::Int(300)),
             ("9223372036854775807 + 1", Numeric::Float(9.223_372_036_854_776e18)),
         ];
         for (text, want) in cases {
@@ -614,12 +626,13 @@ mod tests {
         for (text, want) in [
             ("@wait_ms - 100ms", Numeric::Int(150)),
             ("1s - @wait_ms", Numeric::Int(750)),
-            ("@pause_seconds + @wait_ms", Numeric::Float(1_750.0)),
-            ("@pause_seconds / @wait_ms", Numeric::Float(6.0)),
+            ("@pause_seconds + @wait_ms", Numeric::Int(1_750)),
+            ("@pause_seconds / @wait_ms", Numeric::Int(6)),
+            ("@msec - @x_request_start", Numeric::Int(612_000_000)),
             ("@wait_ms / 1s", Numeric::Float(0.25)),
             ("@wait_ms * 2", Numeric::Int(500)),
             ("@wait_ms - @text_ms", Numeric::Int(150)),
-            ("@pause_seconds - (@wait_ms - 100ms) - 1s", Numeric::Float(350.0)),
+            ("@pause_seconds - (@wait_ms - 100ms) - 1s", Numeric::Int(350)),
         ] {
             assert_eq!(value(text), Some(want), "{text}");
         }
@@ -648,10 +661,11 @@ mod tests {
             Numeric::Int(255 - 100_000_000),
             "on their own they do not"
         );
-        let resolved = CalculatedField::resolve_units(calculated_fields);
+        let units = Units::default();
+        let resolved = CalculatedField::resolve_units(calculated_fields, &units);
         assert_eq!(value(&resolved), Numeric::Int(155));
-        assert_eq!(Unit::of(&late, &resolved), Some(Unit::Millisecond));
-        assert_eq!(CalculatedField::resolve_units(resolved.clone()), resolved);
+        assert_eq!(units.of(&late, &resolved), Some(Unit::Millisecond));
+        assert_eq!(CalculatedField::resolve_units(resolved.clone(), &units), resolved);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use weir_model::{HeaderField, PEER};
 use crate::ast::{Field, Reserved};
 use crate::fields::Value;
 use crate::status::Status;
+use crate::unit::Unit;
 
 /// Attributes of a JSON body that hold its message; the first one that is a text is used. Stored
 /// records refer to them by index, so the order must never change.
@@ -95,6 +96,70 @@ const TAG_ALIASES: [(&str, &str); 11] = [
 /// Returns where the resource stores a tag.
 pub fn tag_path(tag: &str) -> &str {
     TAG_ALIASES.iter().find(|(known, _)| *known == tag).map_or(tag, |(_, path)| path)
+}
+
+/// Names that well-known programs use for times, and the unit in which they state them: nginx's
+/// variables (documentation of `ngx_http_core_module`, `ngx_http_upstream_module` and the stream
+/// modules: seconds), the timers of `HAProxy` ("Timing events" in its configuration manual:
+/// milliseconds) and their names in the usual grok pattern, Envoy's command operators and header
+/// (documentation of its access log: milliseconds), delays and times of Unicorn, in seconds as Ruby
+/// has them, and the `X-Runtime` of Rack. The moment in a header such as `X-Request-Start` has a
+/// unit of its own ([`crate::Number::parse_moment`]) and is used in nanoseconds, in which it is
+/// exact.
+const KNOWN_NAMES: [(&str, Unit); 44] = [
+    ("msec", Unit::Second),
+    ("request_time", Unit::Second),
+    ("session_time", Unit::Second),
+    ("upstream_response_time", Unit::Second),
+    ("upstream_connect_time", Unit::Second),
+    ("upstream_header_time", Unit::Second),
+    ("upstream_queue_time", Unit::Second),
+    ("upstream_first_byte_time", Unit::Second),
+    ("upstream_session_time", Unit::Second),
+    ("Ta", Unit::Millisecond),
+    ("Tc", Unit::Millisecond),
+    ("Td", Unit::Millisecond),
+    ("Th", Unit::Millisecond),
+    ("Ti", Unit::Millisecond),
+    ("Tq", Unit::Millisecond),
+    ("TR", Unit::Millisecond),
+    ("Tr", Unit::Millisecond),
+    ("Tt", Unit::Millisecond),
+    ("Tu", Unit::Millisecond),
+    ("Tw", Unit::Millisecond),
+    ("time_request", Unit::Millisecond),
+    ("time_queue", Unit::Millisecond),
+    ("time_backend_connect", Unit::Millisecond),
+    ("time_backend_response", Unit::Millisecond),
+    ("time_duration", Unit::Millisecond),
+    ("DURATION", Unit::Millisecond),
+    ("REQUEST_DURATION", Unit::Millisecond),
+    ("REQUEST_TX_DURATION", Unit::Millisecond),
+    ("RESPONSE_DURATION", Unit::Millisecond),
+    ("RESPONSE_TX_DURATION", Unit::Millisecond),
+    ("upstream_service_time", Unit::Millisecond),
+    ("x_envoy_upstream_service_time", Unit::Millisecond),
+    ("x-envoy-upstream-service-time", Unit::Millisecond),
+    ("X-ENVOY-UPSTREAM-SERVICE-TIME", Unit::Millisecond),
+    ("unicorn.queueing_delay", Unit::Second),
+    ("unicorn.service_time", Unit::Second),
+    ("unicorn.total_time", Unit::Second),
+    ("x_runtime", Unit::Second),
+    ("http_x_request_start", Unit::Nanosecond),
+    ("http_x_queue_start", Unit::Nanosecond),
+    ("x_request_start", Unit::Nanosecond),
+    ("x_queue_start", Unit::Nanosecond),
+    ("x-request-start", Unit::Nanosecond),
+    ("X-Request-Start", Unit::Nanosecond),
+];
+
+/// Returns the unit in which a well-known program states the attribute with this path, whatever
+/// object it is in.
+pub(crate) fn unit_of_known_name(path: &str) -> Option<Unit> {
+    let is_it = |name: &str| {
+        path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    KNOWN_NAMES.iter().find(|(name, _)| is_it(name)).map(|(_, unit)| *unit)
 }
 
 impl Status {

@@ -50,4 +50,4 @@ pub use parse::{parse, parse_field};
 pub use sample::SampleRecord;
 pub use set::{BatchPass, Compiled, Finding, Hits, Limits, Meter, Rule, RuleSet, Scratch};
 pub use status::Status;
-pub use unit::Unit;
+pub use unit::{Unit, Units};

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use crate::ast::{Expr, Field, Literal, Range, Reserved, Span, Term, Test};
 use crate::network::Network;
 use crate::number::{self, Dimension};
-use crate::unit::Unit;
+use crate::unit::Units;
 
 const TIME_UNITS: &str = "ns us ms s m h d";
 const SIZE_UNITS: &str = "B kB MB GB TB KiB MiB GiB TiB";
@@ -118,7 +118,7 @@ fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
 
 /// Detects a size compared with a time field, or the other way round.
 fn of_unit(field: &Field, range: &Range) -> Option<Said> {
-    let own = Unit::of(field, &[])?.dimension();
+    let own = Units::default().of(field, &[])?.dimension();
     let literal = range.literals().find(|literal| {
         literal.number.and_then(|number| number.dimension).is_some_and(|written| written != own)
     })?;

@@ -125,6 +125,28 @@ impl Number {
         Self { value, dimension: None, base: value }
     }
 
+    /// Parses the value of the header `X-Request-Start` (or `X-Queue-Start`) as servers write it: the
+    /// moment `t=`, since 1970 in seconds (nginx's `t=${msec}`), milliseconds or microseconds
+    /// (Apache's `%t`), which its size tells apart. It is a time with a unit: nanoseconds since
+    /// 1970.
+    pub fn parse_moment(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("t=")?;
+        if number_len(digits.as_bytes())? != digits.len() {
+            return None;
+        }
+        // From 2001 to 2286, in each of the units.
+        let unit = match scaled(digits, 1)?.float() {
+            size if !(1e9..1e19).contains(&size) => return None,
+            size if size < 1e10 => Unit::Second,
+            size if (1e12..1e13).contains(&size) => Unit::Millisecond,
+            size if (1e15..1e16).contains(&size) => Unit::Microsecond,
+            size if size >= 1e18 => Unit::Nanosecond,
+            _ => return None,
+        };
+        let base = scaled(digits, unit.base_units())?;
+        Some(Self { value: base, dimension: Some(Dimension::Time), base })
+    }
+
     /// Converts it to the unit; unchanged if the unit has another dimension, or no unit was
     /// written.
     #[must_use]
@@ -155,6 +177,9 @@ impl Number {
     pub fn parse_bytes(text: &[u8]) -> Option<Self> {
         // The first byte rules out almost every value that is not a number.
         let first = *text.first()?;
+        if first == b't' {
+            return Self::parse_moment(std::str::from_utf8(text).ok()?);
+        }
         if !(first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'.')) {
             return None;
         }
@@ -224,6 +249,17 @@ pub(crate) fn unit_like(unknown: &str) -> Option<&'static str> {
         "ti" => "TiB",
         _ => return same(),
     })
+}
+
+/// Returns the value times a whole number, a float as its shortest decimal form states it: 0.612
+/// seconds are exactly 612,000,000 nanoseconds.
+pub(crate) fn times(value: Numeric, factor: i64) -> Option<Numeric> {
+    if let Numeric::Int(whole) = value
+        && let Some(product) = whole.checked_mul(factor)
+    {
+        return Some(Numeric::Int(product));
+    }
+    scaled(&format!("{:e}", value.float()), factor)
 }
 
 /// Computes `digits * factor`: an integer if the product is one and fits, otherwise the nearest
@@ -308,6 +344,34 @@ mod tests {
         assert_eq!(value("0.3").compare(limit), Some(Ordering::Equal));
         assert_eq!(value("300ms").compare(limit), Some(Ordering::Equal));
         assert_eq!(value("299ms").compare(limit), Some(Ordering::Less));
+    }
+
+    #[test]
+    fn moments_of_request_headers_have_a_unit() {
+        let moment = |text: &str| Number::parse_bytes(text.as_bytes());
+        for text in ["t=1700000000.123", "t=1700000000123", "t=1700000000123000"] {
+            let number = moment(text).unwrap();
+            assert_eq!(number.value, Numeric::Int(1_700_000_000_123_000_000), "{text}");
+            assert_eq!(number.dimension, Some(Dimension::Time));
+            assert_eq!(number.in_unit(Unit::Millisecond).value, Numeric::Int(1_700_000_000_123));
+        }
+        for text in ["t=", "t=5", "t=1700000000ms", "t=-1700000000", "t=17000000000", "true", "t"] {
+            assert_eq!(moment(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn floats_are_multiplied_as_they_are_written() {
+        for (value, product) in [
+            (Numeric::Float(0.612), Numeric::Int(612_000_000)),
+            (Numeric::Float(0.57), Numeric::Int(570_000_000)),
+            (Numeric::Float(1_700_000_000.735), Numeric::Int(1_700_000_000_735_000_000)),
+            (Numeric::Int(-3), Numeric::Int(-3_000_000_000)),
+            (Numeric::Float(1e299), Numeric::Float(1e308)),
+            (Numeric::Float(1e-10), Numeric::Float(0.1)),
+        ] {
+            assert_eq!(times(value, 1_000_000_000), Some(product), "{value:?}");
+        }
     }
 
     #[test]

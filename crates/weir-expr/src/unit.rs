@@ -1,112 +1,92 @@
-//! The units of numbers, as far as they are known: for standard attributes by convention, for
-//! others by their names, for calculated fields by what they are calculated from.
+//! The units of numbers, as far as they are known: as declared, for standard attributes by
+//! convention, for others by their names, for calculated fields by what they are calculated from.
 //!
-//! Invariant: a unit is assigned only where the convention, the name or the arithmetic is
-//! unambiguous; anything mixed has none. A number with a unit that is compared with a field of
-//! another unit is converted to that of the field, so that `@wait_ms:>2s` works as expected.
+//! Invariant: a unit is assigned only where the declaration, the convention, the name or the
+//! arithmetic is unambiguous; anything mixed has none. A number with a unit that is compared with a
+//! field of another unit is converted to that of the field, so that `@wait_ms:>2s` works as
+//! expected. Rules, live tails and the store all use [`Units`], so that the same expression finds
+//! the same records in all of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ast::{Bound, Expr, ExprKind, Field, Literal, Term, Test};
 use crate::calculated_field::{CalculatedField, Operator};
+use crate::convention::unit_of_known_name;
 use crate::number::Dimension;
 
-/// The unit of a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unit {
+macro_rules! units {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal, $dimension:ident, $base_units:literal;)*) => {
+        /// The unit of a number.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Unit { $($(#[$doc])* $name,)* }
+
+        impl Unit {
+            /// All units.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Returns its symbol: `ns`, `min`, `KiB`.
+            pub fn symbol(self) -> &'static str {
+                match self { $(Self::$name => $symbol,)* }
+            }
+
+            /// Returns its dimension.
+            pub fn dimension(self) -> Dimension {
+                match self { $(Self::$name => Dimension::$dimension,)* }
+            }
+
+            /// Returns its size in nanoseconds or bytes.
+            pub fn base_units(self) -> i64 {
+                match self { $(Self::$name => $base_units,)* }
+            }
+        }
+    };
+}
+
+units! {
     /// Nanoseconds, the base unit of all times.
-    Nanosecond,
+    Nanosecond = "ns", Time, 1;
     /// A microsecond.
-    Microsecond,
+    Microsecond = "us", Time, 1_000;
     /// A millisecond.
-    Millisecond,
+    Millisecond = "ms", Time, 1_000_000;
     /// A second.
-    Second,
+    Second = "s", Time, 1_000_000_000;
+    /// A minute.
+    Minute = "min", Time, 60_000_000_000;
+    /// An hour.
+    Hour = "h", Time, 3_600_000_000_000;
     /// Bytes, the base unit of all sizes.
-    Byte,
+    Byte = "B", Size, 1;
+    /// 1,000 bytes.
+    Kilobyte = "kB", Size, 1_000;
+    /// 1,024 bytes.
+    Kibibyte = "KiB", Size, 1_024;
+    /// 1,000,000 bytes.
+    Megabyte = "MB", Size, 1_000_000;
+    /// 1,048,576 bytes.
+    Mebibyte = "MiB", Size, 1_048_576;
+    /// 1,000,000,000 bytes.
+    Gigabyte = "GB", Size, 1_000_000_000;
+    /// 1,073,741,824 bytes.
+    Gibibyte = "GiB", Size, 1_073_741_824;
 }
 
 impl Unit {
-    /// All units.
-    pub const ALL: [Self; 5] =
-        [Self::Nanosecond, Self::Microsecond, Self::Millisecond, Self::Second, Self::Byte];
-
-    /// Returns its symbol: `ns`, `us`, `ms`, `s`, `B`.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Self::Nanosecond => "ns",
-            Self::Microsecond => "us",
-            Self::Millisecond => "ms",
-            Self::Second => "s",
-            Self::Byte => "B",
-        }
-    }
-
     /// Returns the unit with a symbol.
     pub fn from_symbol(symbol: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|unit| unit.symbol() == symbol)
-    }
-
-    /// Returns its dimension.
-    pub(crate) fn dimension(self) -> Dimension {
-        match self {
-            Self::Byte => Dimension::Size,
-            _ => Dimension::Time,
-        }
-    }
-
-    /// Returns its size in nanoseconds or bytes.
-    pub(crate) fn base_units(self) -> i64 {
-        match self {
-            Self::Nanosecond | Self::Byte => 1,
-            Self::Microsecond => 1_000,
-            Self::Millisecond => 1_000_000,
-            Self::Second => 1_000_000_000,
-        }
-    }
-
-    /// Returns the unit of a field in records with these calculated fields. `duration` is in
-    /// nanoseconds, as in Datadog's standard attributes; for other attributes the end of the name
-    /// determines it. The same applies to a calculated field, before its arithmetic is considered:
-    /// `wait_ms = @wait_seconds * 1000`.
-    pub fn of(field: &Field, calculated_fields: &[CalculatedField]) -> Option<Self> {
-        Self::of_within(field, calculated_fields, &mut Vec::new()).ok().flatten()
-    }
-
-    /// `computing` lists calculated fields whose unit is being determined: one that depends on
-    /// itself has none.
-    fn of_within(
-        field: &Field,
-        calculated_fields: &[CalculatedField],
-        computing: &mut Vec<usize>,
-    ) -> Result<Option<Self>, MixedUnits> {
-        let Field::Attribute(path) = field else { return Ok(None) };
-        let Some(number) = calculated_fields.iter().position(|named| named.path == *path) else {
-            return Ok(Self::of_name(path));
-        };
-        if let Some(unit) = Self::from_path(path) {
-            return Ok(Some(unit));
-        }
-        if computing.contains(&number) {
-            return Ok(None);
-        }
-        computing.push(number);
-        let unit = calculated_fields[number]
-            .formula
-            .unit(&mut |field: &Field| Self::of_within(field, calculated_fields, computing));
-        computing.pop();
-        unit
-    }
-
-    fn of_name(path: &str) -> Option<Self> {
-        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::from_path(path) }
+        Self::ALL.iter().copied().find(|unit| unit.symbol() == symbol)
     }
 
     /// Returns the unit that the end of an attribute's name indicates.
     pub fn from_path(path: &str) -> Option<Self> {
         Some(match last_word(path) {
-            "ns" | "nanos" => Self::Nanosecond,
-            "us" | "micros" => Self::Microsecond,
-            "ms" | "millis" => Self::Millisecond,
+            "ns" | "nanos" | "nsec" | "nanoseconds" => Self::Nanosecond,
+            "us" | "micros" | "usec" | "microseconds" => Self::Microsecond,
+            "ms" | "millis" | "msec" | "milliseconds" if path != "msec" => Self::Millisecond,
             "seconds" | "secs" => Self::Second,
+            // A single letter is the whole name of too many things.
+            "s" if path.ends_with("_s") => Self::Second,
             "bytes" => Self::Byte,
             _ => return None,
         })
@@ -121,6 +101,70 @@ impl Unit {
     }
 }
 
+/// The units of attributes: those that are declared, and for all others what is known about their
+/// names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Units {
+    /// By path, without `@`.
+    declared: Arc<BTreeMap<String, Unit>>,
+}
+
+impl Units {
+    /// Declares the units of attributes, by path without `@`.
+    pub fn new(declared: BTreeMap<String, Unit>) -> Self {
+        Self { declared: Arc::new(declared) }
+    }
+
+    /// Returns the declared units, by path.
+    pub fn declared(&self) -> &BTreeMap<String, Unit> {
+        &self.declared
+    }
+
+    /// Returns the unit of a field in records with these calculated fields. A declared unit takes
+    /// precedence. `duration` is in nanoseconds, as in Datadog's standard attributes; for other
+    /// attributes the end of the name determines it, or the program that is known to use the name.
+    /// Of these only the end of the name applies to a calculated field, before its arithmetic is
+    /// considered: `wait_ms = @wait_seconds * 1000`.
+    pub fn of(&self, field: &Field, calculated_fields: &[CalculatedField]) -> Option<Unit> {
+        self.of_within(field, calculated_fields, &mut Vec::new()).ok().flatten()
+    }
+
+    /// Returns the unit of an attribute that records come with.
+    pub fn of_attribute(&self, path: &str) -> Option<Unit> {
+        let by_name = || match last_word(path) {
+            "duration" => Some(Unit::Nanosecond),
+            _ => unit_of_known_name(path).or_else(|| Unit::from_path(path)),
+        };
+        self.declared.get(path).copied().or_else(by_name)
+    }
+
+    /// `computing` lists calculated fields whose unit is being determined: one that depends on
+    /// itself has none.
+    fn of_within(
+        &self,
+        field: &Field,
+        calculated_fields: &[CalculatedField],
+        computing: &mut Vec<usize>,
+    ) -> Result<Option<Unit>, MixedUnits> {
+        let Field::Attribute(path) = field else { return Ok(None) };
+        let Some(number) = calculated_fields.iter().position(|named| named.path == *path) else {
+            return Ok(self.of_attribute(path));
+        };
+        if let Some(unit) = self.declared.get(path).copied().or_else(|| Unit::from_path(path)) {
+            return Ok(Some(unit));
+        }
+        if computing.contains(&number) {
+            return Ok(None);
+        }
+        computing.push(number);
+        let unit = calculated_fields[number]
+            .formula
+            .unit(&mut |field: &Field| self.of_within(field, calculated_fields, computing));
+        computing.pop();
+        unit
+    }
+}
+
 fn last_word(path: &str) -> &str {
     path.rsplit(['.', '_']).next().unwrap_or(path)
 }
@@ -130,22 +174,22 @@ impl Expr {
     /// to the unit of its field where that is known, and to nanoseconds or bytes elsewhere.
     /// [`crate::parse`] derives units only from the names of fields.
     #[must_use]
-    pub fn in_units(mut self, calculated_fields: &[CalculatedField]) -> Self {
-        self.set_units(calculated_fields);
+    pub fn in_units(mut self, units: &Units, calculated_fields: &[CalculatedField]) -> Self {
+        self.set_units(units, calculated_fields);
         self
     }
 
-    fn set_units(&mut self, calculated_fields: &[CalculatedField]) {
+    fn set_units(&mut self, units: &Units, calculated_fields: &[CalculatedField]) {
         match &mut self.kind {
             ExprKind::All => {}
-            ExprKind::Not(inner) => inner.set_units(calculated_fields),
+            ExprKind::Not(inner) => inner.set_units(units, calculated_fields),
             ExprKind::And(parts) | ExprKind::Or(parts) => {
                 for part in parts {
-                    part.set_units(calculated_fields);
+                    part.set_units(units, calculated_fields);
                 }
             }
             ExprKind::Term(Term { field, test }) => {
-                let unit = Unit::of(field, calculated_fields);
+                let unit = units.of(field, calculated_fields);
                 literals(test).for_each(|literal| literal.set_unit(unit));
             }
         }
@@ -208,7 +252,7 @@ mod tests {
         };
         let calculated_fields =
             [("it", text), ("delay", "@duration - @upstream"), ("loop", "@loop + @duration")];
-        Unit::of(&Field::Attribute("it".to_owned()), &calculated_fields.map(named))
+        Units::default().of(&Field::Attribute("it".to_owned()), &calculated_fields.map(named))
     }
 
     #[test]
@@ -242,7 +286,8 @@ mod tests {
             formula: Formula::parse("@wait_seconds * 1000").unwrap(),
         };
         for (path, unit) in [("wait_ms", Unit::Millisecond), ("wait", Unit::Second)] {
-            assert_eq!(Unit::of(&Field::Attribute(path.to_owned()), &[named(path)]), Some(unit));
+            let field = Field::Attribute(path.to_owned());
+            assert_eq!(Units::default().of(&field, &[named(path)]), Some(unit));
         }
     }
 
@@ -268,21 +313,67 @@ mod tests {
                         found = literal.number.map(|number| number.value.float() as i64);
                     }
                 });
-                expr.set_units(&[]);
+                expr.set_units(&Units::default(), &[]);
                 (found.unwrap(), expr)
             };
             let parsed = crate::parse(text).unwrap();
             let (value, again) = number(parsed.clone());
             assert_eq!((value, &again), (alone, &parsed), "{text}");
-            let (value, again) = number(parsed.clone().in_units(&calculated_fields));
+            let (value, again) =
+                number(parsed.clone().in_units(&Units::default(), &calculated_fields));
             assert_eq!((value, &again), (with_fields, &parsed), "{text}");
         }
     }
 
     #[test]
-    fn unit_symbols_are_unique() {
+    fn names_of_known_programs_have_their_units() {
+        for (path, unit) in [
+            ("request_time", Some(Unit::Second)),
+            ("network.nginx.request_time", Some(Unit::Second)),
+            ("upstream_response_time", Some(Unit::Second)),
+            ("msec", Some(Unit::Second)),
+            ("wait_msec", Some(Unit::Millisecond)),
+            ("my_request_time", None),
+            ("network.unicorn.queueing_delay", Some(Unit::Second)),
+            ("unicorn.service_time", Some(Unit::Second)),
+            ("queueing_delay", None),
+            ("haproxy.Tr", Some(Unit::Millisecond)),
+            ("tr", None),
+            ("time_backend_response", Some(Unit::Millisecond)),
+            ("upstream_service_time", Some(Unit::Millisecond)),
+            ("DURATION", Some(Unit::Millisecond)),
+            ("duration", Some(Unit::Nanosecond)),
+            ("taken_us", Some(Unit::Microsecond)),
+            ("taken_s", Some(Unit::Second)),
+            ("s", None),
+        ] {
+            assert_eq!(Units::default().of_attribute(path), unit, "{path}");
+        }
+    }
+
+    #[test]
+    fn declared_unit_takes_precedence() {
+        let declared = [("took", Unit::Millisecond), ("duration", Unit::Second)];
+        let declared = declared.map(|(path, unit)| (path.to_owned(), unit));
+        let units = Units::new(declared.into());
+        let of = |path: &str| units.of(&Field::Attribute(path.to_owned()), &[]);
+        assert_eq!(of("took"), Some(Unit::Millisecond));
+        assert_eq!(of("duration"), Some(Unit::Second));
+        assert_eq!(of("a.duration"), Some(Unit::Nanosecond));
+        let formula = Formula::parse("@took_s * 2").unwrap();
+        let took = [CalculatedField { path: "took".to_owned(), formula }];
+        let field = Field::Attribute("took".to_owned());
+        assert_eq!(units.of(&field, &took), Some(Unit::Millisecond));
+        assert_eq!(Units::default().of(&field, &took), Some(Unit::Second));
+    }
+
+    #[test]
+    fn units_are_part_of_the_language() {
         for unit in Unit::ALL {
-            assert_eq!(Unit::from_symbol(unit.symbol()), Some(unit));
+            assert_eq!(Unit::from_symbol(unit.symbol()), Some(*unit));
+            let one = crate::Number::parse(&format!("1{}", unit.symbol())).unwrap();
+            assert_eq!(one.value, crate::Numeric::Int(unit.base_units()));
+            assert_eq!(one.dimension, Some(unit.dimension()));
         }
         assert_eq!(Unit::from_symbol("m"), None);
     }

@@ -220,7 +220,7 @@ fn an_access_log_gives_typed_attributes_and_a_derived_time() {
     assert_eq!(message(&hit), text);
     assert_eq!(
         attributes(&hit),
-        r#"{"network.client.ip":"1.2.3.4","http.method":"GET","http.url":"/a","http.version":"1.1","http.status_code":200,"duration":300000000,"upstream_response_time":120000000,"queueing_delay":180000000}"#
+        r#"{"network.client.ip":"1.2.3.4","http.method":"GET","http.url":"/a","http.version":"1.1","http.status_code":200,"duration":300000000,"upstream_response_time":0.12,"queueing_delay":180000000}"#
     );
     // A text that is not in this format stays as it is, without the calculated field.
     let other = outcome(&rules, "not an access log");

@@ -4,6 +4,7 @@
 //! that number; all pages of a result are taken from the same order of groups.
 
 use serde_json::{Map, Value, json};
+use weir_expr::Units;
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, Bucket, CalculatedField, Compute, ComputeValue,
@@ -218,10 +219,11 @@ async fn answer(
     let time = state.explore.deadline(names.timeout, params.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
     let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
+    let known = state.explore.units()?;
     let grouped = params.group_by.iter().zip(&group_by).filter_map(|(params, group)| {
-        Some((params.facet.clone(), unit_symbol(&group.field, &calculated_fields)?))
+        Some((params.facet.clone(), unit_symbol(&group.field, &known, &calculated_fields)?))
     });
-    let units = units(&computes, &calculated_fields).chain(grouped).collect();
+    let units = units(&computes, &known, &calculated_fields).chain(grouped).collect();
     let request = AggregateRequest { filter, computes, group_by, zone };
     let document = move |aggregate: Aggregate, mut meta: Meta| {
         meta.warnings.extend(params.options.ignored().map(Warning::ignored));
@@ -253,11 +255,12 @@ async fn answer(
 /// The units of the aggregates.
 fn units(
     computes: &[Compute],
+    known: &Units,
     calculated_fields: &[CalculatedField],
 ) -> impl Iterator<Item = (String, String)> {
     let unit = |(index, compute): (usize, &Compute)| {
         let field = compute.field.as_ref().filter(|_| !compute.aggregation.is_count())?;
-        Some((aggregate_name(index), unit_symbol(field, calculated_fields)?))
+        Some((aggregate_name(index), unit_symbol(field, known, calculated_fields)?))
     };
     computes.iter().enumerate().filter_map(unit)
 }

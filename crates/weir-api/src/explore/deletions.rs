@@ -307,7 +307,9 @@ fn parse_range(params: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem>
 
 fn delete_problem(error: &DeleteError) -> Problem {
     let code = match error {
-        DeleteError::CalculatedField(_) => return Problem::parameter("query", error),
+        DeleteError::CalculatedField(_) | DeleteError::DeclaredUnit(_) => {
+            return Problem::parameter("query", error);
+        }
         DeleteError::TooMany => StatusCode::TOO_MANY_REQUESTS,
         DeleteError::NotRunning | DeleteError::Late | DeleteError::Uncertain => {
             StatusCode::SERVICE_UNAVAILABLE

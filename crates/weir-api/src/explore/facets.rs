@@ -1,6 +1,6 @@
 //! `/weir/v1/facets`: the fields of records, with their most frequent values.
 
-use weir_expr::{CalculatedField, Field};
+use weir_expr::{CalculatedField, Field, Units};
 use weir_store::query::{Facet, Facets, FacetsRequest};
 
 use super::complete::{ValueEntry, listed_field, type_name};
@@ -73,9 +73,9 @@ pub struct FacetEntry {
 }
 
 impl FacetEntry {
-    fn new(facet: Facet, calculated_fields: &[CalculatedField]) -> Self {
+    fn new(facet: Facet, units: &Units, calculated_fields: &[CalculatedField]) -> Self {
         let field = listed_field("fields", &facet.name).ok();
-        let unit = field.and_then(|field| unit_symbol(&field, calculated_fields));
+        let unit = field.and_then(|field| unit_symbol(&field, units, calculated_fields));
         let value = |(value, count)| ValueEntry { value: json_value(&value), count };
         Self {
             name: facet.name,
@@ -108,6 +108,7 @@ pub(crate) async fn get(
     let filter = spec.filter(request_context.now_ns(), access(&headers))?;
     request_context.lint(&spec.query, &filter.query);
     let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
+    let units = state.explore.units()?;
     let fields = fields(params.fields.as_deref())?;
     let limit = bounded("limit", params.limit, FACETS, FACETS_MAX)?;
     let values = bounded("values", params.values, FACET_VALUES, FACET_VALUES_MAX)?;
@@ -118,7 +119,7 @@ pub(crate) async fn get(
         let facets = answer
             .facets
             .into_iter()
-            .map(|facet| FacetEntry::new(facet, &calculated_fields))
+            .map(|facet| FacetEntry::new(facet, &units, &calculated_fields))
             .collect();
         Ok(FacetsAnswer { facets, left_out: answer.left_out, meta })
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_expr::{CalculatedField, Expr, Field, Lint, Unit, key_like};
+use weir_expr::{CalculatedField, Expr, Field, Lint, Unit, Units, key_like};
 use weir_host::Clock;
 use weir_store::query::{Coverage, PartialReason, TimeRange};
 
@@ -64,8 +64,9 @@ pub struct ScanMeta {
     /// Length of the intervals of a series, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<i64>,
-    /// Units of numbers, if known: `ns`, `us`, `ms`, `s` or `B`. The keys are the names of
-    /// aggregates (`c0`), and group fields or calculated fields as written.
+    /// Units of numbers, if known: `ns us ms s min h` and `B kB KiB MB MiB GB GiB`. The keys are the
+    /// names of aggregates (`c0`), and group fields, calculated fields and attributes with a
+    /// declared unit as written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
     /// Number of matching records, if it was determined.
@@ -87,8 +88,12 @@ pub struct ScanMeta {
 }
 
 /// The unit of a field, as in [`ScanMeta::units`].
-pub(super) fn unit_symbol(field: &Field, calculated_fields: &[CalculatedField]) -> Option<String> {
-    Some(Unit::of(field, calculated_fields)?.symbol().to_owned())
+pub(super) fn unit_symbol(
+    field: &Field,
+    units: &Units,
+    calculated_fields: &[CalculatedField],
+) -> Option<String> {
+    Some(units.of(field, calculated_fields)?.symbol().to_owned())
 }
 
 /// The name of the aggregate with this number.

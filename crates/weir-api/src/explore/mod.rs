@@ -43,7 +43,7 @@ use weir_expr::CompileError;
 use weir_host::Clock;
 use weir_store::query::{
     Aggregate, Budget, CalculatedField, Coverage, Facets, FieldList, LogStore, PartialReason,
-    Patterns, QueryError, RecordContext, SearchPage, StoreMetrics,
+    Patterns, QueryError, RecordContext, SearchPage, StoreMetrics, Units,
 };
 
 use crate::compression::compress;
@@ -114,6 +114,11 @@ impl Explore {
     /// Queries no store from now on, until another one is set.
     pub(crate) fn clear_store(&self) {
         *self.store_state.write().unwrap_or_else(PoisonError::into_inner) = StoreState::Starting;
+    }
+
+    /// The units of attributes.
+    fn units(&self) -> Result<Units, Problem> {
+        Ok(self.store()?.units().clone())
     }
 
     /// Calculated fields for a query: its own, followed by the configured ones. Returns an error if

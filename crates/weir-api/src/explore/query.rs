@@ -192,7 +192,8 @@ impl QuerySpec {
         let query: Expr =
             parse(&self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
         let range = self.range(now_ns)?;
-        Ok(Filter { query, range, access, calculated_fields: self.calculated_fields()? })
+        let calculated_fields = self.calculated_fields()?;
+        Ok(Filter { query, range, calculated_fields, ..Filter::all(access) })
     }
 
     /// Converts an error of the store about the query, with its place in it.

@@ -3,9 +3,11 @@
 //! Invariants: pages of one query do not overlap and omit nothing, even while records arrive: the
 //! range is that of the first page; a cursor of another query is rejected.
 
+use std::collections::BTreeMap;
+
 use axum::http::header;
 use weir_codec::percent_encoded;
-use weir_expr::{CalculatedField, Field};
+use weir_expr::{CalculatedField, Field, Units};
 use weir_store::query::{Order, PageKey, SearchPage, SearchRequest};
 
 use super::cursor::Cursor;
@@ -215,6 +217,7 @@ async fn answer(
         Sort::Newest => Order::NewestFirst,
     };
     let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
+    let units = reported_units(&state.explore.units()?, &calculated_fields);
     let request = SearchRequest { filter, order, limit, after };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let document = move |page: SearchPage, mut meta: Meta| {
@@ -224,10 +227,7 @@ async fn answer(
         let links = next.as_deref().map(|next| Links { next: next_page(&params, host, next) });
         meta.page = next.map(|after| NextPage { after });
         meta.weir.set_range(range);
-        meta.weir.units = calculated_fields
-            .iter()
-            .filter_map(|named| computed_unit(named, &calculated_fields))
-            .collect();
+        meta.weir.units = units;
         let details = params.weir.details;
         let entry = |record| LogEntry::new(record, details, &calculated_fields);
         let data = page.records.into_iter().map(entry).collect();
@@ -241,13 +241,17 @@ async fn answer(
     answer.map_err(|problem| spec.with_span(problem))
 }
 
-/// A calculated field as written, and its unit.
-fn computed_unit(
-    named: &CalculatedField,
+/// Units that the names of attributes do not tell: those of calculated fields, and declared ones.
+fn reported_units(
+    units: &Units,
     calculated_fields: &[CalculatedField],
-) -> Option<(String, String)> {
-    let field = Field::Attribute(named.path.clone());
-    Some((format!("@{}", named.path), unit_symbol(&field, calculated_fields)?))
+) -> BTreeMap<String, String> {
+    let computed = calculated_fields.iter().map(|calculated| &calculated.path);
+    let unit = |path: &String| {
+        let field = Field::Attribute(path.clone());
+        Some((format!("@{path}"), unit_symbol(&field, units, calculated_fields)?))
+    };
+    units.declared().keys().chain(computed).filter_map(unit).collect()
 }
 
 /// The URL of the next page.

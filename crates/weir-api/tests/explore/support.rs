@@ -18,7 +18,7 @@ use weir_store::query::{
     Facet, Facets, FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore,
     PartialReason, Pattern, Patterns, PatternsRequest, QueryError, ReceivedRequest, RecordContext,
     SearchPage, SearchRequest, Services, ServicesRequest, StopReason, StoreMetrics, StoreReport,
-    TimeRange, ValueType, naive,
+    TimeRange, Units, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -33,6 +33,8 @@ pub(crate) struct MemoryStore {
     pub(crate) records: Mutex<Vec<StoredRecord>>,
     /// Calculated fields of every query, when it returns records.
     pub(crate) calculated_fields: Vec<CalculatedField>,
+    /// The units of attributes.
+    pub(crate) units: Units,
     /// Reports that the deadline was reached before it was done.
     pub(crate) is_late: bool,
     /// Reports a damaged segment after the record with this sequence.
@@ -114,6 +116,10 @@ impl LogStore for MemoryStore {
 
     fn calculated_fields(&self) -> &[CalculatedField] {
         &self.calculated_fields
+    }
+
+    fn units(&self) -> &Units {
+        &self.units
     }
 
     fn aggregate(

@@ -35,6 +35,8 @@ enum Kind {
     Word,
     Text,
     /// Seconds with a fraction, to nanoseconds. Several values (one per upstream) are summed.
+    Nanoseconds,
+    /// The same, in seconds, as in logs of the same program in JSON.
     Seconds,
     /// `GET /path HTTP/1.1`.
     Request,
@@ -47,7 +49,7 @@ enum Kind {
 }
 
 /// Variables of nginx and Apache with their attributes.
-const VARIABLES: [(&str, &str, Kind); 24] = [
+const VARIABLES: [(&str, &str, Kind); 26] = [
     ("remote_addr", "network.client.ip", Kind::Text),
     ("remote_host", "network.client.ip", Kind::Text),
     ("remote_port", "network.client.port", Kind::Word),
@@ -70,7 +72,9 @@ const VARIABLES: [(&str, &str, Kind); 24] = [
     ("http_referer", "http.referer", Kind::Text),
     ("http_user_agent", "http.useragent", Kind::Text),
     ("request_id", "http.request_id", Kind::Text),
-    ("request_time", "duration", Kind::Seconds),
+    ("request_time", "duration", Kind::Nanoseconds),
+    ("upstream_connect_time", "upstream_connect_time", Kind::Seconds),
+    ("upstream_header_time", "upstream_header_time", Kind::Seconds),
     ("upstream_response_time", "upstream_response_time", Kind::Seconds),
 ];
 
@@ -176,7 +180,7 @@ impl Variable {
             [] => Some(rest.len()),
             [b'"', ..] => self.quoted_len(rest),
             // A list (one time per upstream) contains spaces.
-            until if self.kind == Kind::Seconds => {
+            until if matches!(self.kind, Kind::Seconds | Kind::Nanoseconds) => {
                 let mut from = 0;
                 loop {
                     let at = from + find(rest.get(from..)?, until)?;
@@ -215,9 +219,14 @@ impl Variable {
         match self.kind {
             Kind::Word => attributes.add(path, Scalar::of_word(value)),
             Kind::Text => attributes.add(path, Scalar::Text(value)),
-            Kind::Seconds => {
+            Kind::Nanoseconds => {
                 if let Some(time_ns) = seconds_sum(value) {
                     attributes.add(path, Scalar::Int(time_ns));
+                }
+            }
+            Kind::Seconds => {
+                if let Some(time_ns) = seconds_sum(value) {
+                    attributes.add(path, Scalar::Float(time_ns as f64 / 1e9));
                 }
             }
             Kind::Request => request(value, attributes),
@@ -328,7 +337,7 @@ mod tests {
         let (json, _) = read(&format, "200 0.123 0.010, 0.020 : - web-1").unwrap();
         assert_eq!(
             json,
-            r#"{"http.status_code":200,"duration":123000000,"upstream_response_time":30000000,"pod":"web-1"}"#
+            r#"{"http.status_code":200,"duration":123000000,"upstream_response_time":0.03,"pod":"web-1"}"#
         );
         let (json, _) = read(&format, "502 1.5 - x").unwrap();
         assert_eq!(json, r#"{"http.status_code":502,"duration":1500000000,"pod":"x"}"#);

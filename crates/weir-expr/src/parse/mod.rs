@@ -18,6 +18,7 @@ mod value;
 use crate::ast::{Expr, ExprKind, Field, Reserved, Span, Test};
 use crate::error::ParseError;
 use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
+use crate::unit::Units;
 use token::Token;
 
 /// Parses an expression. An empty text is `*`.
@@ -39,7 +40,7 @@ pub fn parse(text: &str) -> Result<Expr, ParseError> {
     if parser.peek() == Some(')') {
         return Err(parser.error(parser.here(), "unmatched closing parenthesis"));
     }
-    Ok(expr.in_units(&[]))
+    Ok(expr.in_units(&Units::default(), &[]))
 }
 
 /// Parses the name of a field as written before a colon: `service`, `@http.status_code`.

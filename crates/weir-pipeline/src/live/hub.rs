@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use weir_codec::{LoggregatorRequest, Renames};
-use weir_expr::{CalculatedField, Expr};
+use weir_expr::{CalculatedField, Expr, Units};
 use weir_model::Batch;
 
 use super::envelopes::{Budget, FaceStats, FacesStats, Form, Index, Reader, Reading};
@@ -121,11 +121,12 @@ pub(super) enum Wanted {
     Changed { version: u64, set: Option<Arc<Set>>, names: Names, index: Arc<Index> },
 }
 
-/// Calculated fields, and alternative names of attributes.
+/// Calculated fields, and alternative names and units of attributes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Names {
     pub(super) measures: Arc<[CalculatedField]>,
     pub(super) renames: Arc<Renames>,
+    pub(super) units: Units,
 }
 
 impl MatchedBatch {
@@ -165,8 +166,8 @@ impl Hub {
     }
 
     /// Adds a tail, which sees everything that is appended from now on and, if others are active,
-    /// also what was appended shortly before and not matched yet. Calculated fields that are
-    /// changed later keep the units that they have now.
+    /// also what was appended shortly before and not matched yet. Fields whose
+    /// units change later keep those that they have now.
     pub(super) fn join(
         self: &Arc<Self>,
         view: &PipelineView,
@@ -174,7 +175,7 @@ impl Hub {
         wake: Arc<Notify>,
     ) -> Result<u64, LiveError> {
         let mut state = self.state();
-        let query = &query.clone().in_units(&state.names.measures);
+        let query = &query.clone().in_units(&state.names.units, &state.names.measures);
         if let Some(expression) = state.followed(query) {
             return Ok(self.enter(&mut state, view, expression, wake)?);
         }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use weir_codec::Renames;
-use weir_expr::{CalculatedField, CompileError, Expr};
+use weir_expr::{CalculatedField, CompileError, Expr, Units};
 use weir_host::units::format_size;
 use weir_model::Batch;
 
@@ -118,10 +118,10 @@ impl Drop for LiveTail {
 
 impl PipelineView {
     /// Sets the calculated fields of live tails, replacing previous ones, and alternative attribute
-    /// names, as in the store.
-    pub fn set_names(&self, measures: &[CalculatedField], renames: &Renames) {
+    /// names and units, as in the store.
+    pub fn set_names(&self, measures: &[CalculatedField], renames: &Renames, units: &Units) {
         let renames = Arc::new(renames.clone());
-        self.live.set_names(Names { measures: measures.into(), renames });
+        self.live.set_names(Names { measures: measures.into(), renames, units: units.clone() });
     }
 }
 

@@ -71,6 +71,10 @@ pub enum DeleteError {
     /// The query uses a field that is calculated at query time, and whose calculation may change.
     #[error("@{0} is a calculated field: select the records to delete by stored fields")]
     CalculatedField(String),
+    /// The query compares a number with a unit with a field whose unit is declared in the
+    /// configuration, and may change.
+    #[error("the unit of @{0} is declared in the configuration: write numbers without a unit")]
+    DeclaredUnit(String),
     /// The store is starting or stopping.
     #[error("the store is not running")]
     NotRunning,

@@ -29,7 +29,7 @@ pub use request::{
 pub use store::{
     ColumnReport, DeletionReport, LogStore, ServiceReport, StoreMetrics, StoreReport, UnparsedRows,
 };
-pub use weir_expr::CalculatedField;
+pub use weir_expr::{CalculatedField, Units};
 
 pub(crate) use answer::{compare_keys, compare_ranks, rank_of};
 pub(crate) use fields::{resource_attributes, tag_value, tags_of};

@@ -20,7 +20,7 @@ pub fn matches(filter: &Filter, record: &StoredRecord) -> bool {
         None => true,
     };
     let computed = WithCalculatedFields::new(&fields, &filter.calculated_fields);
-    let query = filter.query.clone().in_units(&filter.calculated_fields);
+    let query = filter.query.clone().in_units(&filter.units, &filter.calculated_fields);
     filter.range.contains(record.time_ns) && may_be_seen && naive::matches(&query, &computed)
 }
 
@@ -72,6 +72,10 @@ fn text_of(value: &AttributeValue) -> String {
     let scalar = value_of(value.as_scalar());
     let mut buffer = Vec::new();
     String::from_utf8_lossy(scalar.text(&mut buffer).unwrap_or_default()).into_owned()
+}
+
+fn unit_of(field: &Field, filter: &Filter) -> Option<Unit> {
+    filter.units.of(field, &filter.calculated_fields)
 }
 
 /// Returns the value as a number in the unit of the field.
@@ -152,7 +156,7 @@ fn keys_of(
     request: &AggregateRequest,
     group: &GroupBy,
 ) -> BTreeMap<String, GroupKey> {
-    let unit = Unit::of(&group.field, &request.filter.calculated_fields);
+    let unit = unit_of(&group.field, &request.filter);
     let mut keys: BTreeMap<String, GroupKey> = BTreeMap::new();
     for value in values(record, &request.filter, &group.field) {
         if let Some((text, key)) = key_of_value(value, group, unit) {
@@ -222,7 +226,7 @@ fn total(records: &[&StoredRecord], filter: &Filter, compute: &Compute) -> Compu
     let Some(field) = &compute.field else { return ComputeValue::Count(records.len() as u64) };
     let values: Vec<AttributeValue> =
         records.iter().flat_map(|record| values(record, filter, field)).collect();
-    let unit = Unit::of(field, &filter.calculated_fields);
+    let unit = unit_of(field, filter);
     let numbers = values.iter().filter_map(|value| number_of(value, unit));
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);

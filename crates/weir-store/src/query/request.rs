@@ -1,6 +1,6 @@
 //! Requests to a store.
 
-use weir_expr::{CalculatedField, Expr, ExprKind, Field};
+use weir_expr::{CalculatedField, Expr, ExprKind, Field, Units};
 use weir_host::Zone;
 use weir_model::{Kinds, Position, StreamId};
 
@@ -81,12 +81,20 @@ pub struct Filter {
     pub access: Access,
     /// Calculated fields, for use in the query and in everything else requested.
     pub calculated_fields: Vec<CalculatedField>,
+    /// The units of attributes; a store with units of its own uses those.
+    pub units: Units,
 }
 
 impl Filter {
     /// Selects all records that may be seen.
     pub fn all(access: Access) -> Self {
-        Self { query: Expr::all(), range: TimeRange::ALL, access, calculated_fields: Vec::new() }
+        Self {
+            query: Expr::all(),
+            range: TimeRange::ALL,
+            access,
+            calculated_fields: Vec::new(),
+            units: Units::default(),
+        }
     }
 }
 

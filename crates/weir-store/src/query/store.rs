@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_expr::CalculatedField;
+use weir_expr::{CalculatedField, Units};
 use weir_model::RecordFlags;
 
 use super::answer::{Aggregate, Facets, FieldList, Patterns, RecordContext, SearchPage, Services};
@@ -43,8 +43,12 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
 
     /// Returns the fields that are calculated for a query that has calculated fields of its own.
     fn calculated_fields_with(&self, own: &[CalculatedField]) -> Vec<CalculatedField> {
-        CalculatedField::resolve_units(own.iter().chain(self.calculated_fields()).cloned())
+        let all = own.iter().chain(self.calculated_fields()).cloned();
+        CalculatedField::resolve_units(all, self.units())
     }
+
+    /// Returns the units of attributes, for every query.
+    fn units(&self) -> &Units;
 
     /// Returns aggregates of groups of records.
     ///

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_expr::{Formula, parse};
+use weir_expr::{Formula, Unit, Units, parse};
 use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, Form, Rows, StoredRecord};
 use weir_store::embedded::scan;
@@ -68,6 +68,12 @@ fn budget() -> Budget {
     Budget::new(Arc::new(RealClock::new()), None::<Duration>, 64 << 20)
 }
 
+/// Of two attributes of random records.
+fn units() -> Units {
+    let units = [("n", Unit::Millisecond), ("a.b", Unit::Second)];
+    Units::new(units.map(|(path, unit)| (path.to_owned(), unit)).into())
+}
+
 fn filter(query: &str, range: TimeRange) -> Filter {
     let calculated_fields =
         [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, formula)| CalculatedField {
@@ -78,7 +84,8 @@ fn filter(query: &str, range: TimeRange) -> Filter {
         query: parse(query).unwrap(),
         range,
         access: Access::all(),
-        calculated_fields: calculated_fields.into(),
+        calculated_fields: CalculatedField::resolve_units(calculated_fields, &units()),
+        units: units(),
     }
 }
 
@@ -134,8 +141,7 @@ proptest! {
             let filter = Filter {
                 query: deletion.query.clone(),
                 range: deletion.range,
-                access: Access::all(),
-                calculated_fields: Vec::new(),
+                ..Filter::all(Access::all())
             };
             record.sequence < before_sequence && naive::matches(&filter, record)
         };

@@ -27,7 +27,7 @@ fn value() -> impl Strategy<Value = AttributeValue> {
         4 => (-5_i64..6).prop_map(AttributeValue::Int),
         1 => Just(AttributeValue::Int((1 << 53) + 1)),
         2 => prop::sample::select(vec![0.5, 5.0, 1e300, -2.5]).prop_map(AttributeValue::Float),
-        4 => prop::sample::select(vec!["5", "05", "web", "web-1", "", "300ms", "2s", "10.1.2.3", "18446744073709551615"])
+        4 => prop::sample::select(vec!["5", "05", "web", "web-1", "", "300ms", "2s", "t=1700000000.5", "10.1.2.3", "18446744073709551615"])
             .prop_map(|text| AttributeValue::Text(text.to_owned())),
     ]
 }

@@ -100,11 +100,12 @@ impl Running {
         let calculated_fields = &self.plan.calculated_fields;
         let explorer = self.store.as_ref().map(|store| {
             let explorer = QueryEngine::new(Arc::clone(store));
-            Arc::new(explorer.with_calculated_fields(calculated_fields.clone())) as Arc<_>
+            let explorer = explorer.with_calculated_fields(calculated_fields.clone());
+            Arc::new(explorer.with_units(self.plan.units.clone())) as Arc<_>
         });
         self.faces.set_pipeline(&view, explorer.clone());
         if let Some(api) = &self.api {
-            view.set_names(calculated_fields, &self.plan.renames);
+            view.set_names(calculated_fields, &self.plan.renames, &self.plan.units);
             api.set_data_dir(Arc::new(RealDisk), &self.plan.pipeline.data_dir);
             api.set_original_metrics(self.plan.has_original_metrics);
             api.set_pipeline(view, explorer);

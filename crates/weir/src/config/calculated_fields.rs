@@ -3,7 +3,7 @@
 //! Invariant: an error points at its place in the text of the expression.
 
 use weir_expr::Formula;
-use weir_store::query::CalculatedField;
+use weir_store::query::{CalculatedField, Units};
 
 use super::diagnostic::Diagnostics;
 use super::rules::inside;
@@ -13,11 +13,12 @@ use super::tree::{Entry, NodeValue};
 /// Reads the entries; invalid ones are reported and skipped.
 pub(crate) fn calculated_fields(
     store: &Section,
+    units: &Units,
     diagnostics: &mut Diagnostics,
 ) -> Vec<CalculatedField> {
     let entries = store.values("calculated_fields").iter();
     let found = entries.filter_map(|entry| calculated_field(store, entry, diagnostics));
-    let found = CalculatedField::resolve_units(found);
+    let found = CalculatedField::resolve_units(found, units);
     let wrong = if let Some(trail) = CalculatedField::find_cycle(&found) {
         let through = match &trail[1..] {
             [] => String::new(),

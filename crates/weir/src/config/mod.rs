@@ -39,6 +39,7 @@ mod section;
 mod tables;
 mod text;
 mod tree;
+mod units;
 mod usual;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use weir_pipeline::config::{
     SyslogTransport, TailSettings, TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
-use weir_store::query::CalculatedField;
+use weir_store::query::{CalculatedField, Units};
 
 use super::check;
 use super::check_listen;
@@ -76,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) calculated_fields: Vec<CalculatedField>,
     /// Names under which the store and live tails use attributes.
     pub(crate) renames: Renames,
+    /// Units of attributes, for rules, live tails and the store.
+    pub(crate) units: Units,
     /// Records and what the rules must do with them.
     pub(crate) tests: Vec<RuleTest>,
 }
@@ -181,10 +183,11 @@ impl Sections {
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
     let sections = sections(&usual::completed(tree, diagnostics), diagnostics);
     check::check(&sections, diagnostics);
+    let (names, renames) = super::renames::renames(sections.table("store"), diagnostics);
+    let units = super::units::units(&sections.top, &names, diagnostics);
     let calculated_fields =
-        super::calculated_fields::calculated_fields(sections.table("store"), diagnostics);
-    let renames = super::renames::renames(sections.table("store"), diagnostics);
-    let rules = rules::rules(&sections, diagnostics);
+        super::calculated_fields::calculated_fields(sections.table("store"), &units, diagnostics);
+    let rules = rules::rules(&sections, &units, diagnostics);
     let tests = rules::tests(&sections, diagnostics);
     if diagnostics.has_errors() {
         return None;
@@ -226,6 +229,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         store,
         calculated_fields,
         renames,
+        units,
         tests,
     })
 }

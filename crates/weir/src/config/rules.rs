@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use weir_codec::LineFormat;
-use weir_expr::{Expr, Finding, Formula, Limits, ParseError, RuleSet};
+use weir_expr::{Expr, Finding, Formula, Limits, ParseError, RuleSet, Units};
 use weir_pipeline::rule::{
     Action, BodyFormat, Keep, Pattern, RulePlan, SetValue, Target, Template,
 };
@@ -77,9 +77,13 @@ impl std::fmt::Display for TestValue {
 }
 
 /// Reads all rules and checks them individually and as a set.
-pub(crate) fn rules(sections: &Sections, diagnostics: &mut Diagnostics) -> Vec<RulePlan> {
+pub(crate) fn rules(
+    sections: &Sections,
+    units: &Units,
+    diagnostics: &mut Diagnostics,
+) -> Vec<RulePlan> {
     let plans: Vec<Option<RulePlan>> =
-        sections.rules.iter().map(|section| rule(section, sections, diagnostics)).collect();
+        sections.rules.iter().map(|section| rule(section, sections, units, diagnostics)).collect();
     same_names(sections, diagnostics);
     destinations(sections, diagnostics);
     let all_right = plans.iter().all(Option::is_some);
@@ -90,8 +94,13 @@ pub(crate) fn rules(sections: &Sections, diagnostics: &mut Diagnostics) -> Vec<R
     plans
 }
 
-fn rule(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) -> Option<RulePlan> {
-    let mut reader = Reader { section, diagnostics, is_right: true };
+fn rule(
+    section: &Section,
+    sections: &Sections,
+    units: &Units,
+    diagnostics: &mut Diagnostics,
+) -> Option<RulePlan> {
+    let mut reader = Reader { section, units, diagnostics, is_right: true };
     let when = reader.expression("when");
     let keep = reader.keep();
     let mut actions = Vec::new();
@@ -131,6 +140,7 @@ pub(super) fn inside(
 /// Reads the keys of one rule.
 struct Reader<'a> {
     section: &'a Section,
+    units: &'a Units,
     diagnostics: &'a mut Diagnostics,
     is_right: bool,
 }
@@ -171,7 +181,7 @@ impl Reader<'_> {
                         .warn(location, &self.section.key_path(key), message)
                         .help(lint.help);
                 }
-                Some(expression)
+                Some(expression.in_units(self.units, &[]))
             }
             Err(error) => {
                 self.parse_error(self.section.location(key), key, &error);
@@ -295,7 +305,7 @@ impl Reader<'_> {
                     if key == "calculated" =>
                 {
                     match Formula::parse(text) {
-                        Ok(measure) => SetValue::Formula(measure),
+                        Ok(formula) => SetValue::Formula(formula.in_units(self.units)),
                         Err(error) => {
                             self.parse_error(Some(location.clone()), "set", &error);
                             return None;

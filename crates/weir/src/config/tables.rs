@@ -121,6 +121,16 @@ pub(crate) const TOP: &[Field] = &[
          and some rule has `to`, these records go to the store; without a store the key is \
          required. With an empty list such records are discarded and counted as `unrouted`.",
     ),
+    field(
+        "units",
+        ValueType::Values,
+        None("those of known names, see the guide on latency"),
+        "Units of attributes, for rules, searches and live tails alike: `[units]`, then \
+         `queueing_delay = \"ms\"`. A number without a unit in this attribute, or a text that is \
+         only a number, is in this unit. Units are `ns us ms s min h` and `B kB KiB MB MiB GB \
+         GiB`. The attribute is named as in expressions without `@`; if `store.remap` renames it, \
+         the unit applies to both names.",
+    ),
 ];
 
 /// Tables that can be repeated, in the order of the reference.

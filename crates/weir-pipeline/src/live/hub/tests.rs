@@ -212,7 +212,7 @@ fn new_names_change_what_is_looked_for_without_compiling_it_again() {
     let version = hub.state().version;
     let measure = weir_expr::Formula::parse("@total - @service").unwrap();
     let measures = [CalculatedField { path: "delay".to_owned(), formula: measure }];
-    let names = Names { measures: measures.into(), renames: Arc::default() };
+    let names = Names { measures: measures.into(), ..Names::default() };
     hub.set_names(names.clone());
     let Wanted::Changed { version, set: same, names: told, .. } = hub.wanted(version) else {
         panic!("the reader is not notified");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_expr::{Expr, Field};
+use weir_expr::{Expr, Field, Units};
 
 use super::scan;
 use crate::embedded::store::EmbeddedStore;
@@ -21,6 +21,7 @@ pub struct QueryEngine {
     store: Arc<EmbeddedStore>,
     /// Calculated fields of every query; those of the query itself take precedence.
     calculated_fields: Vec<CalculatedField>,
+    units: Units,
     /// The services of segments, which do not change.
     spans: Arc<scan::SpanCache>,
 }
@@ -28,7 +29,12 @@ pub struct QueryEngine {
 impl QueryEngine {
     /// Creates an engine for a store.
     pub fn new(store: Arc<EmbeddedStore>) -> Self {
-        Self { store, calculated_fields: Vec::new(), spans: Arc::default() }
+        Self {
+            store,
+            calculated_fields: Vec::new(),
+            units: Units::default(),
+            spans: Arc::default(),
+        }
     }
 
     /// Adds fields that are calculated for every query.
@@ -37,23 +43,32 @@ impl QueryEngine {
         Self { calculated_fields, ..self }
     }
 
+    /// Sets the units of attributes.
+    #[must_use]
+    pub fn with_units(self, units: Units) -> Self {
+        Self { units, ..self }
+    }
+
     fn filter(&self, filter: &Filter) -> Filter {
         let calculated_fields =
             filter.calculated_fields.iter().chain(&self.calculated_fields).cloned();
-        let calculated_fields = CalculatedField::resolve_units(calculated_fields);
-        Filter { calculated_fields, ..filter.clone() }
+        let calculated_fields = CalculatedField::resolve_units(calculated_fields, &self.units);
+        Filter { calculated_fields, units: self.units.clone(), ..filter.clone() }
     }
 
-    /// Returns a calculated field that the expression uses.
-    fn computed(&self, query: &Expr) -> Option<String> {
-        let mut found = None;
+    /// Returns an error if what the expression means depends on the configuration: a deletion that
+    /// is pending is read again after it may have changed.
+    fn check_deletion(&self, query: &Expr) -> Result<(), DeleteError> {
+        let mut result = Ok(());
         query.for_each_term(&mut |term, _| {
             let Field::Attribute(path) = &term.field else { return };
             if self.calculated_fields.iter().any(|calculated| calculated.path == *path) {
-                found = Some(path.clone());
+                result = Err(DeleteError::CalculatedField(path.clone()));
+            } else if self.units.declared().contains_key(path) && term.test.has_unit() {
+                result = Err(DeleteError::DeclaredUnit(path.clone()));
             }
         });
-        found
+        result
     }
 }
 
@@ -78,6 +93,10 @@ impl LogStore for QueryEngine {
 
     fn calculated_fields(&self) -> &[CalculatedField] {
         &self.calculated_fields
+    }
+
+    fn units(&self) -> &Units {
+        &self.units
     }
 
     fn aggregate(
@@ -135,9 +154,7 @@ impl LogStore for QueryEngine {
     }
 
     fn delete(&self, request: &DeletionRequest, timeout: Duration) -> Result<u64, DeleteError> {
-        if let Some(path) = self.computed(&request.query) {
-            return Err(DeleteError::CalculatedField(path));
-        }
+        self.check_deletion(&request.query)?;
         self.store.delete(request, timeout)
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_expr::{Field, Unit};
+use weir_expr::{Dimension, Unit, Units as KnownUnits};
 use weir_host::units::{approx_duration, approx_size, group_digits};
 
 use super::rows::cell;
@@ -18,13 +18,10 @@ pub(super) fn show(number: f64, unit: Option<Unit>) -> String {
 }
 
 fn measured(number: f64, unit: Unit) -> String {
-    let time = |ns: f64| approx_duration(Duration::from_nanos((number * ns) as u64));
-    match unit {
-        Unit::Nanosecond => time(1.0),
-        Unit::Microsecond => time(1e3),
-        Unit::Millisecond => time(1e6),
-        Unit::Second => time(1e9),
-        Unit::Byte => approx_size(number as u64),
+    let base_units = (number * unit.base_units() as f64) as u64;
+    match unit.dimension() {
+        Dimension::Time => approx_duration(Duration::from_nanos(base_units)),
+        Dimension::Size => approx_size(base_units),
     }
 }
 
@@ -48,7 +45,7 @@ impl Units {
 /// if the name of the attribute contains it.
 pub(super) fn to_show(name: &str, reported: Option<&str>) -> Option<Unit> {
     let path = name.strip_prefix('@').unwrap_or(name);
-    let by_name = || Unit::of(&Field::Attribute(path.to_owned()), &[]);
+    let by_name = || KnownUnits::default().of_attribute(path);
     match Unit::from_path(path) {
         Some(_) => None,
         None => reported.and_then(Unit::from_symbol).or_else(by_name),

@@ -52,6 +52,19 @@ fn wrong_calculated_fields() {
 }
 
 #[test]
+fn wrong_units() {
+    check(&[
+        ("[units]\ntook = 5", 2, "units.took must be a unit", "took ="),
+        ("[units]\ntook = \"msec\"", 2, "\"msec\" is not a unit", "did you mean \"ms\"?"),
+        ("[units]\ntook = \"seconds\"", 2, "is not a unit", "did you mean \"s\"?"),
+        ("[units]\nhttp.sent = \"kib\"", 2, "units.http.sent: ", "did you mean \"KiB\"?"),
+        ("[units]\ntook = \"parsec\"", 2, "is not a unit", "units are ns us ms s min h"),
+        ("[units]\n\"a..b\" = \"ms\"", 2, "cannot have an empty part", "such as"),
+        ("[units]\n\"a.b\" = \"ms\"\na.b = \"s\"", 3, "units.a.b has two units", "one of them"),
+    ]);
+}
+
+#[test]
 fn wrong_renames() {
     check(&[
         ("[store.remap]\na = 5", 2, "store.remap.a must be the new name", "remap ="),

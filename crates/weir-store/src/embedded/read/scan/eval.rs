@@ -562,7 +562,7 @@ impl Evaluator {
 
     /// Returns the unit of the numbers of a field.
     pub(super) fn unit_of(&self, field: &Field) -> Option<Unit> {
-        Unit::of(field, &self.plan.calculated_fields)
+        self.plan.units.of(field, &self.plan.calculated_fields)
     }
 
     /// Returns for each row the first value of the field that is a number, in the unit of the

@@ -10,7 +10,7 @@ use weir_expr::{CompileError, Expr, ExprKind, Field, Term, TermMatcher, Test};
 
 use crate::embedded::read::snapshot::Deletion;
 use crate::limits::{QUERY_THREADS_MAX, REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_SHARE};
-use crate::query::{Budget, CalculatedField, Filter, QueryError, StopReason, TimeRange};
+use crate::query::{Budget, CalculatedField, Filter, QueryError, StopReason, TimeRange, Units};
 
 /// The index of a term in the plan.
 pub(super) type TermId = usize;
@@ -54,6 +54,7 @@ pub(super) struct Plan {
     pub(super) first_plain_term: TermId,
     pub(super) range: TimeRange,
     pub(super) calculated_fields: Arc<[CalculatedField]>,
+    pub(super) units: Units,
     pub(super) deleted: Vec<DeletedFilter>,
 }
 
@@ -66,7 +67,8 @@ impl Plan {
         budget: &Budget,
     ) -> Result<Self, QueryError> {
         let mut terms = TermCompiler::new(filter, deletions, budget);
-        let query = filter.query.clone().in_units(&filter.calculated_fields).normalised();
+        let query = filter.query.clone().in_units(&filter.units, &filter.calculated_fields);
+        let query = query.normalised();
         let query = terms.node_of(&query)?;
         let first_plain_term = terms.all.len();
         let node = match filter.access.restriction() {
@@ -88,6 +90,7 @@ impl Plan {
             first_plain_term,
             range: filter.range,
             calculated_fields: filter.calculated_fields.clone().into(),
+            units: filter.units.clone(),
             deleted,
         };
         plan.put_in_order(node);

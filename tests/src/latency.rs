@@ -1,0 +1,97 @@
+//! Times of requests: their units are the same in rules, live tails and searches.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
+
+use serde_json::{Value, json};
+use weir_codec::percent_encoded;
+use weir_testkit::Weir;
+
+use crate::explore::{said, wait_found};
+use crate::scene::Scene;
+use crate::tail::Reader;
+
+const UNITS: &str = "[store]\nenabled = true\n\
+    [units]\ntook = \"ms\"\nupstream.first = \"us\"\n\
+    [store.remap]\n\"took\" = \"http.took\"\n";
+
+/// Expressions as a rule sees the record, and as it is stored, with the numbers of the records that
+/// match.
+const EXPRESSIONS: [(&str, &str, &[u64]); 6] = [
+    ("@network.unicorn.queueing_delay:>300ms", "@network.unicorn.queueing_delay:>300ms", &[1, 3]),
+    ("@took:>=300ms", "@http.took:>=300ms", &[0, 2, 4]),
+    ("@took:[0.2s TO 299ms]", "@http.took:[0.2s TO 299ms]", &[3]),
+    ("@upstream.first:<1ms", "@upstream.first:<1ms", &[0, 1, 3]),
+    ("@request_time:>0.5s", "@request_time:>0.5s", &[0, 4]),
+    ("@http_x_request_start:>1ms", "@http_x_request_start:>1ms", &[2]),
+];
+
+/// Records with times in the forms in which programs write them.
+fn records() -> Vec<Value> {
+    let of_unicorn = |delay: Value| json!({ "unicorn": { "queueing_delay": delay } });
+    vec![
+        json!({ "took": 740, "request_time": "0.612", "upstream": { "first": 999 },
+            "network": of_unicorn(json!(0.3)) }),
+        json!({ "took": 120, "request_time": 0.5, "upstream": { "first": "12" },
+            "network": of_unicorn(json!("0.301")) }),
+        json!({ "took": "300", "upstream": { "first": 1000 },
+            "http_x_request_start": "t=1700000000.123" }),
+        json!({ "took": "250ms", "upstream": { "first": 0.5 },
+            "network": of_unicorn(json!("1.5s")) }),
+        json!({ "took": 300.5, "request_time": "700ms" }),
+        json!({ "took": "fast", "request_time": "-", "http_x_request_start": "t=5" }),
+    ]
+}
+
+fn numbers(wanted: &[u64]) -> BTreeSet<u64> {
+    wanted.iter().copied().collect()
+}
+
+/// Returns the numbers of the records that a search finds.
+fn found(weir: &Weir, expression: &str) -> BTreeSet<u64> {
+    let text = said(weir, &["search"], &[expression, "-o", "raw"]);
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn an_expression_with_units_finds_the_same_records_in_rule_tail_and_search() {
+    let scene = Scene::new();
+    let mut file = File::create(scene.logs().join("app.log")).unwrap();
+    let rules = EXPRESSIONS.iter().enumerate().map(|(n, (expression, ..))| {
+        format!(
+            "[[rule]]\nname = \"r{n}\"\nwhen = '{expression}'\nset = {{ \"@r{n}\" = \"yes\" }}\n"
+        )
+    });
+    let mut weir =
+        scene.start(&(scene.source("raw") + UNITS + &rules.collect::<Vec<_>>().concat()));
+    let tails = EXPRESSIONS.map(|(_, expression, _)| {
+        Reader::start(&weir, &format!("query={}", percent_encoded(expression)), None)
+    });
+    for (n, mut record) in records().into_iter().enumerate() {
+        record["message"] = n.to_string().into();
+        writeln!(file, "{record}").unwrap();
+    }
+    wait_found(&weir, records().len() as u64);
+    for (n, ((_, expression, wanted), mut tail)) in EXPRESSIONS.iter().zip(tails).enumerate() {
+        let wanted = numbers(wanted);
+        assert_eq!(found(&weir, expression), wanted, "found by {expression}");
+        assert_eq!(found(&weir, &format!("@r{n}:yes")), wanted, "marked by {expression}");
+        let message = |(_, body): (String, String)| {
+            let record: Value = serde_json::from_str(&body).unwrap();
+            record["message"].as_str().unwrap().parse::<u64>().unwrap()
+        };
+        let followed: BTreeSet<u64> = tail.rows(wanted.len()).into_iter().map(message).collect();
+        assert_eq!(followed, wanted, "followed by {expression}");
+    }
+    let aggregates = "min:@http.took,max:@request_time,max:@http_x_request_start";
+    let table = said(&weir, &["search"], &["*", "--compute", aggregates, "-o", "json"]);
+    let table: Value = serde_json::from_str(table.trim()).unwrap();
+    assert_eq!(table["computes"]["min:@http.took"], 120.0);
+    assert_eq!(table["computes"]["max:@request_time"], 0.7);
+    assert_eq!(table["computes"]["max:@http_x_request_start"], 1_700_000_000_123_000_000.0);
+    let table = said(&weir, &["search"], &["*", "--compute", "min:@http.took,max:@request_time"]);
+    assert!(table.contains("120 ms") && table.contains("700 ms"), "in their units: {table}");
+    weir.books().assert_balanced();
+    weir.stop();
+}
