@@ -281,7 +281,7 @@ fn hostile_requests_are_answered_with_an_error() {
     let scene = Scene::new();
     let mut weir = scene.start(&(source("") + LOG_CACHE));
     let long = format!("/api/v1/read/app?name_filter={}", "(a%7B1000%7D)".repeat(500));
-    let cases: [(&str, &str, u16, &str); 14] = [
+    let cases: [(&str, &str, u16, &str); 15] = [
         ("GET", "/api/v1/read/app?limit=1001", 500, "Limit (1001) must be 1000 or less"),
         ("GET", "/api/v1/read/app?limit=-1", 500, "Limit (-1) must be greater than zero"),
         ("GET", "/api/v1/read/app?start_time=9&end_time=8", 500, "StartTime (9) must be before"),
@@ -291,7 +291,13 @@ fn hostile_requests_are_answered_with_an_error() {
         ("GET", "/api/v1/read/app?start_time=now", 400, "invalid syntax"),
         ("GET", "/api/v1/read/app?descending=maybe", 400, "strconv.ParseBool"),
         ("GET", "/api/v1/read/app?envelope_types=PROFILE", 400, "is not a valid value"),
-        ("GET", "/api/v1/read/", 404, "Not Found"),
+        (
+            "GET",
+            "/api/v1/read/app?limit=1&limit=2",
+            400,
+            "too many values for field \"limit\": 1, 2",
+        ),
+        ("GET", "/api/v1/read/app?limit=%zz", 400, "invalid URL escape \"%zz\""),
         ("GET", "/api/v1/other", 404, "Not Found"),
         ("GET", "/", 404, "Not Found"),
         ("POST", "/api/v1/read/app", 501, "Method Not Allowed"),
@@ -310,11 +316,23 @@ fn hostile_requests_are_answered_with_an_error() {
     let unknown = call(&weir, "Delete", &json!({}));
     assert_eq!(unknown, ["UNIMPLEMENTED unknown method Delete for service logcache.v1.Egress"]);
     // Whatever a source is called, it is only a name.
-    for name in ["%22%29%20OR%20%2A", "%00%FF", "-service:x", "*"] {
+    for name in ["%22%29%20OR%20%2A", "%00%FF", "-service:x", "*", ""] {
         let found = json_of(&weir, &format!("/api/v1/read/{name}"));
         assert_eq!(found, json!({ "envelopes": { "batch": [] } }), "{name}");
     }
-    assert_eq!(log_cache(&weir)["refused"], 16);
+    let ingress = call(&weir, "Send", &json!({}));
+    assert!(
+        ingress[0].starts_with("UNIMPLEMENTED envelopes are received by a source"),
+        "{ingress:?}"
+    );
+    for query in ["cpu", "topk(1,cpu{source_id=\"app\"})"] {
+        let answer = call(&weir, "InstantQuery", &json!({ "query": query }));
+        assert!(answer[0].starts_with("UNKNOWN "), "{answer:?}");
+    }
+    assert_eq!(log_cache(&weir)["refused"], 20);
+    let (status, head, _) = get(&weir, "GET", "//api/v1//read/app?limit=1");
+    assert_eq!(status, 301);
+    assert!(head.contains("location: /api/v1/read/app?limit=1"), "{head}");
     weir.books().assert_balanced();
     weir.stop();
 }
@@ -423,6 +441,67 @@ fn lines_of_files_and_changed_records_are_logs() {
     weir.stop();
 }
 
+/// The same over gRPC: `cpu` has these labels, and the number of the second as its value.
+fn assert_queries_over_grpc(weir: &Weir, at: i64, labels: &Value) {
+    let result = |method: &str, query: Value| -> Value {
+        let mut lines = call(weir, method, &query);
+        assert_eq!(lines.pop().as_deref(), Some("OK"), "{query}: {lines:?}");
+        serde_json::from_str(&lines[0]).unwrap()
+    };
+    let time = |at: i64| format!("{at}.000");
+    let end = (at + 60).to_string();
+    let cpu = "cpu{source_id=\"app\"}";
+    let newest = result("InstantQuery", json!({ "query": cpu, "time": end }));
+    let value = json!([[labels, [[time(at + 60), 59.0]]]]);
+    assert_eq!(newest, json!({ "kind": "vector", "value": value }));
+    let none = result("InstantQuery", json!({ "query": "cpu{source_id=\"nobody\"}" }));
+    assert_eq!(none, json!({ "kind": "vector", "value": [] }));
+    let number = result("InstantQuery", json!({ "query": "1+2", "time": end }));
+    assert_eq!(number, json!({ "kind": "scalar", "value": [time(at + 60), 3.0] }));
+    let query = json!({ "query": format!("{cpu}[3s]"), "time": end });
+    let value =
+        json!([[labels, [[time(at + 57), 57.0], [time(at + 58), 58.0], [time(at + 59), 59.0]]]]);
+    assert_eq!(result("InstantQuery", query), json!({ "kind": "matrix", "value": value }));
+    let (start, end) = ((at + 10).to_string(), (at + 15).to_string());
+    let query = json!({ "query": cpu, "start": start, "end": end, "step": "5s" });
+    let value = json!([[labels, [[time(at + 10), 10.0], [time(at + 15), 14.0]]]]);
+    assert_eq!(result("RangeQuery", query), json!({ "kind": "matrix", "value": value }));
+}
+
+#[test]
+fn envelopes_that_programs_write_to_the_log_cache_are_received() {
+    let scene = Scene::new();
+    let mut weir = scene.start(&(source("") + LOG_CACHE));
+    let logs: Vec<Vec<u8>> = (0..5).map(|at| log("app", at, b"from a nozzle")).collect();
+    let request = |envelopes: &[Vec<u8>]| {
+        let (mut batch, mut request) = (Vec::new(), Vec::new());
+        envelopes.iter().for_each(|envelope| add_to_loggregator_batch(envelope, &mut batch));
+        // The batch is the first field of the request, as an envelope is of a batch.
+        add_to_loggregator_batch(&batch, &mut request);
+        request
+    };
+    // A field that comes twice is one, and `local_only` means nothing here.
+    let mut both = request(&logs[2..4]);
+    both.extend_from_slice(&request(&logs[4..]));
+    both.extend_from_slice(b"\x10\x01");
+    let path = messages(&scene, "sent", &[request(&logs[..2]), both, Vec::new()]);
+    let method = "/logcache.v1.Ingress/Send";
+    assert_eq!(said(send(&python(), &weir, method, &path, &[])), "OK 3\n");
+    wait_read(&weir, 5);
+    let found = read(&weir, &json!({ "source_id": "app" }));
+    assert_eq!(found, logs.iter().map(|bytes| hex(bytes)).collect::<Vec<_>>());
+    at_rest(&weir, "store");
+    let books = weir.books();
+    assert_eq!(books.source("cf")["book"]["records"], 5);
+    let damaged = messages(&scene, "damaged", &[b"\x0a\x02\x0a\x09".to_vec()]);
+    let answer = said(send(&python(), &weir, method, &damaged, &[]));
+    assert!(answer.starts_with("INTERNAL 0 grpc: error unmarshalling request"), "{answer}");
+    let books = weir.books();
+    books.assert_balanced();
+    assert_eq!(books.source("cf")["book"]["discarded"]["partial_lost"], 1);
+    weir.stop();
+}
+
 #[test]
 fn metrics_are_queried_in_the_language_of_prometheus() {
     let scene = Scene::new();
@@ -471,6 +550,10 @@ fn metrics_are_queried_in_the_language_of_prometheus() {
     // As in the original, the end of the range is exclusive.
     let values = json!([[at + 10, "10"], [at + 15, "15"], [at + 20, "19"]]);
     assert_eq!(range["data"]["result"][0]["values"], values, "{range}");
+    // What is earlier by an offset includes the value of that time.
+    let earlier = result("cpu%7Bsource_id%3D%22app%22%7D%20offset%2010s");
+    assert_eq!(earlier["result"][0]["value"], json!([at + 60, "50"]));
+    assert_queries_over_grpc(&weir, at, &labels);
     for (query, what) in [
         ("cpu", "query does not request any source_ids"),
         ("cpu%7Bsource_id%3D%22app%22", ""),

@@ -70,7 +70,7 @@ def main():
 
     path_of = method if method.startswith("/") else "/loggregator.v2.Ingress/" + method
     try:
-        if method == "Send":
+        if path_of.endswith("/Send"):
             for message in counted():
                 channel.unary_unary(path_of)(message, timeout=60)
         else:

@@ -354,6 +354,11 @@ fn the_gateway_sends_events_and_errors_of_the_original() {
     );
     assert!(error("GET /v2/read?source_id=a").contains("\"missing_envelope_type\""));
     assert!(error("POST /v2/read?log").starts_with("HTTP/1.1 405 "));
+    let undecodable = error("GET /v2/read?log=%zz");
+    assert!(undecodable.contains("\"empty_query\""), "{undecodable}");
+    let moved = get(&weir, "GET //v2/read?log", |text| text.contains("\r\n\r\n"));
+    assert!(moved.starts_with("HTTP/1.1 301 "), "{moved}");
+    assert!(moved.contains("location: /v2/read?log\r\n"), "{moved}");
     let missing = get(&weir, "GET /v2/read/", |text| text.ends_with("404 page not found\n"));
     assert!(missing.starts_with("HTTP/1.1 404 "), "{missing}");
     let mut is_sent = false;
@@ -382,7 +387,7 @@ fn the_gateway_sends_events_and_errors_of_the_original() {
     assert!(events.contains(expected), "{events}");
     assert!(events.contains("event: closing\ndata: closing due to stream timeout\n\n"), "{events}");
     let gateway = settled(&weir, "gateway", 2);
-    assert_eq!((&gateway["delivered"], &gateway["refused"]), (&json!(2), &json!(3)));
+    assert_eq!((&gateway["delivered"], &gateway["refused"]), (&json!(2), &json!(4)));
     weir.stop();
 }
 

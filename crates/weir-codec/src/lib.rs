@@ -63,15 +63,17 @@ pub use loggregator::{
     LogCacheKind, LogCacheRead, LogCacheSource, LoggregatorBatch, LoggregatorDecoder,
     LoggregatorEnvelope, LoggregatorError, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
     LoggregatorOrigin, LoggregatorPacker, LoggregatorRequest, LoggregatorSelector,
-    LoggregatorTagValue, LoggregatorTags, LoggregatorWanted, add_to_loggregator_batch,
-    convert_loggregator_tags, encode_log_cache_meta, encode_log_cache_read,
-    encode_loggregator_envelope, encode_loggregator_gauge, encode_loggregator_metrics,
-    encode_loggregator_source, encode_loggregator_tag, encode_loggregator_time,
-    encode_loggregator_total, has_loggregator_tags, is_shortened, lengthen_packed, packed_frame,
-    shorten_packed, unpack_loggregator_envelope, write_log_cache_meta_json, write_loggregator_json,
+    LoggregatorTagValue, LoggregatorTags, LoggregatorWanted, PromqlInstant, PromqlRange,
+    PromqlSeries, add_to_loggregator_batch, convert_loggregator_tags, encode_log_cache_meta,
+    encode_log_cache_read, encode_loggregator_envelope, encode_loggregator_gauge,
+    encode_loggregator_metrics, encode_loggregator_source, encode_loggregator_tag,
+    encode_loggregator_time, encode_loggregator_total, encode_promql_matrix, encode_promql_range,
+    encode_promql_scalar, encode_promql_vector, has_loggregator_tags, is_shortened,
+    lengthen_packed, packed_frame, shorten_packed, unpack_loggregator_envelope,
+    write_log_cache_meta_json, write_loggregator_json,
 };
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
-pub use percent::{form_decoded, percent_encoded};
+pub use percent::{form_decoded, form_decoded_strictly, percent_encoded};
 pub use prometheus::{
     FlatYaml, FlatYamlError, PrometheusError, PrometheusKind, PrometheusOrigin, PrometheusSample,
     PrometheusText,

@@ -36,6 +36,18 @@ pub fn form_decoded(text: &str) -> Vec<u8> {
     out
 }
 
+/// Like [`form_decoded`], but an invalid escape, of at most three characters, is the error.
+pub fn form_decoded_strictly(text: &str) -> Result<Vec<u8>, String> {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let is_valid = |after: &[u8]| is_digit(after.first()) && is_digit(after.get(1));
+    for (at, _) in text.match_indices('%') {
+        if !is_valid(text.as_bytes().get(at + 1..).unwrap_or_default()) {
+            return Err(text[at..].chars().take(3).collect());
+        }
+    }
+    Ok(form_decoded(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +56,10 @@ mod tests {
     fn percent_encoding_round_trips() {
         assert_eq!(form_decoded("env%3aprod%2Cteam:a+b%20c"), b"env:prod,team:a b c");
         assert_eq!(form_decoded("100%, %4 %zz%"), b"100%, %4 %zz%");
+        for (text, escape) in [("a%", "%"), ("%4", "%4"), ("%41%4é+", "%4é"), ("%zz9", "%zz")] {
+            assert_eq!(form_decoded_strictly(text), Err(escape.to_owned()));
+        }
+        assert_eq!(form_decoded_strictly("%41+%c3%A9"), Ok("A é".into()));
         let text = "a:\"b c\" é&+/~";
         assert_eq!(form_decoded(&percent_encoded(text)), text.as_bytes());
     }

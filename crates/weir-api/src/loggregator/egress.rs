@@ -120,7 +120,8 @@ enum Asked {
     V1(DropsondeRequest),
 }
 
-fn unreadable(error: LoggregatorError) -> Status {
+/// The status of a message that cannot be read.
+pub(super) fn unreadable(error: LoggregatorError) -> Status {
     Status::new(GrpcStatus::Internal, format!("grpc: error unmarshalling request: {error}"))
 }
 

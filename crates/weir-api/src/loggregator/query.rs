@@ -3,7 +3,9 @@
 //! Invariant: as in the original, the presence of a parameter counts for the kinds of envelopes, and
 //! its value for names; what cannot be decoded is ignored.
 
-use weir_codec::{LoggregatorRequest, LoggregatorSelector, LoggregatorWanted, form_decoded};
+use weir_codec::{
+    LoggregatorRequest, LoggregatorSelector, LoggregatorWanted, form_decoded, form_decoded_strictly,
+};
 
 /// Why a request is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,16 +75,42 @@ pub(super) fn path_decoded(part: &str) -> String {
     String::from_utf8_lossy(&form_decoded(&part.replace('+', "%2B"))).into_owned()
 }
 
-/// Names and values, decoded.
+/// Names and values, decoded; a pair that cannot be decoded is ignored.
 pub(super) fn parameters(query: &str) -> Vec<(String, String)> {
-    let text = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();
-    let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
-    pairs
-        .map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (text(key), text(value))
-        })
-        .collect()
+    pairs(query).filter_map(Result::ok).collect()
+}
+
+/// Names and values, decoded. An error is that of the original.
+pub(super) fn pairs(query: &str) -> impl Iterator<Item = Result<(String, String), String>> {
+    let text = |text: &str| match form_decoded_strictly(text) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(escape) => Err(format!("invalid URL escape {escape:?}")),
+    };
+    query.split('&').filter(|pair| !pair.is_empty()).map(move |pair| {
+        if pair.contains(';') {
+            return Err("invalid semicolon separator in query".to_owned());
+        }
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((text(key)?, text(value)?))
+    })
+}
+
+/// Returns the path to which the original redirects: without empty parts, `.` and `..`. `None` if
+/// the path is already so.
+pub(super) fn cleaned_path(path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop(),
+            part => parts.push(part),
+        }
+    }
+    let mut cleaned = format!("/{}", parts.join("/"));
+    if path.ends_with('/') && !parts.is_empty() {
+        cleaned.push('/');
+    }
+    (cleaned != path).then_some(cleaned)
 }
 
 #[cfg(test)]
@@ -125,5 +153,27 @@ mod tests {
         assert_eq!(parse(""), Err(QueryError::Empty));
         assert_eq!(parse("&"), Err(QueryError::Empty));
         assert_eq!(parse("source_id=x"), Err(QueryError::NoType));
+        assert_eq!(parse("log=%zz"), Err(QueryError::Empty));
+        assert_eq!(parse("log;timer&source_id=x"), Err(QueryError::NoType));
+        let errors: Vec<String> = pairs("a=%&b;c&d=1").filter_map(Result::err).collect();
+        let expected = ["invalid URL escape \"%\"", "invalid semicolon separator in query"];
+        assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn paths_are_cleaned_as_by_the_original() {
+        for path in ["/", "/v2/read", "/v2/read/", "/a%2F%2Fb", "/a/...", "/.a"] {
+            assert_eq!(cleaned_path(path), None, "{path}");
+        }
+        for (path, cleaned) in [
+            ("//v2/read", "/v2/read"),
+            ("/v2//read//", "/v2/read/"),
+            ("/v2/./x/../read", "/v2/read"),
+            ("/../..", "/"),
+            ("//example.org/..", "/"),
+            ("/a/..//", "/"),
+        ] {
+            assert_eq!(cleaned_path(path).as_deref(), Some(cleaned), "{path}");
+        }
     }
 }

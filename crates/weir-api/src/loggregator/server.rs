@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use hyper::body::Incoming;
+use hyper::header::{HeaderValue, LOCATION};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,6 +27,7 @@ use super::limits::{
     ACCEPT_PAUSE, HEAD_BYTES_MAX, HEAD_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
     SEND_BYTES_MAX, SHUTDOWN_TIMEOUT, WRITE_TIMEOUT,
 };
+use super::query::cleaned_path;
 use super::websocket::Session;
 use super::{FaceState, containers, egress, gateway, health, log_cache, traffic_controller};
 use crate::absence::{limit_absence, with_write_timeout};
@@ -182,12 +184,28 @@ async fn serve_stream(
     }
 }
 
+/// Redirects to another path, as the original does.
+fn moved(path: &str, query: Option<&str>) -> Option<Response<FaceBody>> {
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    let mut response = Response::new(FaceBody::empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let location = HeaderValue::from_str(&format!("{path}{query}")).ok()?;
+    response.headers_mut().insert(LOCATION, location);
+    Some(response)
+}
+
 /// Answers a request. If its connection is to be a websocket, the stream is put into `upgraded`.
 async fn answer(
     state: &Arc<FaceState>,
     request: Request<Incoming>,
     upgraded: &Mutex<Option<Session>>,
 ) -> Response<FaceBody> {
+    if state.settings.face != Face::Egress
+        && let Some(cleaned) = cleaned_path(request.uri().path())
+        && let Some(response) = moved(&cleaned, request.uri().query())
+    {
+        return response;
+    }
     if request.uri().path().starts_with(LOG_CACHE_PATHS)
         && let Some(log_cache) = state.log_cache.get()
     {

@@ -39,7 +39,8 @@ pub enum LoggregatorMessage<'e> {
     Log {
         /// Its text.
         payload: &'e [u8],
-        /// It was written to standard error.
+        /// It was not written to standard output: as for the original, types that are not known
+        /// are errors.
         is_error: bool,
     },
     /// An increment of a counter, or its total.
@@ -185,7 +186,7 @@ impl<'e> LoggregatorMessage<'e> {
         for field in Fields::new(message) {
             match field? {
                 (1, Value::Bytes(bytes)) => payload = bytes,
-                (2, Value::Number(number)) => is_error = number == 1,
+                (2, Value::Number(number)) => is_error = number as i32 != 0,
                 _ => {}
             }
         }

@@ -15,6 +15,10 @@ use super::tags::key_and_value;
 use super::wire::{Fields, LoggregatorError, Value};
 use crate::escape::write_json_text as write_text;
 
+/// Numbers of the types of logs.
+const LOG_OUT: i32 = 0;
+const LOG_ERR: i32 = 1;
+
 /// Appends an envelope as a JSON object.
 pub fn write_loggregator_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LoggregatorError> {
     let envelope = LoggregatorEnvelope::parse(bytes, &mut LoggregatorTags::default())?;
@@ -43,20 +47,36 @@ pub fn write_loggregator_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Log
     write_object(deprecated.iter(), out, |value, out| write_tag_value(*value, out));
     write_key("tags", out);
     write_object(tags.iter(), out, |value, out| write_text(value, out));
-    write_message(envelope.message, out);
+    write_message(&envelope, out);
     out.push(b'}');
     Ok(())
 }
 
-fn write_message(message: LoggregatorMessage<'_>, out: &mut Vec<u8>) {
-    match message {
+/// The number of a log's type. One that is not known is written as it is.
+fn log_type(envelope: &[u8]) -> i32 {
+    let last = |message, wanted| {
+        let fields = Fields::new(message).flatten().filter(move |(number, _)| *number == wanted);
+        fields.map(|(_, value)| value).last()
+    };
+    let Some(Value::Bytes(log)) = last(envelope, 4) else { return LOG_OUT };
+    match last(log, 2) {
+        Some(Value::Number(number)) => number as i32,
+        _ => LOG_OUT,
+    }
+}
+
+fn write_message(envelope: &LoggregatorEnvelope<'_>, out: &mut Vec<u8>) {
+    match envelope.message {
         LoggregatorMessage::None => {}
         LoggregatorMessage::Log { payload, is_error } => {
             out.extend_from_slice(b",\"log\":{\"payload\":\"");
             out.extend_from_slice(STANDARD.encode(payload).as_bytes());
-            let kind: &[u8] =
-                if is_error { b"\",\"type\":\"ERR\"}" } else { b"\",\"type\":\"OUT\"}" };
-            out.extend_from_slice(kind);
+            out.extend_from_slice(b"\",\"type\":");
+            match if is_error { log_type(envelope.bytes) } else { LOG_OUT } {
+                LOG_OUT => out.extend_from_slice(b"\"OUT\"}"),
+                LOG_ERR => out.extend_from_slice(b"\"ERR\"}"),
+                unknown => out.extend_from_slice(format!("{unknown}}}").as_bytes()),
+            }
         }
         LoggregatorMessage::Counter { name, delta, total } => {
             out.extend_from_slice(b",\"counter\":{\"name\":");
@@ -206,6 +226,23 @@ mod tests {
         assert_eq!(json(event, &[]), format!("{head}{expected}"));
         let none = LoggregatorMessage::None;
         assert_eq!(json(none, &[]), format!("{head}{{}}}}"));
+    }
+
+    #[test]
+    fn types_of_logs_that_are_not_known_are_numbers() {
+        let log_of = |number: &[u8]| {
+            let log = [b"\x0a\x01x\x10\x00\x10", number].concat();
+            let mut out = Vec::new();
+            let envelope = [&[0x22, log.len() as u8], &log[..]].concat();
+            write_loggregator_json(&envelope, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            text.split_once("\"type\":").unwrap().1.to_owned()
+        };
+        assert_eq!(log_of(&[1]), "\"ERR\"}}");
+        assert_eq!(log_of(&[7]), "7}}");
+        assert_eq!(log_of(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), "-1}}");
+        // Only the lowest 32 bits count.
+        assert_eq!(log_of(b"\x80\x80\x80\x80\x10"), "\"OUT\"}}");
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod envelope;
 mod json;
 mod log_cache;
 mod packed;
+mod promql;
 mod record;
 mod request;
 mod tags;
@@ -71,6 +72,10 @@ pub use log_cache::{
 pub use packed::{
     LoggregatorPacker, is_shortened, lengthen_packed, packed_frame, shorten_packed,
     unpack_loggregator_envelope,
+};
+pub use promql::{
+    PromqlInstant, PromqlRange, PromqlSeries, encode_promql_matrix, encode_promql_range,
+    encode_promql_scalar, encode_promql_vector,
 };
 pub use record::{LoggregatorDecoder, LoggregatorOrigin};
 pub use request::{LoggregatorRequest, LoggregatorSelector, LoggregatorWanted};

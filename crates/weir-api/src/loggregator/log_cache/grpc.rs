@@ -1,4 +1,5 @@
-//! `logcache.v1.Egress` over gRPC: `Read` and `Meta`.
+//! `logcache.v1.Egress` over gRPC: `Read` and `Meta`; and `logcache.v1.PromQLQuerier`:
+//! `InstantQuery` and `RangeQuery`.
 //!
 //! Invariant: a call has one request and one answer, or a status.
 
@@ -8,18 +9,26 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::request::Parts as Head;
 use hyper::{Request, Response};
 use weir_codec::{
-    GrpcStatus, LogCacheRead, encode_log_cache_meta, encode_log_cache_read, write_grpc_message,
+    GrpcStatus, LogCacheRead, PromqlInstant, PromqlRange, encode_log_cache_meta,
+    encode_log_cache_read, write_grpc_message,
 };
 use weir_pipeline::grpc::{self, Refused, Status};
 
 use super::super::FaceState;
 use super::super::body::{FaceBody, Parts, Step};
-use super::super::egress::read_message;
+use super::super::egress::{read_message, unreadable};
 use super::super::limits::STORED_REQUEST_BYTES_MAX;
 use super::super::stored::ReadError;
+use super::promql::{self, QueryError};
 use super::{of_answer, read, sources};
 
 const EGRESS: &str = "logcache.v1.Egress";
+
+/// The service for queries over metrics.
+const QUERIER: &str = "logcache.v1.PromQLQuerier";
+
+/// The service for envelopes that are to be stored, which a source receives.
+const INGRESS: &str = "logcache.v1.Ingress";
 
 /// Why an answer may be incomplete.
 const PARTIAL: &str = "weir-partial";
@@ -27,6 +36,12 @@ const PARTIAL: &str = "weir-partial";
 impl From<ReadError> for Refused {
     fn from(error: ReadError) -> Self {
         Status::new(error.code(), error.to_string()).into()
+    }
+}
+
+impl From<QueryError> for Refused {
+    fn from(error: QueryError) -> Self {
+        Status::from(error).into()
     }
 }
 
@@ -65,23 +80,32 @@ async fn call<B: Body>(
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (_, method) = grpc::method(head, &[EGRESS])?;
+    let (service, method) = grpc::method(head, &[EGRESS, QUERIER, INGRESS])?;
+    if service == INGRESS {
+        let text = "envelopes are received by a source of type \"loggregator\", at its own port";
+        return Err(Status::new(GrpcStatus::Unimplemented, text).into());
+    }
     let message = read_message(body, STORED_REQUEST_BYTES_MAX).await?;
-    match method {
-        "Read" => {
-            let asked = LogCacheRead::parse(&message).map_err(|error| {
-                let text = format!("grpc: error unmarshalling request: {error}");
-                Status::new(GrpcStatus::Internal, text)
-            })?;
+    match (service, method) {
+        (EGRESS, "Read") => {
+            let asked = LogCacheRead::parse(&message).map_err(unreadable)?;
             let answer = |batch: &super::StoredBatch| encode_log_cache_read(&batch.message());
             Ok(read(state, asked, answer).await?)
         }
-        "Meta" => {
+        (EGRESS, "Meta") => {
             let sources = sources(state).await?;
             let partial = sources.coverage.is_partial().then_some("true");
             Ok((encode_log_cache_meta(of_answer(&sources)), partial))
         }
-        other => Err(Status::unknown_method(EGRESS, other).into()),
+        (QUERIER, "InstantQuery") => {
+            let asked = PromqlInstant::parse(&message).map_err(unreadable)?;
+            Ok((promql::instant_message(state, &asked).await?, None))
+        }
+        (QUERIER, "RangeQuery") => {
+            let asked = PromqlRange::parse(&message).map_err(unreadable)?;
+            Ok((promql::range_message(state, &asked).await?, None))
+        }
+        (service, other) => Err(Status::unknown_method(service, other).into()),
     }
 }
 

@@ -100,13 +100,15 @@ async fn respond<B>(
         return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, code, "Method Not Allowed"));
     }
     let query = request.uri().query().unwrap_or_default();
-    match (path, path.strip_prefix("read/")) {
+    // As in the original, a source without a name is one, too.
+    let source_id = if path == "read" { Some("") } else { path.strip_prefix("read/") };
+    match (path, source_id) {
         ("info", _) => Ok(info()),
         ("meta", _) => meta(state).await,
         ("query", _) => Ok(promql::query(state, query).await),
         ("query_range", _) => Ok(promql::query_range(state, query).await),
-        (_, Some(source_id)) if !source_id.is_empty() => envelopes(state, source_id, query).await,
-        _ => Err(Problem::new(StatusCode::NOT_FOUND, Problem::NOT_FOUND, "Not Found")),
+        (_, Some(source_id)) => envelopes(state, source_id, query).await,
+        (_, None) => Err(Problem::new(StatusCode::NOT_FOUND, Problem::NOT_FOUND, "Not Found")),
     }
 }
 

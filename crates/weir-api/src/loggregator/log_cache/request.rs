@@ -1,42 +1,94 @@
 //! Requests over HTTP: what the path and the parameters of a URL ask for.
 //!
-//! Invariant: as in the original, parameters have the names of the fields of a message, in both
-//! spellings; unknown ones are ignored, and of those that may occur once, the last counts.
+//! Invariants: as in the original, parameters have the names of the fields of a message, in both
+//! spellings; unknown ones are ignored; one that occurs more often than its field has values, or
+//! cannot be decoded, is an error.
 
-use weir_codec::{LogCacheKind, LogCacheRead, form_decoded};
+use weir_codec::{LogCacheKind, LogCacheRead, PromqlInstant, PromqlRange};
 
-use super::super::query::path_decoded;
+use super::super::query::{pairs, path_decoded};
 
 /// What is wrong with a parameter: the text of the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InvalidParameter(pub(super) String);
 
-/// Returns name and value of the parameters of a URL.
-pub(super) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> {
-    let text = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();
-    query.split('&').filter(|part| !part.is_empty()).map(move |part| {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        (text(name), text(value))
+/// The parameters of a URL, in order.
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn of(query: &str) -> Result<Self, InvalidParameter> {
+        pairs(query).collect::<Result<_, _>>().map(Self).map_err(InvalidParameter)
+    }
+
+    /// Returns the value of a field, by its names in both spellings.
+    fn one(&self, names: [&str; 2]) -> Result<Option<&str>, InvalidParameter> {
+        let mut last = None;
+        for name in names {
+            let values: Vec<&str> = self.all([name]).collect();
+            if values.len() > 1 {
+                let values = values.join(", ");
+                let text = format!("too many values for field \"{}\": {values}", names[0]);
+                return Err(InvalidParameter(text));
+            }
+            last = values.first().copied().or(last);
+        }
+        Ok(last)
+    }
+
+    /// Returns the text of a field whose spellings are the same; empty if it is missing.
+    fn text(&self, name: &str) -> Result<String, InvalidParameter> {
+        Ok(self.one([name, name])?.unwrap_or_default().to_owned())
+    }
+
+    /// Returns the values of a field with several.
+    fn all<const N: usize>(&self, names: [&str; N]) -> impl Iterator<Item = &str> {
+        let named = self.0.iter().filter(move |(name, _)| names.contains(&name.as_str()));
+        named.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Reads a query at one time.
+pub(super) fn instant(query: &str) -> Result<PromqlInstant, InvalidParameter> {
+    let parameters = Parameters::of(query)?;
+    Ok(PromqlInstant { query: parameters.text("query")?, time: parameters.text("time")? })
+}
+
+/// Reads a query at several times.
+pub(super) fn range(query: &str) -> Result<PromqlRange, InvalidParameter> {
+    let parameters = Parameters::of(query)?;
+    Ok(PromqlRange {
+        query: parameters.text("query")?,
+        start: parameters.text("start")?,
+        end: parameters.text("end")?,
+        step: parameters.text("step")?,
     })
 }
 
 /// Reads a request for envelopes of a source, which is a part of the path.
 pub(super) fn read(source_id: &str, query: &str) -> Result<LogCacheRead, InvalidParameter> {
-    let mut read = LogCacheRead { source_id: path_decoded(source_id), ..LogCacheRead::default() };
-    for (name, value) in parameters(query) {
-        match name.as_str() {
-            "start_time" | "startTime" => read.start_ns = number(&name, &value)?,
-            "end_time" | "endTime" => read.end_ns = number(&name, &value)?,
-            "limit" => read.limit = number(&name, &value)?,
-            "descending" => read.is_descending = truth(&name, &value)?,
-            "name_filter" | "nameFilter" => read.name_filter = value,
-            "envelope_types" | "envelopeTypes" => {
-                let kind = LogCacheKind::from_text(&value);
-                let invalid = || invalid(&name, &format!("\"{value}\" is not a valid value"));
-                read.kinds.push(Some(kind.ok_or_else(invalid)?));
-            }
-            _ => {}
-        }
+    let parameters = Parameters::of(query)?;
+    let number = |names: [&str; 2]| match parameters.one(names)? {
+        Some(value) => number(names[0], value),
+        None => Ok(0),
+    };
+    let mut read = LogCacheRead {
+        source_id: path_decoded(source_id),
+        start_ns: number(["start_time", "startTime"])?,
+        end_ns: number(["end_time", "endTime"])?,
+        limit: number(["limit", "limit"])?,
+        is_descending: match parameters.one(["descending", "descending"])? {
+            Some(value) => truth("descending", value)?,
+            None => false,
+        },
+        name_filter: parameters.one(["name_filter", "nameFilter"])?.unwrap_or_default().to_owned(),
+        kinds: Vec::new(),
+    };
+    for value in parameters.all(["envelope_types", "envelopeTypes"]) {
+        let kind = LogCacheKind::from_text(value).ok_or_else(|| {
+            let what = format!("\"{value}\" is not a valid value");
+            InvalidParameter(format!("parsing list \"envelope_types\": {what}"))
+        })?;
+        read.kinds.push(Some(kind));
     }
     Ok(read)
 }
@@ -93,10 +145,22 @@ mod tests {
         for (query, what) in [
             ("limit=x", "parsing field \"limit\": strconv.ParseInt: parsing \"x\": invalid syntax"),
             ("descending=yes", "strconv.ParseBool"),
-            ("envelope_types=LOGS", "\"LOGS\" is not a valid value"),
+            (
+                "envelope_types=LOGS",
+                "parsing list \"envelope_types\": \"LOGS\" is not a valid value",
+            ),
+            ("limit=1&limit=2", "too many values for field \"limit\": 1, 2"),
+            ("startTime=1&startTime=1", "too many values for field \"start_time\": 1, 1"),
+            ("limit=%zz", "invalid URL escape \"%zz\""),
+            ("limit=1;descending=1", "invalid semicolon separator in query"),
         ] {
             let error = read("app", query).unwrap_err();
             assert!(error.0.contains(what), "{error:?}");
         }
+        assert_eq!(read("app", "start_time=1&startTime=2").unwrap().start_ns, 2);
+        let range = range("query=up&start=1&end=2&step=15s&time=9").unwrap();
+        assert_eq!([range.start, range.end, range.step], ["1", "2", "15s"]);
+        assert_eq!(instant("query=up").unwrap().time, "");
+        assert!(instant("query=up&query=down").is_err());
     }
 }

@@ -173,6 +173,11 @@ fn logs_and_errors_are_logs() {
     assert_eq!((app_id, source_type), (GUID.as_bytes(), &b"APP/PROC/WEB"[..]));
     assert_eq!(tags_of(&back), named(&[("source_id", GUID)]));
 
+    // As in the original, a type that is not known is that of errors.
+    let back = in_v1(b"\x22\x05\x0a\x01x\x10\x07");
+    let back = DropsondeEnvelope::parse(&back[0]).unwrap();
+    assert!(matches!(back.message, DropsondeMessage::LogMessage { is_error: true, .. }));
+
     let error = DropsondeMessage::Error { source: b"disk", code: -5, message: b"failed" };
     let (v2, tags) = in_v2(&encoded(&of(error), &[]), &ROUTER);
     let log = LoggregatorMessage::Log { payload: b"failed", is_error: false };

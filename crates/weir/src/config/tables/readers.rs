@@ -76,7 +76,7 @@ pub(super) const LOGGREGATOR: Table = Table {
             ValueType::Table(LOG_CACHE),
             None("no such service"),
             "The service of the log-cache over HTTP (`/api/v1/read` and others) and gRPC \
-             (`logcache.v1.Egress`), which answers from the store.",
+             (`logcache.v1`), which answers from the store.",
         ),
     ],
 };

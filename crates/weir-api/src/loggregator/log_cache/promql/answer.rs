@@ -1,8 +1,12 @@
-//! Results in the form of Prometheus.
+//! Results in the form of Prometheus, and as messages of `logcache.v1`.
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value as Json, json};
+use weir_codec::{
+    PromqlSeries, encode_promql_matrix, encode_promql_range, encode_promql_scalar,
+    encode_promql_vector,
+};
 
 use super::super::super::body::FaceBody;
 use super::super::super::stored::ReadError;
@@ -56,6 +60,27 @@ pub(super) fn success(value: &Value) -> Response<FaceBody> {
     };
     let data = json!({ "resultType": kind, "result": result });
     respond(StatusCode::OK, &json!({ "status": "success", "data": data }))
+}
+
+/// The bytes of an `InstantQueryResult`.
+pub(super) fn instant_message(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Scalar(at_ms, value) => encode_promql_scalar(*at_ms, *value),
+        Value::Vector(all) => encode_promql_vector(messages(all)),
+        Value::Matrix(all) => encode_promql_matrix(messages(all)),
+    }
+}
+
+/// The bytes of a `RangeQueryResult`, which consists of series.
+pub(super) fn range_message(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Matrix(all) => encode_promql_range(messages(all)),
+        Value::Scalar(..) | Value::Vector(_) => encode_promql_range(std::iter::empty()),
+    }
+}
+
+fn messages(all: &[Series]) -> impl Iterator<Item = PromqlSeries<'_>> {
+    all.iter().map(|series| PromqlSeries { labels: &series.labels, points: &series.points })
 }
 
 fn respond(status: StatusCode, body: &Json) -> Response<FaceBody> {

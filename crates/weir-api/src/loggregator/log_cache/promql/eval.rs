@@ -87,10 +87,15 @@ impl Evaluation<'_> {
             Times::Range { first_ms, last_ms, .. } => (first_ms, last_ms),
         };
         let load = |(selector, back_ms): (&'q Selector, i64)| {
-            // Times are cut to whole seconds, so what is read begins a second earlier.
-            let ns = |ms: i64| ms.saturating_sub(selector.offset_ms).saturating_mul(1_000_000);
-            let from_ns = ns(first_ms - back_ms - 1000);
-            let range = TimeRange { from_ns, to_ns: ns(last_ms).max(from_ns) };
+            // Times are cut to whole seconds, so what is read begins a second earlier. As in the
+            // original, the last time of a query is exclusive before it is moved by an offset: what
+            // is earlier by an offset includes the whole second of its end.
+            let ns = |ms: i64| ms.saturating_mul(1_000_000);
+            let from_ns = ns((first_ms - back_ms - 1000).saturating_sub(selector.offset_ms));
+            let end_ms = last_ms.saturating_sub(selector.offset_ms);
+            let is_earlier = selector.offset_ms > 0;
+            let to_ms = if is_earlier { last_ms.min(end_ms.saturating_add(1000)) } else { end_ms };
+            let range = TimeRange { from_ns, to_ns: ns(to_ms).max(from_ns) };
             let mut set = SeriesSet::default();
             for source in &selector.sources {
                 let read = StoredRead::metrics(source.clone(), range, PROMQL_ENVELOPES_MAX);

@@ -1,8 +1,9 @@
-//! A part of `PromQL` over stored metrics: `/api/v1/query` and `/api/v1/query_range`.
+//! A part of `PromQL` over stored metrics: `/api/v1/query` and `/api/v1/query_range` over HTTP,
+//! `InstantQuery` and `RangeQuery` over gRPC.
 //!
 //! A query is parsed and checked ([`plan`]); the metrics of its sources are read from the store and
 //! become series ([`series`]); it is evaluated at one time or at several ([`eval`]), and the result
-//! has the form of Prometheus ([`answer`]).
+//! has the form of Prometheus, or that of a message ([`answer`]).
 //!
 //! Invariants: as in the original, each selector names its sources, and times have whole seconds;
 //! what is not supported is an error before anything is read; length, number of points, series and
@@ -16,15 +17,16 @@ mod series;
 use std::time::Duration;
 
 use hyper::Response;
-use weir_codec::parse_rfc3339;
+use weir_codec::{GrpcStatus, PromqlInstant, PromqlRange, parse_rfc3339};
+use weir_pipeline::grpc::Status;
 
 use super::super::FaceState;
 use super::super::body::FaceBody;
 use super::super::limits::{PROMQL_STEPS_MAX, PROMQL_TIMEOUT};
 use super::super::stored::ReadError;
-use super::request::parameters;
+use super::request::{self, InvalidParameter};
 use answer::Problem;
-use eval::{Evaluation, Times};
+use eval::{Evaluation, Times, Value};
 use plan::Query;
 
 /// How far back an instant selector looks for the newest value.
@@ -32,7 +34,7 @@ const LOOKBACK: Duration = Duration::from_mins(5);
 
 /// Why a query has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum QueryError {
+pub(super) enum QueryError {
     /// It cannot be understood, or is not supported.
     Bad(String),
     /// The store has no answer.
@@ -45,21 +47,54 @@ impl From<ReadError> for QueryError {
     }
 }
 
+impl From<InvalidParameter> for QueryError {
+    fn from(error: InvalidParameter) -> Self {
+        Self::Bad(error.0)
+    }
+}
+
+impl From<QueryError> for Status {
+    /// As in the original, what is wrong with a query has no code of its own.
+    fn from(error: QueryError) -> Self {
+        let code = match &error {
+            QueryError::Bad(_) => GrpcStatus::Unknown,
+            QueryError::Read(error) => error.code(),
+        };
+        Self::new(code, Problem::of(&error).message)
+    }
+}
+
 /// Answers `/api/v1/query`.
 pub(super) async fn query(state: &FaceState, query: &str) -> Response<FaceBody> {
-    let now_ms = state.stored.now_ns() / 1_000_000_000 * 1000;
-    respond(state, instant(query, now_ms)).await
+    let asked = request::instant(query).map_err(QueryError::from);
+    respond(state, asked.and_then(|asked| instant(state, &asked))).await
 }
 
 /// Answers `/api/v1/query_range`.
 pub(super) async fn query_range(state: &FaceState, query: &str) -> Response<FaceBody> {
-    respond(state, range(query)).await
+    let asked = request::range(query).map_err(QueryError::from);
+    respond(state, asked.and_then(|asked| range(&asked))).await
+}
+
+/// Answers `InstantQuery` with the bytes of an `InstantQueryResult`.
+pub(super) async fn instant_message(
+    state: &FaceState,
+    asked: &PromqlInstant,
+) -> Result<Vec<u8>, QueryError> {
+    evaluate(state, instant(state, asked)?, answer::instant_message).await
+}
+
+/// Answers `RangeQuery` with the bytes of a `RangeQueryResult`.
+pub(super) async fn range_message(
+    state: &FaceState,
+    asked: &PromqlRange,
+) -> Result<Vec<u8>, QueryError> {
+    evaluate(state, range(asked)?, answer::range_message).await
 }
 
 /// Returns the sources that a query names; none if it cannot be understood.
 pub(super) fn sources(query: &str) -> Vec<String> {
-    let texts = parameters(query).filter(|(name, _)| name == "query");
-    let Some(Ok(query)) = texts.last().map(|(_, text)| Query::parse(&text)) else {
+    let Ok(Ok(query)) = request::instant(query).map(|asked| Query::parse(&asked.query)) else {
         return Vec::new();
     };
     let mut sources = Vec::new();
@@ -71,17 +106,11 @@ async fn respond(
     state: &FaceState,
     asked: Result<(Query, Times), QueryError>,
 ) -> Response<FaceBody> {
-    let run = async {
-        let (query, times) = asked?;
-        let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
-        let sources = state.stored.envelope_sources();
-        let evaluated = state.stored.run(PROMQL_TIMEOUT, move |store, budget| {
-            let evaluation = Evaluation { times, store, sources: &sources, budget };
-            Ok(evaluation.run(&query).map(|value| answer::success(&value)))
-        });
-        evaluated.await?
+    let answered = match asked {
+        Ok(asked) => evaluate(state, asked, answer::success).await,
+        Err(error) => Err(error),
     };
-    match run.await {
+    match answered {
         Ok(response) => response,
         Err(error) => {
             let problem = Problem::of(&error);
@@ -91,47 +120,49 @@ async fn respond(
     }
 }
 
+/// Evaluates a query, and makes an answer of its result.
+async fn evaluate<T: Send + 'static>(
+    state: &FaceState,
+    (query, times): (Query, Times),
+    answer: fn(&Value) -> T,
+) -> Result<T, QueryError> {
+    let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
+    let sources = state.stored.envelope_sources();
+    let evaluated = state.stored.run(PROMQL_TIMEOUT, move |store, budget| {
+        let evaluation = Evaluation { times, store, sources: &sources, budget };
+        Ok(evaluation.run(&query).map(|value| answer(&value)))
+    });
+    evaluated.await?
+}
+
 fn bad<T>(text: impl Into<String>) -> Result<T, QueryError> {
     Err(QueryError::Bad(text.into()))
 }
 
-fn instant(query: &str, now_ms: i64) -> Result<(Query, Times), QueryError> {
-    let (mut text, mut at_ms) = (String::new(), now_ms);
-    for (name, value) in parameters(query) {
-        match name.as_str() {
-            "query" => text = value,
-            "time" if !value.is_empty() => at_ms = time(&value)?,
-            _ => {}
-        }
-    }
-    Ok((Query::parse(&text)?, Times::At(at_ms)))
+fn instant(state: &FaceState, asked: &PromqlInstant) -> Result<(Query, Times), QueryError> {
+    let at_ms = match asked.time.as_str() {
+        "" => state.stored.now_ns() / 1_000_000_000 * 1000,
+        text => time(text)?,
+    };
+    Ok((Query::parse(&asked.query)?, Times::At(at_ms)))
 }
 
-fn range(query: &str) -> Result<(Query, Times), QueryError> {
-    let (mut text, mut start, mut end, mut step) = (String::new(), None, None, None);
-    for (name, value) in parameters(query) {
-        match name.as_str() {
-            "query" => text = value,
-            "start" => start = Some(value),
-            "end" => end = Some(value),
-            "step" => step = Some(value),
-            _ => {}
+fn range(asked: &PromqlRange) -> Result<(Query, Times), QueryError> {
+    for (name, text) in [("start", &asked.start), ("end", &asked.end), ("step", &asked.step)] {
+        if text.is_empty() {
+            return bad(format!("couldn't parse {name}: it is missing"));
         }
     }
-    let part = |name: &str, value: Option<String>| match value {
-        Some(value) => Ok(value),
-        None => bad(format!("couldn't parse {name}: it is missing")),
-    };
-    let first_ms = time(&part("start", start)?)?;
-    let last_ms = time(&part("end", end)?)?;
-    let step_ms = duration_ms(&part("step", step)?)?;
+    let first_ms = time(&asked.start)?;
+    let last_ms = time(&asked.end)?;
+    let step_ms = duration_ms(&asked.step)?;
     if last_ms < first_ms {
         return bad("end timestamp must not be before start time");
     }
     if last_ms.saturating_sub(first_ms) / step_ms >= PROMQL_STEPS_MAX {
         return bad(format!("exceeded maximum resolution of {PROMQL_STEPS_MAX} points per series"));
     }
-    let query = Query::parse(&text)?;
+    let query = Query::parse(&asked.query)?;
     if query.is_matrix() {
         return bad("invalid expression type \"range vector\" for range query");
     }

@@ -11,6 +11,9 @@ use crate::grpc::{self, Refused, Status};
 
 const SERVICE: &str = "loggregator.v2.Ingress";
 
+/// The service of the log-cache, for programs that write to it.
+const LOG_CACHE: &str = "logcache.v1.Ingress";
+
 /// The service for envelopes of version 1.
 const SERVICE_V1: &str = "plumbing.DopplerIngestor";
 
@@ -23,6 +26,8 @@ pub(super) enum Call {
     BatchSender,
     /// One batch, answered when its records are in the journal.
     Send,
+    /// One request with a batch in it, answered when its records are in the journal.
+    LogCacheSend,
     /// A stream of envelopes of version 1.
     Pusher,
 }
@@ -30,10 +35,11 @@ pub(super) enum Call {
 impl Call {
     /// Determines what a request calls.
     pub(super) fn of(head: &request::Parts) -> Result<Self, Refused> {
-        let call = match grpc::method(head, &[SERVICE, SERVICE_V1])? {
+        let call = match grpc::method(head, &[SERVICE, LOG_CACHE, SERVICE_V1])? {
             (SERVICE, "Sender") => Self::Sender,
             (SERVICE, "BatchSender") => Self::BatchSender,
             (SERVICE, "Send") => Self::Send,
+            (LOG_CACHE, "Send") => Self::LogCacheSend,
             (SERVICE_V1, "Pusher") => Self::Pusher,
             (service, other) => return Err(Status::unknown_method(service, other).into()),
         };
@@ -44,6 +50,16 @@ impl Call {
                 let text = format!("messages compressed with {encoding:?} are not supported");
                 Err(Status::new(Code::Unimplemented, text).into())
             }
+        }
+    }
+}
+
+impl Call {
+    /// Whether a call has one message, and its answer says that the records are in the journal.
+    pub(super) fn is_unary(self) -> bool {
+        match self {
+            Self::Send | Self::LogCacheSend => true,
+            Self::Sender | Self::BatchSender | Self::Pusher => false,
         }
     }
 }
@@ -96,6 +112,7 @@ mod tests {
         assert_eq!(call("/loggregator.v2.Ingress/Sender", &[grpc]), Ok(Call::Sender));
         assert_eq!(call("/loggregator.v2.Ingress/BatchSender", &[grpc]), Ok(Call::BatchSender));
         assert_eq!(call("/loggregator.v2.Ingress/Send", &[grpc]), Ok(Call::Send));
+        assert_eq!(call("/logcache.v1.Ingress/Send", &[grpc]), Ok(Call::LogCacheSend));
         assert_eq!(call("/plumbing.DopplerIngestor/Pusher", &[grpc]), Ok(Call::Pusher));
         let message = |path| match call(path, &[grpc]) {
             Err(Refused::Status(status)) if status.code == Code::Unimplemented => status.message,

@@ -9,7 +9,9 @@ use h2::server::SendResponse;
 use hyper::Request;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
-use weir_codec::{GrpcError, GrpcFraming, GrpcStatus as Code, GrpcStep, LoggregatorBatch};
+use weir_codec::{
+    GrpcError, GrpcFraming, GrpcStatus as Code, GrpcStep, LoggregatorBatch, LoggregatorError,
+};
 use weir_model::DiscardReason;
 
 use super::super::lanes::{Blocked, GatheredLanes};
@@ -235,19 +237,19 @@ impl GrpcService {
             }
             // A message with one envelope has the form of a batch, too.
             Call::BatchSender | Call::Send | Call::Pusher => {
-                for envelope in LoggregatorBatch::new(message) {
-                    match envelope {
-                        Ok(envelope) => {
-                            self.take_envelope(call, envelope, &mut round, caller, observed_ns)
-                                .await;
+                taken = self.take_batch(call, message, &mut round, caller, observed_ns).await;
+            }
+            // The batch is a field of the request, and may come in several parts.
+            Call::LogCacheSend => {
+                for batch in LoggregatorBatch::new(message) {
+                    taken = match batch {
+                        Ok(batch) => {
+                            let rest =
+                                self.take_batch(call, batch, &mut round, caller, observed_ns);
+                            taken.and(rest.await)
                         }
-                        Err(error) => {
-                            self.count("malformed_message", &error.to_string());
-                            self.lanes.count_lost(DiscardReason::PartialLost, 1);
-                            let text = format!("grpc: error unmarshalling request: {error}");
-                            taken = Err(Status::new(Code::Internal, text));
-                        }
-                    }
+                        Err(error) => Err(self.malformed(&error)),
+                    };
                 }
             }
         }
@@ -256,6 +258,34 @@ impl GrpcService {
         self.lanes.mark_received();
         self.cpu_time.publish(&*self.context.clock, &self.context.stats);
         taken
+    }
+
+    /// Takes the envelopes of a batch.
+    async fn take_batch(
+        &self,
+        call: Call,
+        batch: &[u8],
+        round: &mut Round,
+        caller: &Caller,
+        observed_ns: i64,
+    ) -> Result<(), Status> {
+        let mut taken = Ok(());
+        for envelope in LoggregatorBatch::new(batch) {
+            match envelope {
+                Ok(envelope) => {
+                    self.take_envelope(call, envelope, round, caller, observed_ns).await;
+                }
+                Err(error) => taken = Err(self.malformed(&error)),
+            }
+        }
+        taken
+    }
+
+    /// Counts a message that cannot be read to its end, and returns how its call ends.
+    fn malformed(&self, error: &LoggregatorError) -> Status {
+        self.count("malformed_message", &error.to_string());
+        self.lanes.count_lost(DiscardReason::PartialLost, 1);
+        Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}"))
     }
 
     /// Takes an envelope, as soon as there is room.
@@ -285,7 +315,9 @@ impl GrpcService {
     ) -> Result<(), Blocked> {
         let mut intake = self.intake.borrow_mut();
         let version = match call {
-            Call::Sender | Call::BatchSender | Call::Send => LoggregatorVersion::V2,
+            Call::Sender | Call::BatchSender | Call::Send | Call::LogCacheSend => {
+                LoggregatorVersion::V2
+            }
             Call::Pusher => LoggregatorVersion::V1 { is_agent: false },
         };
         let mut parsed = intake.parse(version, envelope, caller.peer, observed_ns);
@@ -313,7 +345,7 @@ impl GrpcService {
             return ended.map(|ended| if ended.code == Code::Ok { status } else { ended });
         }
         let is_ok = ended.as_ref().is_some_and(|ended| ended.code == Code::Ok);
-        if is_ok && call == Call::Send {
+        if is_ok && call.is_unary() {
             if session.messages == 0 {
                 return Some(Status::new(Code::Internal, "the call has no message"));
             }
