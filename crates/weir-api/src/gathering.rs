@@ -16,8 +16,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are gathered at most: with a quarter more frames than fit in one segment of the
-/// loopback interface, a larger one saves nothing that can be measured.
+/// Bytes that are gathered at most: five frames, which is somewhat more than the largest segment
+/// that the kernel makes of a write.
 const GATHERED_BYTES_MAX: usize = 80 * 1024;
 
 /// The stream for a connection.
@@ -222,8 +222,8 @@ mod tests {
             stream.shutdown().await.unwrap();
         };
         let mut read = Vec::new();
-        let (_, received) =
-            tokio::join!(gatherer.drive(pin!(connection)), far.read_to_end(&mut read));
+        let connection = pin!(connection);
+        let (_, received) = tokio::join!(gatherer.drive(connection), far.read_to_end(&mut read));
         assert_eq!(received.unwrap(), sent.len());
         assert!(read == sent);
     }
