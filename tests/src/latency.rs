@@ -95,3 +95,45 @@ fn an_expression_with_units_finds_the_same_records_in_rule_tail_and_search() {
     weir.books().assert_balanced();
     weir.stop();
 }
+
+#[test]
+fn the_configuration_of_the_guide_finds_slow_requests_and_their_delay() {
+    let page = include_str!("../../docs/guide/latency.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (config, _) = rest.split_once("```").unwrap();
+    let scene = Scene::new();
+    let logs = scene.logs().display().to_string();
+    let config = config.replace("/var/log/nginx", &logs).replace("/var/log/shop", &logs);
+    let config = config.replace("/*.log", "/shop.log");
+    let mut of_nginx = File::create(scene.logs().join("access.log")).unwrap();
+    let mut of_shop = File::create(scene.logs().join("shop.log")).unwrap();
+    let mut weir = scene.start(&config);
+    for (path, total, upstream) in [("/cart", "0.612", "0.600"), ("/", "0.200", "0.100")] {
+        let record = json!({ "message": path, "request_time": total,
+            "upstream_response_time": upstream });
+        writeln!(of_nginx, "{record}").unwrap();
+    }
+    for (message, render, started) in [("quick", 299, 735), ("slow", 301, 124)] {
+        writeln!(
+            of_shop,
+            r#"{{"message":"{message}","render":{render},"started_s":1700000000.{started},"x_request_start":"t=1700000000.123"}}"#
+        )
+        .unwrap();
+    }
+    wait_found(&weir, 4);
+    let lines = |expression: &str| {
+        let text = said(&weir, &["search"], &[expression, "-o", "raw"]);
+        text.lines().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let slow = BTreeSet::from(["/cart".to_owned(), "slow".to_owned()]);
+    assert_eq!(lines("@slow:yes"), slow, "as the rule says");
+    assert_eq!(lines("@request_time:>300ms OR @render:>300ms"), slow);
+    assert_eq!(lines("@queueing_delay:>300ms"), BTreeSet::from(["quick".to_owned()]));
+    assert_eq!(lines("@nginx_delay:>50ms"), BTreeSet::from(["/".to_owned()]));
+    let delays = ["--compute", "min:@queueing_delay,max:@queueing_delay", "-o", "json"];
+    let found: Value = serde_json::from_str(said(&weir, &["search"], &delays).trim()).unwrap();
+    assert_eq!(found["computes"]["min:@queueing_delay"], 1e6);
+    assert_eq!(found["computes"]["max:@queueing_delay"], 612e6);
+    weir.books().assert_balanced();
+    weir.stop();
+}

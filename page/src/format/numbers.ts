@@ -77,7 +77,25 @@ export function seconds(value: number): string {
 
 export type Unit = 'ns' | 'us' | 'ms' | 's' | 'B'
 
-const nanoseconds: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 }
+const nanoseconds: Record<string, number> = {
+  ns: 1,
+  us: 1e3,
+  ms: 1e6,
+  s: 1e9,
+  min: 60e9,
+  h: 3600e9,
+}
+
+/** Sizes in bytes; attributes can be declared to be in any of these. */
+const sizes: Record<string, number> = {
+  B: 1,
+  kB: 1e3,
+  KiB: 2 ** 10,
+  MB: 1e6,
+  MiB: 2 ** 20,
+  GB: 1e9,
+  GiB: 2 ** 30,
+}
 
 export function isTime(unit: string | null | undefined): boolean {
   return unit !== undefined && unit !== null && unit in nanoseconds
@@ -87,7 +105,8 @@ export function isTime(unit: string | null | undefined): boolean {
 export function measured(value: number, unit: string | null | undefined): string {
   const scale = nanoseconds[unit ?? '']
   if (scale !== undefined) return duration(value * scale)
-  if (unit === 'B') return bytes(value)
+  const size = sizes[unit ?? '']
+  if (size !== undefined) return bytes(value * size)
   return Math.abs(value) < 100_000 ? exact(value) : short(value)
 }
 

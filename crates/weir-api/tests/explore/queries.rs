@@ -225,7 +225,8 @@ fn calculated_fields_can_be_searched_grouped_and_aggregated() {
     let reply = post(&api, AGGREGATE, &body);
     let buckets = json!([{ "by": { "@delay": 5 }, "computes": { "c0": 5.0 } }]);
     assert_eq!(reply.json()["data"]["buckets"], buckets, "{reply:?}");
-    assert_eq!(reply.json()["meta"]["weir"].get("units"), None, "nothing says what it measures");
+    let units = &reply.json()["meta"]["weir"]["units"];
+    assert_eq!(*units, json!({ "@delay": "s", "c0": "s" }), "that of nginx's request_time");
     api.shutdown();
 }
 
