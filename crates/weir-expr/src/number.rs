@@ -259,6 +259,12 @@ pub(crate) fn times(value: Numeric, factor: i64) -> Option<Numeric> {
     {
         return Some(Numeric::Int(product));
     }
+    /// A number has one decimal form of at most 15 digits.
+    const EXACT_MAX: f64 = 1e15;
+    let product = (value.float() * factor as f64).round();
+    if product.abs() < EXACT_MAX && product / factor as f64 == value.float() {
+        return Some(Numeric::Int(product as i64));
+    }
     scaled(&format!("{:e}", value.float()), factor)
 }
 

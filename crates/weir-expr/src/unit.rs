@@ -368,6 +368,21 @@ mod tests {
     }
 
     #[test]
+    fn sizes_that_do_not_divide_each_other_are_added_in_bytes() {
+        let declared = [("a", Unit::Kilobyte), ("b", Unit::Kibibyte), ("c", Unit::Megabyte)];
+        let declared = declared.map(|(path, unit)| (path.to_owned(), unit));
+        let units = Units::new(declared.into());
+        for (text, unit) in
+            [("@a + @b", Unit::Byte), ("@a + @c", Unit::Kilobyte), ("@c - 1GiB", Unit::Megabyte)]
+        {
+            let formula = Formula::parse(text).unwrap();
+            let sum = [CalculatedField { path: "sum".to_owned(), formula }];
+            let sum = CalculatedField::resolve_units(sum, &units);
+            assert_eq!(units.of(&Field::Attribute("sum".to_owned()), &sum), Some(unit), "{text}");
+        }
+    }
+
+    #[test]
     fn units_are_part_of_the_language() {
         for unit in Unit::ALL {
             assert_eq!(Unit::from_symbol(unit.symbol()), Some(*unit));

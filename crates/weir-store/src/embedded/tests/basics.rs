@@ -11,7 +11,7 @@ use crate::embedded::store::StoreConfig;
 use crate::embedded::write::threads::Wait;
 use crate::query::{
     Access, Budget, CalculatedField, DeleteError, DeletionRequest, Filter, LogStore, Order,
-    SearchRequest, TimeRange,
+    SearchRequest, TimeRange, Units,
 };
 
 fn start(
@@ -200,8 +200,10 @@ fn configured_calculated_fields_apply_to_every_query() {
         path: "answer".to_owned(),
         formula: weir_expr::Formula::parse(text).unwrap(),
     };
-    let engine =
-        QueryEngine::new(process.store.clone()).with_calculated_fields(vec![calculated("40 + 2")]);
+    let units = Units::new([("took".to_owned(), weir_expr::Unit::Millisecond)].into());
+    let engine = QueryEngine::new(process.store.clone())
+        .with_calculated_fields(vec![calculated("40 + 2")])
+        .with_units(units);
     let budget = Budget::new(std::sync::Arc::new(process.clock.clone()), None, usize::MAX);
     let count = |query, calculated_fields| {
         let query = weir_expr::parse(query).unwrap();
@@ -219,6 +221,8 @@ fn configured_calculated_fields_apply_to_every_query() {
         engine.delete(&request, Duration::ZERO)
     };
     assert_eq!(delete("@answer:42"), Err(DeleteError::CalculatedField("answer".to_owned())));
+    let declared = DeleteError::DeclaredUnit("took".to_owned());
+    assert_eq!(delete("a OR NOT @took:>5ms"), Err(declared), "it could change meanwhile");
     assert_eq!(delete("other"), Err(DeleteError::NotRunning), "passed on to the store");
 }
 
