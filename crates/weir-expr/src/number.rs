@@ -254,15 +254,15 @@ pub(crate) fn unit_like(unknown: &str) -> Option<&'static str> {
 /// Returns the value times a whole number, a float as its shortest decimal form states it: 0.612
 /// seconds are exactly 612,000,000 nanoseconds.
 pub(crate) fn times(value: Numeric, factor: i64) -> Option<Numeric> {
+    /// A number has one decimal form of at most 15 digits.
+    const EXACT_MAX: f64 = 1e15;
     if let Numeric::Int(whole) = value
         && let Some(product) = whole.checked_mul(factor)
     {
         return Some(Numeric::Int(product));
     }
-    /// A number has one decimal form of at most 15 digits.
-    const EXACT_MAX: f64 = 1e15;
     let product = (value.float() * factor as f64).round();
-    if product.abs() < EXACT_MAX && product / factor as f64 == value.float() {
+    if product.abs() < EXACT_MAX && (product / factor as f64).total_cmp(&value.float()).is_eq() {
         return Some(Numeric::Int(product as i64));
     }
     scaled(&format!("{:e}", value.float()), factor)
