@@ -18,7 +18,7 @@ use weir_codec::{
 use weir_testkit::{Books, PATIENCE, Weir};
 
 use crate::loggregator::{messages, python, said, send, source};
-use crate::loggregator_egress::{BLACKHOLE, EGRESS, LINES_MAX, address, service, settled};
+use crate::loggregator_egress::{self, BLACKHOLE, EGRESS, LINES_MAX, address, service, settled};
 use crate::scene::{Scene, at_rest};
 
 const CLIENT: &str =
@@ -427,5 +427,35 @@ fn the_older_grpc_services_take_and_give_the_same() {
     assert_eq!(settled(&weir, "egress", 8)["lost"], 0);
     let books = balanced(&weir);
     assert_eq!(books.source("cf")["book"]["malformed"], 1, "{books}");
+    weir.stop();
+}
+
+#[test]
+fn operators_read_that_a_reader_was_too_slow() {
+    const BATCHES: u64 = 90;
+    let scene = Scene::new();
+    let own = "[source.own]\ntype = \"loggregator_metrics\"\ninterval = \"100ms\"\n";
+    let mut weir = scene.start(&(source("") + own + BLACKHOLE + CONTROLLER + EGRESS));
+    let events = json!({ "selectors": [["traffic_controller", "event"]] });
+    let events = loggregator_egress::Reader::open(&weir, "BatchedReceiver", &events, 1);
+    let mut slow = Reader::websocket(&weir, "/firehose/slow?filter-type=logs", -1);
+    let (line, mut batch) = ("x".repeat(1000), Vec::new());
+    for _ in 0..100 {
+        add_to_loggregator_batch(&crate::loggregator::log(APP, line.as_bytes()), &mut batch);
+    }
+    let path = messages(&scene, "lines", &vec![batch; BATCHES as usize]);
+    let sent = said(send(&python(), &weir, "BatchSender", &path, &[]));
+    assert_eq!(sent, format!("OK {BATCHES}\n"));
+    // The title, up to its first space.
+    assert_eq!(events.rest(), ["event traffic_controller Traffic 0"]);
+    assert_eq!(service(&weir.books(), "traffic_controller")["cut"], 1);
+    // The metric is stated, too, without another event.
+    let both = [["traffic_controller", "counter"], ["traffic_controller", "event"]];
+    let both = json!({ "selectors": both });
+    let both = loggregator_egress::Reader::open(&weir, "BatchedReceiver", &both, 1).rest();
+    assert!(both.iter().all(|line| line.starts_with("counter traffic_controller ")), "{both:?}");
+    slow.stdin.write_all(b"go on\n").unwrap();
+    assert!(slow.rest().pop().unwrap().starts_with("closed 1008 "));
+    weir.books().assert_balanced();
     weir.stop();
 }

@@ -4,6 +4,8 @@
 //! Invariants: every value is read from the books and the statistics, so it cannot disagree with
 //! them; a metric exists under its name only if weir counts what the name says.
 
+mod events;
+
 use std::sync::Arc;
 
 use weir_journal::Ledger;
@@ -13,6 +15,8 @@ use crate::config::{OutputType, SourceType};
 use crate::live::{Face, FaceStats};
 use crate::stats::{self, get};
 use crate::view::PipelineView;
+pub use events::OriginalEvent;
+pub(crate) use events::OriginalEvents;
 
 /// A program of Loggregator, or a part of one that states another origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -225,6 +229,11 @@ impl ReaderCounts {
 }
 
 impl PipelineView {
+    /// Notes an event that is to be stated.
+    pub fn note_original_event(&self, event: OriginalEvent) {
+        self.original_events.add(event);
+    }
+
     /// Returns the counts of these services together.
     pub fn readers(&self, faces: &[Face]) -> ReaderCounts {
         faces.iter().fold(ReaderCounts::default(), |sum, face| sum.add(self.face(*face)))

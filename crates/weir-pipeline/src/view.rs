@@ -13,6 +13,7 @@ use crate::config::{OutputPlan, SourcePlan, SourceType};
 use crate::drain::Drains;
 use crate::health::Noticed;
 use crate::live::Hub;
+use crate::originals::OriginalEvents;
 use crate::pipeline::Running;
 use crate::rule::RuleSwitch;
 use crate::stats::{OutputStats, SourceStats};
@@ -72,6 +73,7 @@ pub struct PipelineView {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) noticed: Noticed,
     pub(crate) live: Arc<Hub>,
+    pub(crate) original_events: OriginalEvents,
     phase: AtomicU8,
 }
 
@@ -134,6 +136,7 @@ impl PipelineView {
             clock,
             noticed: Noticed::default(),
             live: Arc::default(),
+            original_events: OriginalEvents::default(),
             phase: AtomicU8::new(Phase::Running as u8),
         }
     }

@@ -44,6 +44,10 @@ pub(super) const SOCKET_READ_BYTES: usize = 1024;
 /// Maximum length of what a client of a websocket sends.
 pub(super) const CLIENT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
+/// Characters of what a client says about itself that are stated when its stream is ended: paths
+/// with the ids of applications and a few proxies.
+pub(super) const CLIENT_TEXT_CHARS_MAX: usize = 1024;
+
 /// How long the metrics of a container are answered, as in the original.
 pub(super) const CONTAINER_TTL: Duration = Duration::from_mins(2);
 

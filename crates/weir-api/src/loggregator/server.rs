@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -81,7 +81,7 @@ async fn serve(state: Arc<FaceState>, listener: TcpListener) {
                 let slot = slots.take().await;
                 let state = state.clone();
                 connections.spawn(async move {
-                    connection(&state, stream, slot).await;
+                    connection(&state, stream, peer, slot).await;
                     drop(share);
                 });
             }
@@ -111,18 +111,23 @@ fn admit(state: &FaceState, by_address: &AddressShares, address: IpAddr) -> Opti
     share
 }
 
-async fn connection(state: &Arc<FaceState>, tcp: TcpStream, slot: ConnectionSlot) {
+async fn connection(
+    state: &Arc<FaceState>,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    slot: ConnectionSlot,
+) {
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(%error, "small batches of a reader may be delayed");
     }
     limit_absence(&tcp, WRITE_TIMEOUT);
-    let Some(tls) = &state.tls else { return serve_stream(state, tcp, &slot).await };
+    let Some(tls) = &state.tls else { return serve_stream(state, tcp, peer, &slot).await };
     let accepted = tokio::select! {
         accepted = tls.accept(tcp) => accepted,
         () = slot.evicted() => return,
     };
     match accepted {
-        Ok(stream) => serve_stream(state, stream, &slot).await,
+        Ok(stream) => serve_stream(state, stream, peer, &slot).await,
         Err(error) => state.refuse(&format!("no TLS: {error}")),
     }
 }
@@ -130,6 +135,7 @@ async fn connection(state: &Arc<FaceState>, tcp: TcpStream, slot: ConnectionSlot
 async fn serve_stream(
     state: &Arc<FaceState>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
     slot: &ConnectionSlot,
 ) {
     let (stream, gatherer) = gathered(with_write_timeout(stream, WRITE_TIMEOUT));
@@ -140,7 +146,7 @@ async fn serve_stream(
         // A connection is not idle as long as it is open: its streams are silent for hours.
         working.get_or_init(|| slot.working());
         let (state, upgraded) = (state.clone(), upgraded.clone());
-        async move { Ok::<_, Infallible>(answer(&state, request, &upgraded).await) }
+        async move { Ok::<_, Infallible>(answer(&state, request, peer, &upgraded).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -198,6 +204,7 @@ fn moved(path: &str, query: Option<&str>) -> Option<Response<FaceBody>> {
 async fn answer(
     state: &Arc<FaceState>,
     request: Request<Incoming>,
+    peer: SocketAddr,
     upgraded: &Mutex<Option<Session>>,
 ) -> Response<FaceBody> {
     if state.settings.face != Face::Egress
@@ -215,7 +222,7 @@ async fn answer(
         Face::Egress => egress::answer(state, request).await,
         Face::Gateway => gateway::answer(state, request).await,
         Face::TrafficController => {
-            let (response, session) = traffic_controller::answer(state, request).await;
+            let (response, session) = traffic_controller::answer(state, request, peer).await;
             *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = session;
             response
         }

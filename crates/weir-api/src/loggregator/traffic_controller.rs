@@ -4,6 +4,7 @@
 //! Invariants: paths, statuses and headers are those of the original; a request that does not ask for
 //! a websocket opens no stream.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use super::access::Denied;
 use super::body::FaceBody;
 use super::limits::{FORM_BYTES_MAX, RECENT_LOGS_MAX, REQUEST_TIMEOUT};
 use super::query::{parameters, path_decoded};
-use super::websocket::{self, Session};
+use super::websocket::{self, Client, Session};
 
 /// What a request asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ impl Route {
 pub(super) async fn answer<B: Body>(
     state: &Arc<FaceState>,
     mut request: Request<B>,
+    peer: SocketAddr,
 ) -> (Response<FaceBody>, Option<Session>)
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -96,7 +98,7 @@ where
             DropsondeRequest { shard_id, filter, ..DropsondeRequest::default() }
         }
     };
-    match open(state, &mut request, asked) {
+    match open(state, &mut request, peer, asked) {
         Ok((session, accept)) => {
             let mut response = status(StatusCode::SWITCHING_PROTOCOLS);
             websocket::accept(response.headers_mut(), &accept);
@@ -142,6 +144,7 @@ fn not_allowed(route: &Route, denied: &Denied) -> Response<FaceBody> {
 fn open<B>(
     state: &Arc<FaceState>,
     request: &mut Request<B>,
+    peer: SocketAddr,
     asked: DropsondeRequest,
 ) -> Result<(Session, String), StatusCode> {
     const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
@@ -150,8 +153,8 @@ fn open<B>(
     let view = state.view().ok_or(UNAVAILABLE)?;
     let envelopes = EnvelopeStream::of_v1(&view, Face::TrafficController, asked);
     let envelopes = envelopes.map_err(|_| UNAVAILABLE)?;
-    let path = request.uri().path().to_owned();
-    let session = Session { on_upgrade, envelopes, state: state.clone(), path, _permit: permit };
+    let client = Client::new(peer, request.headers(), request.uri());
+    let session = Session { on_upgrade, envelopes, state: state.clone(), client, _permit: permit };
     Ok((session, accept))
 }
 

@@ -4,6 +4,7 @@
 //! closed with the reason, if it still takes that; what was not sent to it is counted; nothing that a
 //! client sends is kept.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,8 +15,9 @@ use hyper::header::{
     CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
+use hyper::http::uri::PathAndQuery;
 use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{sleep, timeout};
@@ -26,11 +28,12 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_codec::LoggregatorBatch;
 use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream};
+use weir_pipeline::originals::{Original, OriginalEvent};
 
 use super::FaceState;
 use super::limits::{
-    CLIENT_MESSAGE_BYTES_MAX, CLOSE_TIMEOUT, PING_PAUSE, PONG_TIMEOUT, SLOW_TIMEOUT,
-    SOCKET_READ_BYTES, SOCKET_WRITE_BYTES,
+    CLIENT_MESSAGE_BYTES_MAX, CLIENT_TEXT_CHARS_MAX, CLOSE_TIMEOUT, PING_PAUSE, PONG_TIMEOUT,
+    SLOW_TIMEOUT, SOCKET_READ_BYTES, SOCKET_WRITE_BYTES,
 };
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
@@ -40,9 +43,45 @@ pub(super) struct Session {
     pub(super) on_upgrade: OnUpgrade,
     pub(super) envelopes: EnvelopeStream,
     pub(super) state: Arc<FaceState>,
-    /// What was asked for, for messages.
-    pub(super) path: String,
+    pub(super) client: Client,
     pub(super) _permit: OwnedSemaphorePermit,
+}
+
+/// Who has asked for a stream, for messages.
+#[derive(Debug)]
+pub(super) struct Client {
+    address: SocketAddr,
+    /// Whom it has asked for, as it says.
+    forwarded_for: String,
+    /// What was asked for.
+    url: String,
+}
+
+impl Client {
+    pub(super) fn new(address: SocketAddr, headers: &HeaderMap, uri: &Uri) -> Self {
+        let values = headers.get_all("x-forwarded-for").iter();
+        let values: Vec<_> =
+            values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let url = uri.path_and_query().map_or("", PathAndQuery::as_str);
+        let shortened = |text: &str| text.chars().take(CLIENT_TEXT_CHARS_MAX).collect();
+        Self { address, forwarded_for: shortened(&values.join(", ")), url: shortened(url) }
+    }
+
+    /// What the original states when it ends a stream.
+    fn slow_event(&self, timestamp_ns: i64) -> OriginalEvent {
+        let Self { address, forwarded_for, url } = self;
+        OriginalEvent {
+            of: Original::TrafficController,
+            timestamp_ns,
+            title: "Traffic Controller has disconnected slow consumer",
+            body: format!(
+                "Remote Address: {address}\nX-Forwarded-For: {forwarded_for}\nPath: {url}\n\n\
+                 When Loggregator detects a slow connection, that connection is disconnected to \
+                 prevent back pressure on the system. This may be due to improperly scaled nozzles, \
+                 or slow user connections to Loggregator"
+            ),
+        }
+    }
 }
 
 /// Why a stream ends.
@@ -93,7 +132,7 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 impl Session {
     /// Sends envelopes until the stream ends.
     pub(super) async fn run(self) {
-        let Self { on_upgrade, envelopes, state, path, _permit } = self;
+        let Self { on_upgrade, envelopes, state, client, _permit } = self;
         let Ok(connection) = on_upgrade.await else { return };
         let config = WebSocketConfig::default()
             .read_buffer_size(SOCKET_READ_BYTES)
@@ -119,10 +158,12 @@ impl Session {
             End::Slow => {
                 if let Some(view) = state.view() {
                     view.face(state.settings.face).cut.fetch_add(1, Ordering::Relaxed);
+                    view.note_original_event(client.slow_event(state.clock.unix_ns()));
                 }
-                tracing::info!(path, "a reader was too slow: its stream is ended");
+                let Client { address, url, .. } = client;
+                tracing::info!(%address, url, "a reader was too slow: its stream is ended");
             }
-            End::Silent => tracing::debug!(path, "a reader did not answer"),
+            End::Silent => tracing::debug!(url = client.url, "a reader did not answer"),
             End::Over => {}
         }
         let closing = async {
@@ -258,6 +299,23 @@ mod tests {
         for end in [End::Left, End::Silent, End::Slow, End::Over] {
             assert!(end.frame().reason.len() <= 123);
         }
+    }
+
+    #[test]
+    fn the_event_about_a_slow_client_says_who_it_is_and_is_limited() {
+        let mut headers = HeaderMap::new();
+        for address in ["192.0.2.1", "192.0.2.2"] {
+            headers.append("x-forwarded-for", HeaderValue::from_static(address));
+        }
+        let peer = SocketAddr::from(([192, 0, 2, 9], 4321));
+        let uri = Uri::from_static("/firehose/a?filter-type=logs");
+        let event = Client::new(peer, &headers, &uri).slow_event(7);
+        let start = "Remote Address: 192.0.2.9:4321\nX-Forwarded-For: 192.0.2.1, 192.0.2.2\n\
+                     Path: /firehose/a?filter-type=logs\n\nWhen Loggregator detects";
+        assert!(event.body.starts_with(start), "{}", event.body);
+        let long: Uri = format!("/firehose/{}", "x".repeat(9000)).parse().unwrap();
+        let event = Client::new(peer, &headers, &long).slow_event(7);
+        assert!(event.body.len() < 2 * CLIENT_TEXT_CHARS_MAX, "{}", event.body.len());
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! `type = "loggregator_metrics"`: what weir has counted, as envelopes with the metrics of the
-//! programs of Loggregator that it replaces ([`crate::originals`]).
+//! `type = "loggregator_metrics"`: what weir has counted, as envelopes with the metrics and events of
+//! the programs of Loggregator that it replaces ([`crate::originals`]).
 //!
 //! Invariants: they are records like any others, received, routed and counted; while the journal has
 //! no room, none are made, and the next ones state what was not stated; the increment of a counter
-//! is what was counted since it was stated last.
+//! is what was counted since it was stated last; an event is stated once, with the time at which it
+//! happened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,7 +17,7 @@ use weir_codec::{
 
 use super::produce::Emitter;
 use crate::config::LoggregatorMetricsSource;
-use crate::originals::{Original, OriginalMetric, OriginalValue};
+use crate::originals::{Original, OriginalEvent, OriginalMetric, OriginalValue};
 use crate::view::PipelineView;
 
 /// After how many intervals those programs state their metrics that do it less often: with the
@@ -40,8 +41,25 @@ pub(super) async fn run(source: &LoggregatorMetricsSource, view: &ViewSlot, emit
                 break;
             }
         }
+        view.original_events.state_each(|event| {
+            emitter.try_emit(&envelope_of_event(event), emitter.context.clock.unix_ns())
+        });
         emitter.turn();
     }
+}
+
+/// The envelope of an event.
+fn envelope_of_event(event: &OriginalEvent) -> Vec<u8> {
+    let (title, body) = (event.title.as_bytes(), event.body.as_bytes());
+    let envelope = LoggregatorEnvelope {
+        timestamp_ns: event.timestamp_ns,
+        source_id: event.of.source_id().as_bytes(),
+        message: LoggregatorMessage::Event { title, body },
+        ..LoggregatorEnvelope::default()
+    };
+    let mut bytes = Vec::new();
+    encode_loggregator_envelope(&envelope, &[("origin", event.of.origin())], &mut bytes);
+    bytes
 }
 
 /// What tells a counter from all others.
