@@ -3,7 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use weir_testkit::{Cloud, PATIENCE, Weir};
+use serde_json::{Value, json};
+use weir_testkit::{Cloud, PATIENCE, TokenKey, Weir};
 
 use crate::loggregator_egress::address;
 use crate::scene::Scene;
@@ -143,6 +144,70 @@ fn the_traffic_controller_and_the_log_cache_ask_for_tokens_in_their_own_way() {
         let found = [operator, developer, ""].map(|token| cache(&path, token));
         assert_eq!(found, [of_operator, of_developer, of_nobody], "{path}");
     }
+    weir.stop();
+}
+
+/// Claims of a token that is valid for an hour.
+fn claims(scope: &str) -> Value {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    json!({ "scope": [scope], "aud": ["doppler"], "exp": now + 3600 })
+}
+
+#[test]
+fn signatures_of_tokens_are_verified_with_the_keys_of_uaa() {
+    let scene = Scene::new();
+    let cloud = Cloud::start();
+    let first = TokenKey::first("key-1");
+    // What is in the list as "old" has 1024 bits.
+    let short =
+        json!({ "kty": "RSA", "kid": "old", "e": "AQAB", "n": format!("{}A", "_".repeat(170)) });
+    cloud.list_keys(&[first.listed(), short]);
+    let text = config(&scene, &cloud);
+    let lines = text.lines().filter(|line| !line.starts_with("uaa_"));
+    let keys = "uaa_verify = \"keys\"\nuaa_audience = \"doppler\"\n";
+    let config = lines.collect::<Vec<_>>().join("\n") + "\n" + keys;
+    let mut weir = scene.start(&config);
+    let answer = |query: &str, token: &str| get(&weir, query, &bearer(token));
+    let is_open = |query: &str, token: &str| answer(query, token).starts_with("HTTP/1.1 200 ");
+    let (own, other) = (format!("log&source_id={OWN}"), format!("log&source_id={OTHER}"));
+    let operator = first.token(&claims("doppler.firehose"));
+    let developer = first.token(&claims("openid"));
+    cloud.allow(&developer, OWN);
+    for _ in 0..3 {
+        assert!(is_open("log", &operator) && is_open(&own, &developer));
+        assert!(!is_open(&other, &developer) && !is_open("log", &developer));
+    }
+    // For the keys, once for each application, and each time for what is not allowed: twice.
+    assert_eq!(cloud.requests(), 1 + 1 + 3 * 2);
+    let changed = |name: &str, value: Value| {
+        let mut claims = claims("doppler.firehose");
+        claims[name] = value;
+        first.token(&claims)
+    };
+    for token in [
+        changed("exp", 1_000_000_000.into()),
+        changed("aud", json!(["cloud_controller"])),
+        changed("jti", "c1-r".into()),
+        first.unsigned(&claims("doppler.firehose")),
+        first.with_public_key_as_secret(&claims("doppler.firehose")),
+        TokenKey::second("key-1").token(&claims("doppler.firehose")),
+        TokenKey::second("key-3").token(&claims("doppler.firehose")),
+        "opaque".to_owned(),
+    ] {
+        assert!(answer("log", &token).ends_with(NOT_FOUND), "{token}");
+    }
+    let old = TokenKey::first("old").token(&claims("doppler.firehose"));
+    assert!(answer("log", &old).starts_with("HTTP/1.1 503 "));
+    weir.wait_log("has 1024 bits: at least 2048 are required");
+    // A key that is new is asked for, at most every five seconds; then the one before it is gone.
+    let second = TokenKey::second("key-2");
+    cloud.list_keys(&[second.listed()]);
+    let new = second.token(&claims("logs.admin"));
+    let found = weir_testkit::wait_for(PATIENCE, || is_open("log", &new).then_some(()));
+    assert!(found.is_some() && !is_open("log", &operator));
+    let log = weir.log();
+    assert!(!log.contains(&new) && !log.contains(&operator), "{log}");
+    weir.books().assert_balanced();
     weir.stop();
 }
 

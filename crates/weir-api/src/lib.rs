@@ -45,7 +45,8 @@ pub use ledger::{
     RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
 };
 pub use loggregator::{
-    AccessSettings, FaceSettings, Faces, HealthOf, HealthSettings, StoredSettings, UaaSettings,
+    AccessSettings, FaceSettings, Faces, HealthOf, HealthSettings, StoredSettings, UaaClient,
+    UaaSettings,
 };
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;

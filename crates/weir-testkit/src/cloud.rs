@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 /// Name and secret of the client that may check tokens.
 const CLIENT: &str = "weir:cloud-secret";
@@ -35,6 +36,8 @@ struct Shared {
 struct Known {
     /// Scopes of each token.
     tokens: BTreeMap<String, String>,
+    /// Keys with which tokens are signed.
+    keys: Vec<Value>,
     /// Applications that the owners of tokens may see.
     visible: BTreeSet<(String, String)>,
 }
@@ -67,6 +70,11 @@ impl Cloud {
     /// Makes a token known, with scopes separated by spaces.
     pub fn add_token(&self, token: &str, scopes: &str) {
         self.shared.known().tokens.insert(token.to_owned(), scopes.to_owned());
+    }
+
+    /// Lists these keys, as with [`TokenKey::listed`](crate::TokenKey::listed).
+    pub fn list_keys(&self, keys: &[Value]) {
+        self.shared.known().keys = keys.to_vec();
     }
 
     /// Lets the owner of a token see an application.
@@ -148,6 +156,7 @@ impl Shared {
                 let scopes: Vec<&str> = scopes.split(' ').collect();
                 (200, format!("{{\"user_id\":\"u\",\"scope\":{scopes:?}}}"))
             }
+            ["GET", "/token_keys", _] => (200, json!({ "keys": known.keys }).to_string()),
             ["GET", path, _] => {
                 let token = credentials.strip_prefix("bearer ").unwrap_or_default();
                 let application = path.strip_prefix("/internal/v4/log_access/").unwrap_or_default();

@@ -14,6 +14,7 @@ mod lockstep;
 mod pki;
 mod process;
 mod sender;
+mod token_key;
 mod writing;
 
 pub use clock::FakeClock;
@@ -23,6 +24,7 @@ pub use lockstep::{Lockstep, Pause};
 pub use pki::{Pki, ServerCertificate};
 pub use process::{Weir, binary};
 pub use sender::{HttpAnswer, HttpSender};
+pub use token_key::TokenKey;
 pub use weir_measure::collector::{
     Acks, Answer, Collector, CollectorConfig, Record, StreamTally, Tally,
 };

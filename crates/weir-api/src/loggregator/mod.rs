@@ -43,7 +43,7 @@ use weir_store::query::LogStore;
 use log_cache::KnownSources;
 use stored::StoredEnvelopes;
 
-pub use access::{AccessSettings, UaaSettings};
+pub use access::{AccessSettings, UaaClient, UaaSettings};
 pub use health::{HealthOf, HealthSettings};
 
 use access::Access;

@@ -2,10 +2,11 @@
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
-use weir_api::{AccessSettings, UaaSettings};
+use weir_api::{AccessSettings, UaaClient, UaaSettings};
 use weir_pipeline::config::Endpoint;
 
 use super::check_hec::{secret_file, tls, url};
+use super::choices::TokenCheck;
 use super::diagnostic::Diagnostics;
 use super::plan::{Sections, tls_settings};
 use super::section::Section;
@@ -50,13 +51,21 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
 /// Keys that only have an effect together.
 fn together(section: &Section, diagnostics: &mut Diagnostics) {
     let needs = [
-        ("uaa", "uaa_client"),
-        ("uaa", "uaa_secret"),
         ("uaa_client", "uaa"),
         ("uaa_secret", "uaa"),
+        ("uaa_verify", "uaa"),
+        ("uaa_audience", "uaa"),
         ("cloud_controller", "uaa"),
     ];
-    for (key, other) in needs {
+    let of_client = [("uaa", "uaa_client"), ("uaa", "uaa_secret")];
+    let asks = section.choice::<TokenCheck>("uaa_verify") == TokenCheck::CheckToken;
+    for (_, key) in of_client.iter().filter(|(_, key)| !asks && section.is_set(key)) {
+        let message = format!("{} has no effect if uaa_verify is \"keys\"", section.key_path(key));
+        diagnostics
+            .error(section.location(key), &section.key_path(key), message)
+            .help(format!("remove {key}, or uaa_verify"));
+    }
+    for (key, other) in needs.iter().chain(of_client.iter().filter(|_| asks)).copied() {
         if section.is_set(key) && !section.is_set(other) {
             let message = format!("{} requires {other}", section.key_path(key));
             diagnostics
@@ -77,11 +86,15 @@ pub(crate) fn settings(section: &Section) -> Option<AccessSettings> {
     let endpoint = |key| Endpoint::url(section.text(key)?).ok();
     let mut uaa = None;
     if section.is_set("uaa") {
-        uaa = Some(UaaSettings {
-            endpoint: endpoint("uaa")?,
-            client: section.text("uaa_client")?.to_owned(),
-            secret: section.secret("uaa_secret")?,
-        });
+        let client = match section.choice("uaa_verify") {
+            TokenCheck::Keys => None,
+            TokenCheck::CheckToken => Some(UaaClient {
+                name: section.text("uaa_client")?.to_owned(),
+                secret: section.secret("uaa_secret")?,
+            }),
+        };
+        let audience = section.text("uaa_audience").map(str::to_owned);
+        uaa = Some(UaaSettings { endpoint: endpoint("uaa")?, client, audience });
     }
     Some(AccessSettings {
         tokens: section.secret("tokens"),

@@ -74,6 +74,14 @@ impl From<LogLevel> for tracing::Level {
 }
 
 choice! {
+    /// `loggregator.access.uaa_verify`.
+    enum TokenCheck {
+        CheckToken = "check_token": "UAA is asked about each token, which it may have revoked",
+        Keys = "keys": "signatures are verified with UAA's keys, which are all that it is asked for",
+    }
+}
+
+choice! {
     LogFormat {
         Auto = "auto": "`text` on a terminal, otherwise `json`",
         Text = "text": "a short human-readable line",

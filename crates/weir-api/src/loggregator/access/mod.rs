@@ -5,11 +5,16 @@
 //! ones, may read everything. Everyone else may read the sources that the Cloud Controller allows,
 //! one by one.
 //!
+//! UAA is asked about each token, or the signature of a token is verified with UAA's [`keys`].
+//!
 //! Invariants: without a positive answer nothing can be read; a positive answer is believed for
-//! [`CACHE_TIME`], a negative one is not remembered; tokens are kept as hashes, and appear in no
+//! [`CACHE_TIME`], a negative one is not remembered; a signature is verified for each request, so a
+//! token is valid until it expires and no longer; tokens are kept as hashes, and appear in no
 //! message.
 
 mod grants;
+mod jwt;
+mod keys;
 
 use std::io;
 use std::sync::Arc;
@@ -24,6 +29,8 @@ use weir_pipeline::ask::{Ask, AskClient};
 use weir_pipeline::config::{Endpoint, TlsSettings};
 
 use grants::Grants;
+use jwt::Texts;
+use keys::Keys;
 
 /// How long a positive answer is believed, as in the original's proxy of log-cache.
 const CACHE_TIME: Duration = Duration::from_mins(1);
@@ -58,8 +65,17 @@ pub struct AccessSettings {
 pub struct UaaSettings {
     /// Where.
     pub endpoint: Endpoint,
-    /// Name of the client.
-    pub client: String,
+    /// The client that may ask about tokens; without, their signatures are verified.
+    pub client: Option<UaaClient>,
+    /// For whom tokens have to be; without, they may be for anyone.
+    pub audience: Option<String>,
+}
+
+/// A client of UAA.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UaaClient {
+    /// Its name.
+    pub name: String,
     /// Its secret.
     pub secret: Secret,
 }
@@ -92,17 +108,28 @@ pub(super) enum Denied {
 pub(super) struct Access {
     /// Hashes of the tokens that may read everything.
     operators: Vec<[u8; 32]>,
-    uaa: Option<(AskClient, UaaSettings)>,
+    uaa: Option<Uaa>,
     cloud_controller: Option<AskClient>,
     grants: Grants,
     clock: Arc<dyn Clock>,
+}
+
+/// What UAA is needed for.
+#[derive(Debug)]
+enum Uaa {
+    /// It is asked about each token.
+    Asked { uaa: AskClient, client: UaaClient, audience: Option<String> },
+    /// It signs tokens.
+    Signs(Keys),
 }
 
 /// What UAA says about a token.
 #[derive(Debug, Deserialize)]
 struct CheckedToken {
     #[serde(default)]
-    scope: Vec<String>,
+    scope: Texts,
+    #[serde(default)]
+    aud: Texts,
 }
 
 impl Access {
@@ -113,8 +140,14 @@ impl Access {
                 .map_err(io::Error::other)
         };
         let tokens = settings.tokens.as_ref().and_then(Secret::list).unwrap_or_default();
-        let uaa = settings.uaa.as_ref();
-        let uaa = uaa.map(|uaa| Ok::<_, io::Error>((client(&uaa.endpoint)?, uaa.clone())));
+        let uaa = settings.uaa.as_ref().map(|settings| {
+            let UaaSettings { endpoint, client: own, audience } = settings;
+            let (uaa, audience) = (client(endpoint)?, audience.clone());
+            Ok::<_, io::Error>(match own.clone() {
+                Some(client) => Uaa::Asked { uaa, client, audience },
+                None => Uaa::Signs(Keys::new(uaa, audience, clock.clone())),
+            })
+        });
         Ok(Self {
             operators: tokens.into_iter().map(|token| hash(&[token.as_bytes()])).collect(),
             uaa: uaa.transpose()?,
@@ -140,42 +173,27 @@ impl Access {
         if self.operators.contains(&own) {
             return Ok(Reader::Operator);
         }
-        let now = self.clock.monotonic();
-        let is_operator = hash(&[b"operator", token.as_bytes()]);
-        if self.grants.has(&is_operator, now) {
-            return Ok(Reader::Operator);
-        }
-        if self.grants.has(&own, now) {
-            return Ok(Reader::User);
-        }
-        let Some((client, uaa)) = &self.uaa else { return Err(Denied::Unknown) };
-        let answer = client
-            .ask(&Ask::Form {
-                path: "/check_token",
-                user: &uaa.client,
-                password: uaa.secret.expose(),
-                form: format!("token={}", percent_encoded(token)),
-            })
-            .await
-            .map_err(Denied::Unavailable)?;
-        match answer.status {
-            200 => {}
-            400 => return Err(Denied::Unknown),
-            // Any other 401 concerns the client of weir.
-            401 if answer.says("invalid_token") => return Err(Denied::Unknown),
-            status => {
-                return Err(Denied::Unavailable(format!("UAA answers with status {status}")));
+        match &self.uaa {
+            None => Err(Denied::Unknown),
+            Some(Uaa::Signs(keys)) => Ok(Reader::with(&keys.scopes(token).await?)),
+            Some(Uaa::Asked { uaa, client, audience }) => {
+                let now = self.clock.monotonic();
+                let is_operator = hash(&[b"operator", token.as_bytes()]);
+                if self.grants.has(&is_operator, now) {
+                    return Ok(Reader::Operator);
+                }
+                if self.grants.has(&own, now) {
+                    return Ok(Reader::User);
+                }
+                let checked = ask_about(uaa, client, token).await?;
+                if audience.as_ref().is_some_and(|audience| !checked.aud.contain(audience)) {
+                    return Err(Denied::Unknown);
+                }
+                let reader = Reader::with(&checked.scope);
+                self.grants.add(if reader == Reader::Operator { is_operator } else { own }, now);
+                Ok(reader)
             }
         }
-        let checked: CheckedToken = serde_json::from_slice(&answer.body)
-            .map_err(|error| Denied::Unavailable(format!("UAA answers with {error}")))?;
-        let has = |scope: &&str| checked.scope.iter().any(|given| given == scope);
-        if OPERATOR_SCOPES.iter().any(has) {
-            self.grants.add(is_operator, now);
-            return Ok(Reader::Operator);
-        }
-        self.grants.add(own, now);
-        Ok(Reader::User)
     }
 
     /// Finds out whether the owner of a token may read these sources.
@@ -215,6 +233,40 @@ impl Access {
         }
         Err(Denied::Forbidden)
     }
+}
+
+impl Reader {
+    /// The reader whose token has these scopes.
+    fn with(scopes: &Texts) -> Self {
+        let is_operator = OPERATOR_SCOPES.iter().any(|scope| scopes.contain(scope));
+        if is_operator { Self::Operator } else { Self::User }
+    }
+}
+
+/// Asks UAA about a token.
+async fn ask_about(
+    uaa: &AskClient,
+    client: &UaaClient,
+    token: &str,
+) -> Result<CheckedToken, Denied> {
+    let ask = Ask::Form {
+        path: "/check_token",
+        user: &client.name,
+        password: client.secret.expose(),
+        form: format!("token={}", percent_encoded(token)),
+    };
+    let answer = uaa.ask(&ask).await.map_err(Denied::Unavailable)?;
+    match answer.status {
+        200 => {}
+        400 => return Err(Denied::Unknown),
+        // Any other 401 concerns the client of weir.
+        401 if answer.says("invalid_token") => return Err(Denied::Unknown),
+        status => {
+            return Err(Denied::Unavailable(format!("UAA answers with status {status}")));
+        }
+    }
+    serde_json::from_slice(&answer.body)
+        .map_err(|error| Denied::Unavailable(format!("UAA answers with {error}")))
 }
 
 /// Returns the token of a request: in its header, or in a cookie, as browsers send it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::choices::{Choice as _, TokenCheck};
 use super::listeners::SERVER_TLS;
 use super::{Field, FieldDefault, TLS as CLIENT_TLS, Table, ValueType, field, time};
 use FieldDefault::{None, Value};
@@ -124,12 +125,29 @@ const ACCESS: &[Field] = &[
          read everything.",
     ),
     field(
+        "uaa_verify",
+        ValueType::Choice(TokenCheck::WORDS),
+        Value("\"check_token\""),
+        "How tokens of UAA are checked.",
+    ),
+    field(
         "uaa_client",
         ValueType::Text,
-        None("required with `uaa`"),
+        None("required with `uaa`, unless `uaa_verify` is `keys`"),
         "Name of a client of UAA with the authority `uaa.resource`.",
     ),
-    field("uaa_secret", ValueType::Secret, None("required with `uaa`"), "Its secret."),
+    field(
+        "uaa_secret",
+        ValueType::Secret,
+        None("required with `uaa`, unless `uaa_verify` is `keys`"),
+        "Its secret.",
+    ),
+    field(
+        "uaa_audience",
+        ValueType::Text,
+        None("any audience"),
+        "For whom tokens of UAA must be (`aud`), such as `doppler`; others are refused.",
+    ),
     field(
         "cloud_controller",
         ValueType::Url,
