@@ -223,7 +223,7 @@ mod tests {
         };
         let mut read = Vec::new();
         let connection = pin!(connection);
-        let (_, received) = tokio::join!(gatherer.drive(connection), far.read_to_end(&mut read));
+        let ((), received) = tokio::join!(gatherer.drive(connection), far.read_to_end(&mut read));
         assert_eq!(received.unwrap(), sent.len());
         assert!(read == sent);
     }
