@@ -475,7 +475,9 @@ fn envelopes_that_programs_write_to_the_log_cache_are_received() {
     let logs: Vec<Vec<u8>> = (0..5).map(|at| log("app", at, b"from a nozzle")).collect();
     let request = |envelopes: &[Vec<u8>]| {
         let (mut batch, mut request) = (Vec::new(), Vec::new());
-        envelopes.iter().for_each(|envelope| add_to_loggregator_batch(envelope, &mut batch));
+        for envelope in envelopes {
+            add_to_loggregator_batch(envelope, &mut batch);
+        }
         // The batch is the first field of the request, as an envelope is of a batch.
         add_to_loggregator_batch(&batch, &mut request);
         request
