@@ -11,8 +11,9 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 use weir_codec::add_to_loggregator_batch;
-use weir_testkit::{HttpSender, PATIENCE, Weir};
+use weir_testkit::{Books, HttpSender, PATIENCE, Weir};
 
+use crate::disk::{JOURNAL, SmallDisk};
 use crate::loggregator::{log, messages, python, said, send, source};
 use crate::loggregator_egress::{Reader, settled};
 use crate::scene::{OUTPUT, Scene, wait};
@@ -126,11 +127,16 @@ fn logs(scene: &Scene, weir: &Weir, app: &str, first: u64, count: u64) {
 }
 
 fn batches_from(app: &str, first: u64, count: u64) -> Vec<Vec<u8>> {
+    batches_with(app, first, count, "number")
+}
+
+/// The same with this text before the numbers.
+fn batches_with(app: &str, first: u64, count: u64, text: &str) -> Vec<Vec<u8>> {
     let all: Vec<u64> = (first..first + count).collect();
     let batch = |numbers: &[u64]| {
         let mut batch = Vec::new();
         for number in numbers {
-            add_to_loggregator_batch(&log(app, format!("number {number}").as_bytes()), &mut batch);
+            add_to_loggregator_batch(&log(app, format!("{text} {number}").as_bytes()), &mut batch);
         }
         batch
     };
@@ -221,6 +227,47 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
     books.assert_balanced();
     assert_eq!(books.discarded("drains") + books.discarded("drains/lagging"), 0);
     weir.stop();
+}
+
+#[test]
+fn a_full_disk_takes_from_the_drain_that_fills_it_and_holds_up_no_other() {
+    let scene = Scene::new();
+    let disk = SmallDisk::mount(scene.dir().join("data"), "16m");
+    let (good, bad) = (Server::start(), Server::start());
+    bad.conduct.refuses.store(true, Ordering::Relaxed);
+    let config = format!(
+        "{JOURNAL}{}[drains]\nmessages = false\n\
+         [[drain]]\napp = \"good\"\nurl = \"{}\"\n[[drain]]\napp = \"bad\"\nurl = \"{}\"\n",
+        source(""),
+        good.url(""),
+        bad.url(""),
+    );
+    let mut weir = scene.start(&config);
+    let count = 40_000;
+    let path = messages(&scene, "bad", &batches_with("bad", 0, count, &"x".repeat(1000)));
+    assert!(said(send(&python(), &weir, "BatchSender", &path, &[])).starts_with("OK"));
+    // More than fits.
+    wait(&weir, "some are lost", || lost_by_drains(&weir.books()) > 0);
+    logs(&scene, &weir, "good", 0, 1000);
+    wait(&weir, "the good one has all", || good.messages().len() == 1000);
+    assert_eq!(good.numbers("good"), all_of(1000));
+    weir.books().assert_balanced();
+    bad.conduct.refuses.store(false, Ordering::Relaxed);
+    let books = weir.wait_books("everything is settled", PATIENCE, |books| {
+        books.in_flight("drains") + books.in_flight("drains/lagging") == 0
+            && bad.messages().len() as u64 + lost_by_drains(books) == count
+    });
+    books.assert_balanced();
+    let numbers = bad.numbers("bad");
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "in order, and each once");
+    logs(&scene, &weir, "bad", count, 100);
+    wait(&weir, "it goes on", || bad.numbers("bad").last() == Some(&(count + 99)));
+    weir.stop();
+    drop(disk);
+}
+
+fn lost_by_drains(books: &Books) -> u64 {
+    books.discarded("drains") + books.discarded("drains/lagging")
 }
 
 #[test]
