@@ -225,7 +225,7 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
         books.in_flight("drains/lagging") == 0
     });
     books.assert_balanced();
-    assert_eq!(books.discarded("drains") + books.discarded("drains/lagging"), 0);
+    assert_eq!(lost_by_drains(&books), 0);
     weir.stop();
 }
 

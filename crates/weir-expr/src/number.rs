@@ -177,7 +177,7 @@ impl Number {
     pub fn parse_bytes(text: &[u8]) -> Option<Self> {
         // The first byte rules out almost every value that is not a number.
         let first = *text.first()?;
-        if first == b't' {
+        if text.starts_with(b"t=") {
             return Self::parse_moment(std::str::from_utf8(text).ok()?);
         }
         if !(first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'.')) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::ast::{Bound, Expr, ExprKind, Field, Literal, Term, Test};
 use crate::calculated_field::{CalculatedField, Operator};
 use crate::convention::unit_of_known_name;
-use crate::number::Dimension;
+use crate::number::{Dimension, unit_like};
 
 macro_rules! units {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal, $dimension:ident, $base_units:literal;)*) => {
@@ -76,6 +76,11 @@ impl Unit {
     /// Returns the unit with a symbol.
     pub fn from_symbol(symbol: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|unit| unit.symbol() == symbol)
+    }
+
+    /// Returns the unit that was probably meant by an unknown symbol: `msec`, `kib`.
+    pub fn like(unknown: &str) -> Option<Self> {
+        unit_like(unknown).and_then(Self::from_symbol)
     }
 
     /// Returns the unit that the end of an attribute's name indicates.

@@ -4,7 +4,7 @@
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request;
 use hyper::{Method, StatusCode};
-use weir_codec::GrpcStatus;
+use weir_codec::{GrpcStatus, LoggregatorError};
 
 /// How a call ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,11 @@ impl Status {
     pub fn unknown_method(service: &str, method: &str) -> Self {
         let text = format!("unknown method {method} for service {service}");
         Self::new(GrpcStatus::Unimplemented, text)
+    }
+
+    /// The status of a message that cannot be read.
+    pub fn unreadable(error: &LoggregatorError) -> Self {
+        Self::new(GrpcStatus::Internal, format!("grpc: error unmarshalling request: {error}"))
     }
 
     /// Adds it to headers or trailers.

@@ -53,7 +53,7 @@ pub struct FacetEntry {
     /// `bool`, `number` or `text`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Unit of its numbers, if known: `ns`, `us`, `ms`, `s` or `B`.
+    /// Unit of its numbers, if known: as in `units` of `meta.weir`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// Number of records that have it.

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 use weir_codec::{
     DropsondeRequest, GrpcError, GrpcFraming, GrpcStatus, GrpcStep, LoggregatorBatch,
-    LoggregatorError, LoggregatorRequest, add_to_loggregator_batch, write_grpc_message,
+    LoggregatorRequest, add_to_loggregator_batch, write_grpc_message,
 };
 use weir_pipeline::grpc::{self, Refused, Status};
 use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, Face};
@@ -93,9 +93,9 @@ where
     let message = read_message(body, REQUEST_BYTES_MAX).await?;
     let asked = match call {
         Call::Receiver | Call::BatchedReceiver => Asked::V2(valid(&message)?),
-        Call::Subscribe | Call::BatchSubscribe => {
-            Asked::V1(DropsondeRequest::parse(&message).map_err(unreadable)?)
-        }
+        Call::Subscribe | Call::BatchSubscribe => Asked::V1(
+            DropsondeRequest::parse(&message).map_err(|error| Status::unreadable(&error))?,
+        ),
     };
     let Ok(permit) = state.streams.clone().try_acquire_owned() else {
         let max = state.settings.streams_max;
@@ -120,14 +120,9 @@ enum Asked {
     V1(DropsondeRequest),
 }
 
-/// The status of a message that cannot be read.
-pub(super) fn unreadable(error: LoggregatorError) -> Status {
-    Status::new(GrpcStatus::Internal, format!("grpc: error unmarshalling request: {error}"))
-}
-
 /// Reads a request for envelopes of version 2.
 fn valid(message: &[u8]) -> Result<LoggregatorRequest, Status> {
-    let request = LoggregatorRequest::parse(message).map_err(unreadable)?;
+    let request = LoggregatorRequest::parse(message).map_err(|error| Status::unreadable(&error))?;
     if request.selectors.is_empty() {
         let text = "Selectors cannot be empty";
         return Err(Status::new(GrpcStatus::InvalidArgument, text));

@@ -15,6 +15,11 @@ impl Renames {
         Self(paths)
     }
 
+    /// Returns from and to which path, in order.
+    pub fn paths(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// Returns true if nothing is renamed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

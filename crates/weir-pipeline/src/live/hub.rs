@@ -166,8 +166,8 @@ impl Hub {
     }
 
     /// Adds a tail, which sees everything that is appended from now on and, if others are active,
-    /// also what was appended shortly before and not matched yet. Fields whose
-    /// units change later keep those that they have now.
+    /// also what was appended shortly before and not matched yet. Fields whose units change later
+    /// keep those that they have now.
     pub(super) fn join(
         self: &Arc<Self>,
         view: &PipelineView,

@@ -183,8 +183,8 @@ impl Sections {
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
     let sections = sections(&usual::completed(tree, diagnostics), diagnostics);
     check::check(&sections, diagnostics);
-    let (names, renames) = super::renames::renames(sections.table("store"), diagnostics);
-    let units = super::units::units(&sections.top, &names, diagnostics);
+    let renames = super::renames::renames(sections.table("store"), diagnostics);
+    let units = super::units::units(&sections.top, &renames, diagnostics);
     let calculated_fields =
         super::calculated_fields::calculated_fields(sections.table("store"), &units, diagnostics);
     let rules = rules::rules(&sections, &units, diagnostics);

@@ -10,12 +10,9 @@ use super::section::Section;
 use super::text::SourceLocation;
 use super::tree::{Entry, NodeValue};
 
-/// From and to which name.
-pub(crate) type NamePair = (String, String);
-
 /// Reads the entries; invalid ones are reported and skipped.
-pub(crate) fn renames(store: &Section, diagnostics: &mut Diagnostics) -> (Vec<NamePair>, Renames) {
-    let mut names: Vec<NamePair> = Vec::new();
+pub(crate) fn renames(store: &Section, diagnostics: &mut Diagnostics) -> Renames {
+    let mut names: Vec<(String, String)> = Vec::new();
     for entry in store.values("remap") {
         let key_path = format!("{}.{}", store.key_path("remap"), entry.key);
         match rename(entry, &key_path, &names) {
@@ -25,12 +22,16 @@ pub(crate) fn renames(store: &Section, diagnostics: &mut Diagnostics) -> (Vec<Na
             }
         }
     }
-    (names.clone(), Renames::new(names))
+    Renames::new(names)
 }
 
 type Mistake = (SourceLocation, String, &'static str);
 
-fn rename(entry: &Entry, key_path: &str, others: &[NamePair]) -> Result<NamePair, Mistake> {
+fn rename(
+    entry: &Entry,
+    key_path: &str,
+    others: &[(String, String)],
+) -> Result<(String, String), Mistake> {
     let location = || entry.node.location.clone();
     let NodeValue::Text(to) = &entry.node.value else {
         let help = "remap = { \"http.response.status\" = \"http.status_code\" }";

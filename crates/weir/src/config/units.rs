@@ -6,19 +6,20 @@
 
 use std::collections::BTreeMap;
 
+use weir_codec::Renames;
 use weir_expr::{Unit, Units};
 
 use super::diagnostic::{Diagnostics, nearest};
-use super::renames::{NamePair, is_part};
+use super::renames::is_part;
 use super::section::Section;
 use super::tree::{Entry, NodeValue};
 
 /// Reads the entries; invalid ones are reported and skipped.
-pub(crate) fn units(top: &Section, renames: &[NamePair], diagnostics: &mut Diagnostics) -> Units {
+pub(crate) fn units(top: &Section, renames: &Renames, diagnostics: &mut Diagnostics) -> Units {
     let mut declared = BTreeMap::new();
     add(top.values("units"), "", &mut declared, diagnostics);
     let known = Units::new(declared.clone());
-    for (from, to) in renames {
+    for (from, to) in renames.paths() {
         let below = declared.iter().filter(|(path, _)| is_part(path, from));
         let mut renamed: Vec<(String, Unit)> =
             below.map(|(path, unit)| (format!("{to}{}", &path[from.len()..]), *unit)).collect();
@@ -86,9 +87,6 @@ fn add(
 
 /// Returns the unit that was probably meant.
 fn nearest_unit(text: &str) -> Option<&'static str> {
-    let symbols = || Unit::ALL.iter().map(|unit| unit.symbol());
-    symbols().find(|symbol| symbol.eq_ignore_ascii_case(text)).or_else(|| {
-        let named = Unit::from_path(&format!("x_{text}")).map(Unit::symbol);
-        named.or_else(|| nearest(text, symbols().filter(|symbol| symbol.len() > 1)))
-    })
+    let symbols = Unit::ALL.iter().map(|unit| unit.symbol()).filter(|symbol| symbol.len() > 1);
+    Unit::like(text).map(Unit::symbol).or_else(|| nearest(text, symbols))
 }

@@ -16,7 +16,7 @@ use weir_pipeline::grpc::{self, Refused, Status};
 
 use super::super::FaceState;
 use super::super::body::{FaceBody, Parts, Step};
-use super::super::egress::{read_message, unreadable};
+use super::super::egress::read_message;
 use super::super::limits::STORED_REQUEST_BYTES_MAX;
 use super::super::stored::ReadError;
 use super::promql::{self, QueryError};
@@ -86,6 +86,7 @@ where
         return Err(Status::new(GrpcStatus::Unimplemented, text).into());
     }
     let message = read_message(body, STORED_REQUEST_BYTES_MAX).await?;
+    let unreadable = |error| Status::unreadable(&error);
     match (service, method) {
         (EGRESS, "Read") => {
             let asked = LogCacheRead::parse(&message).map_err(unreadable)?;

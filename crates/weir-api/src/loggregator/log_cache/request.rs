@@ -20,11 +20,11 @@ impl Parameters {
         pairs(query).collect::<Result<_, _>>().map(Self).map_err(InvalidParameter)
     }
 
-    /// Returns the value of a field, by its names in both spellings.
-    fn one(&self, names: [&str; 2]) -> Result<Option<&str>, InvalidParameter> {
+    /// Returns the value of a field, by its name in each spelling.
+    fn one(&self, names: &[&str]) -> Result<Option<&str>, InvalidParameter> {
         let mut last = None;
         for name in names {
-            let values: Vec<&str> = self.all([name]).collect();
+            let values: Vec<&str> = self.all(&[name]).collect();
             if values.len() > 1 {
                 let values = values.join(", ");
                 let text = format!("too many values for field \"{}\": {values}", names[0]);
@@ -35,14 +35,14 @@ impl Parameters {
         Ok(last)
     }
 
-    /// Returns the text of a field whose spellings are the same; empty if it is missing.
-    fn text(&self, name: &str) -> Result<String, InvalidParameter> {
-        Ok(self.one([name, name])?.unwrap_or_default().to_owned())
+    /// The same for a text, which is empty if it is missing.
+    fn text(&self, names: &[&str]) -> Result<String, InvalidParameter> {
+        Ok(self.one(names)?.unwrap_or_default().to_owned())
     }
 
     /// Returns the values of a field with several.
-    fn all<const N: usize>(&self, names: [&str; N]) -> impl Iterator<Item = &str> {
-        let named = self.0.iter().filter(move |(name, _)| names.contains(&name.as_str()));
+    fn all(&self, names: &[&str]) -> impl Iterator<Item = &str> {
+        let named = self.0.iter().filter(|(name, _)| names.contains(&name.as_str()));
         named.map(|(_, value)| value.as_str())
     }
 }
@@ -50,40 +50,40 @@ impl Parameters {
 /// Reads a query at one time.
 pub(super) fn instant(query: &str) -> Result<PromqlInstant, InvalidParameter> {
     let parameters = Parameters::of(query)?;
-    Ok(PromqlInstant { query: parameters.text("query")?, time: parameters.text("time")? })
+    Ok(PromqlInstant { query: parameters.text(&["query"])?, time: parameters.text(&["time"])? })
 }
 
 /// Reads a query at several times.
 pub(super) fn range(query: &str) -> Result<PromqlRange, InvalidParameter> {
     let parameters = Parameters::of(query)?;
     Ok(PromqlRange {
-        query: parameters.text("query")?,
-        start: parameters.text("start")?,
-        end: parameters.text("end")?,
-        step: parameters.text("step")?,
+        query: parameters.text(&["query"])?,
+        start: parameters.text(&["start"])?,
+        end: parameters.text(&["end"])?,
+        step: parameters.text(&["step"])?,
     })
 }
 
 /// Reads a request for envelopes of a source, which is a part of the path.
 pub(super) fn read(source_id: &str, query: &str) -> Result<LogCacheRead, InvalidParameter> {
     let parameters = Parameters::of(query)?;
-    let number = |names: [&str; 2]| match parameters.one(names)? {
+    let number = |names: &[&str]| match parameters.one(names)? {
         Some(value) => number(names[0], value),
         None => Ok(0),
     };
     let mut read = LogCacheRead {
         source_id: path_decoded(source_id),
-        start_ns: number(["start_time", "startTime"])?,
-        end_ns: number(["end_time", "endTime"])?,
-        limit: number(["limit", "limit"])?,
-        is_descending: match parameters.one(["descending", "descending"])? {
+        start_ns: number(&["start_time", "startTime"])?,
+        end_ns: number(&["end_time", "endTime"])?,
+        limit: number(&["limit"])?,
+        is_descending: match parameters.one(&["descending"])? {
             Some(value) => truth("descending", value)?,
             None => false,
         },
-        name_filter: parameters.one(["name_filter", "nameFilter"])?.unwrap_or_default().to_owned(),
+        name_filter: parameters.text(&["name_filter", "nameFilter"])?,
         kinds: Vec::new(),
     };
-    for value in parameters.all(["envelope_types", "envelopeTypes"]) {
+    for value in parameters.all(&["envelope_types", "envelopeTypes"]) {
         let kind = LogCacheKind::from_text(value).ok_or_else(|| {
             let what = format!("\"{value}\" is not a valid value");
             InvalidParameter(format!("parsing list \"envelope_types\": {what}"))

@@ -52,9 +52,7 @@ impl Call {
             }
         }
     }
-}
 
-impl Call {
     /// Whether a call has one message, and its answer says that the records are in the journal.
     pub(super) fn is_unary(self) -> bool {
         match self {

@@ -285,7 +285,7 @@ impl GrpcService {
     fn malformed(&self, error: &LoggregatorError) -> Status {
         self.count("malformed_message", &error.to_string());
         self.lanes.count_lost(DiscardReason::PartialLost, 1);
-        Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}"))
+        Status::unreadable(error)
     }
 
     /// Takes an envelope, as soon as there is room.
