@@ -120,7 +120,10 @@ test('completion knows fields and values, and quotes by itself', () =>
     await editor.waitFor()
     await editor.click()
     await page.keyboard.type('serv')
-    const options = page.locator('.cm-tooltip-autocomplete li')
+    // The list of what was typed before stays, but takes no keys, until the next one is there.
+    const options = page.locator(
+      '.cm-tooltip-autocomplete:not(.cm-tooltip-autocomplete-disabled) li',
+    )
     await options.filter({ hasText: 'service' }).first().waitFor()
     await page.keyboard.press('ArrowDown')
     await page.keyboard.press('Enter')

@@ -102,7 +102,10 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
     colours,
     autocompletion({
       override: [complete],
+      // Nothing is taken that was not selected, so a key pressed at once after the list has opened is
+      // meant for it: with the usual delay, Arrow Down and Enter ran what was written so far.
       selectOnOpen: false,
+      interactionDelay: 0,
       icons: false,
       closeOnBlur: true,
       optionClass: (option) => `option-${option.type ?? ''}`,
