@@ -10,6 +10,7 @@
     reason = "tables go to stdout and progress to stderr"
 )]
 
+mod agent;
 mod bare;
 mod clock;
 mod data;

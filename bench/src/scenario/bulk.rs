@@ -19,8 +19,8 @@ const RUN_MAX: Duration = Duration::from_mins(5);
 /// One run: its cost and what arrived.
 pub(super) struct Run {
     pub(super) cpu: Cpu,
-    wall: Duration,
-    memory_bytes_max: u64,
+    pub(super) wall: Duration,
+    pub(super) memory_bytes_max: u64,
     counts: Option<Counts>,
 }
 
@@ -108,7 +108,13 @@ fn blackhole(options: &Options, shape: Shape, format: &str, target: f64) -> Resu
     Ok(outcome)
 }
 
-fn hec(path: &Path, compression: &str, lines: u64, settings: &sink::Settings) -> Result<Run> {
+/// Runs weir on one file to a HEC collector; everything arrives once and in order.
+pub(super) fn hec(
+    path: &Path,
+    compression: &str,
+    lines: u64,
+    settings: &sink::Settings,
+) -> Result<Run> {
     let mut sink = Sink::start(settings)?;
     let output = format!(
         "[output.bench]\ntype = \"splunk_hec\"\nendpoint = \"{}\"\ntoken = {{ env = \"HEC_TOKEN\" }}\n\

@@ -1,5 +1,6 @@
 //! The scenarios: one list, one function each.
 
+mod agent;
 mod bulk;
 mod isolation;
 pub(crate) mod journal;
@@ -31,6 +32,9 @@ pub(crate) struct Options {
     /// A `VictoriaLogs` binary, for `store-peer`; without one nothing is compared.
     #[arg(long, env = "WEIR_BENCH_PEER", value_name = "FILE")]
     pub(crate) peer: Option<PathBuf>,
+    /// A `Fluent Bit` binary, for `tail-peer`; without one nothing is compared.
+    #[arg(long, env = "WEIR_BENCH_AGENT", value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
     /// A directory with samples of real logs (`*.log`), for `store-peer`.
     #[arg(long, env = "WEIR_BENCH_LOGS", value_name = "DIR")]
     pub(crate) logs: Option<PathBuf>,
@@ -78,6 +82,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "tail-slow",
         what: "1,000 and 50,000 lines/s of 100 and 1,000 bytes to a blackhole output",
         run: paced::slow,
+    },
+    Scenario {
+        name: "tail-peer",
+        what: "the scenarios of tailing with weir and with Fluent Bit (--agent)",
+        run: agent::tail_peer,
     },
     Scenario {
         name: "rules-simple",

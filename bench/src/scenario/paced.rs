@@ -15,7 +15,7 @@ use crate::weir::Weir;
 use crate::{clock, writer};
 
 /// Time between the start and the measurement.
-const SETTLE: Duration = Duration::from_secs(3);
+pub(super) const SETTLE: Duration = Duration::from_secs(3);
 
 /// The cost of a steady state.
 struct Steady {
@@ -88,12 +88,7 @@ pub(crate) fn slow(options: &Options) -> Result<Outcome> {
 pub(crate) fn idle(options: &Options) -> Result<Outcome> {
     let secs = options.scaled(60);
     let dir = tempfile::tempdir_in(data::cache_dir()?)?;
-    for number in 0..1000 {
-        std::fs::write(
-            dir.path().join(format!("idle-{number}.log")),
-            format!("one line of file {number}\n"),
-        )?;
-    }
+    quiet_files(dir.path())?;
     let source = source(dir.path(), Shape::Raw);
     let weir = Weir::start(dir.path(), &format!("{source}[output.bench]\ntype = \"blackhole\"\n"))?;
     weir.wait_delivered("bench", 1000, Duration::from_secs(20))?;
@@ -110,6 +105,27 @@ pub(crate) fn idle(options: &Options) -> Result<Outcome> {
     ];
     outcome.reference = Some("Fluent Bit 5.1 0.6 %, Vector 0.58 6.4 %.".to_owned());
     Ok(outcome)
+}
+
+/// Creates 1,000 files of one line.
+pub(super) fn quiet_files(dir: &Path) -> Result<()> {
+    for number in 0..1000 {
+        let path = dir.join(format!("idle-{number}.log"));
+        std::fs::write(path, format!("one line of file {number}\n"))?;
+    }
+    Ok(())
+}
+
+/// Returns the percentage of a core at a rate, with a blackhole output.
+pub(super) fn steady_to_blackhole(
+    dir: &Path,
+    shape: Shape,
+    bytes: usize,
+    rate: u64,
+    secs: u64,
+) -> Result<f64> {
+    let output = "[output.bench]\ntype = \"blackhole\"\n";
+    Ok(steady(dir, shape, bytes, rate, secs, output)?.percent)
 }
 
 /// Runs weir next to a writer and measures from a settled start to the writer's end.

@@ -16,7 +16,8 @@ use super::discovery::FileKey;
 use super::engine::{Engine, LOOKS_MAX, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
 
-/// How often a file without a name is checked: the kernel may not report writes to it.
+/// How often a file without a name is checked at first: the kernel may not report writes to it.
+/// The longer nothing is written, the rarer the checks: after half the time that it has been quiet.
 const NAMELESS_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a finished file without a name is looked for before it is forgotten.
@@ -53,8 +54,9 @@ impl Engine {
             if now >= due {
                 return self.finish(file);
             }
-            let nameless = file.locations.is_empty();
-            return or_records(if nameless { due.min(now + NAMELESS_PAUSE) } else { due });
+            let check = now + NAMELESS_PAUSE.max(now.saturating_sub(since) / 2);
+            let is_nameless = file.locations.is_empty();
+            return or_records(if is_nameless { due.min(check) } else { due });
         }
         if !file.has_tail() && !file.has_partial_lines() {
             return records_due.map_or(Next::Idle, Next::At);
@@ -358,6 +360,10 @@ impl Engine {
     /// Deleted files hold disk space invisibly: beyond a limit, the oldest are given up.
     fn bound_unlinked(&mut self, newest: &mut File) {
         let max = self.parts.settings.deleted_bytes_max;
+        self.publish_unlinked(newest);
+        if self.unlinked_bytes <= max {
+            return;
+        }
         let mut unlinked: Vec<&mut File> = self
             .files
             .values_mut()
@@ -366,13 +372,12 @@ impl Engine {
             .filter(|f| f.is_unlinked && f.fd.is_some() && !f.is_given_up)
             .collect();
         unlinked.sort_by_key(|f| f.rotated_at);
-        let mut total: u64 = unlinked.iter().map(|f| f.size).sum();
         let mut given_up = Vec::new();
         for file in unlinked {
-            if total <= max {
+            if self.unlinked_bytes <= max {
                 break;
             }
-            total -= file.size;
+            self.unlinked_bytes -= std::mem::take(&mut file.published.unlinked_bytes);
             file.is_given_up = true;
             given_up.push(file.key);
         }
@@ -470,7 +475,7 @@ impl Engine {
         for key in keys {
             let Some(mut file) = self.files.remove(&key) else { continue };
             while self.now() < until && self.visit(&mut file) == Next::Again {}
-            self.note_unread(&mut file);
+            self.publish_file(&mut file);
             self.files.insert(key, file);
         }
     }

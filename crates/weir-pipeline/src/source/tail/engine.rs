@@ -6,6 +6,7 @@
 //! when idle only for the slow rescan.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,8 +81,9 @@ pub(super) struct Engine {
     next_key: FileKey,
     pub(super) by_id: HashMap<FileId, FileKey>,
     pub(super) groups: HashMap<u64, Vec<FileKey>>,
-    /// Inodes that may be followed or remembered.
-    pub(super) inodes: HashSet<u64>,
+    /// Inodes that are followed or remembered, with the number of followed files of each: one is
+    /// reused while a deleted file is still read.
+    pub(super) inodes: HashMap<u64, u32>,
     /// Streams of the last run whose files have not been found yet.
     pub(super) remembered: HashMap<StreamId, KnownStream>,
     /// When the source started watching, nanoseconds since 1970.
@@ -101,6 +103,10 @@ pub(super) struct Engine {
     pub(super) blocked: HashSet<FileKey>,
     blocked_since: Option<Duration>,
     behind: HashSet<FileKey>,
+    /// Number of files that are not read to their end for good.
+    followed: u64,
+    /// Size of the deleted files that are kept open.
+    pub(super) unlinked_bytes: u64,
     pub(super) held_bytes: usize,
     pub(super) open_files: usize,
     pub(super) open_files_max: usize,
@@ -134,7 +140,7 @@ impl Engine {
             next_key: 0,
             by_id: HashMap::new(),
             groups: HashMap::new(),
-            inodes: HashSet::new(),
+            inodes: HashMap::new(),
             remembered: HashMap::new(),
             started_ns: i64::MAX,
             copies: HashSet::new(),
@@ -147,6 +153,8 @@ impl Engine {
             blocked: HashSet::new(),
             blocked_since: None,
             behind: HashSet::new(),
+            followed: 0,
+            unlinked_bytes: 0,
             held_bytes: 0,
             open_files: 0,
             open_files_max,
@@ -279,7 +287,7 @@ impl Engine {
     /// Looks at every touched name and processes what they lead to now.
     fn look(&mut self) {
         let inodes = &self.inodes;
-        let report = self.discovery.look(&|inode| inodes.contains(&inode));
+        let report = self.discovery.look(&|inode| inodes.contains_key(&inode));
         self.take_in(report);
     }
 
@@ -335,7 +343,7 @@ impl Engine {
         let Some(mut file) = self.files.remove(&key) else { return };
         file.is_queued = false;
         let next = self.visit(&mut file);
-        self.note_unread(&mut file);
+        self.publish_file(&mut file);
         self.note_blocked(key, next == Next::Blocked);
         if next == Next::Ended {
             self.forget(&file);
@@ -360,11 +368,16 @@ impl Engine {
         }
     }
 
-    /// Updates the statistics of unread bytes and lag.
-    pub(super) fn note_unread(&mut self, file: &mut File) {
+    /// Updates what is summed over all files after a visit of one.
+    pub(super) fn publish_file(&mut self, file: &mut File) {
         let unread = file.unread();
-        shift(&self.parts.stats.bytes_unread, file.published_unread, unread);
-        file.published_unread = unread;
+        shift(&self.parts.stats.bytes_unread, file.published.unread_bytes, unread);
+        file.published.unread_bytes = unread;
+        let is_followed = file.phase != Phase::Finished;
+        self.followed += u64::from(is_followed);
+        self.followed -= u64::from(file.published.is_followed);
+        file.published.is_followed = is_followed;
+        self.publish_unlinked(file);
         let is_behind = file.has_new() || file.held.is_some();
         if !is_behind {
             file.behind_since = None;
@@ -375,16 +388,30 @@ impl Engine {
         }
     }
 
+    /// Updates the size of the deleted files that are kept open.
+    pub(super) fn publish_unlinked(&mut self, file: &mut File) {
+        let is_kept = file.is_unlinked && file.fd.is_some() && !file.is_given_up;
+        let bytes = if is_kept { file.size } else { 0 };
+        self.unlinked_bytes += bytes;
+        self.unlinked_bytes -= std::mem::replace(&mut file.published.unlinked_bytes, bytes);
+    }
+
     /// Removes a file that is permanently gone.
     pub(super) fn forget(&mut self, file: &File) {
         self.parts.journal.close_stream(file.stream);
-        self.by_id.remove(&file.id);
-        // The inode may already belong to a younger file.
-        if !self.by_id.keys().any(|id| id.inode == file.id.inode) {
-            self.inodes.remove(&file.id.inode);
+        let is_known = self.by_id.remove(&file.id).is_some();
+        if let Entry::Occupied(mut files) = self.inodes.entry(file.id.inode) {
+            *files.get_mut() -= u32::from(is_known);
+            // The inode may already belong to a younger file.
+            if *files.get() == 0 {
+                files.remove();
+            }
         }
         self.behind.remove(&file.key);
-        self.parts.stats.bytes_unread.fetch_sub(file.published_unread, Ordering::Relaxed);
+        let published = &file.published;
+        self.parts.stats.bytes_unread.fetch_sub(published.unread_bytes, Ordering::Relaxed);
+        self.followed -= u64::from(published.is_followed);
+        self.unlinked_bytes -= published.unlinked_bytes;
         if file.fd.is_some() {
             self.open_files -= 1;
         }
@@ -399,8 +426,7 @@ impl Engine {
     fn publish(&mut self, now: Duration) {
         self.published_at = now;
         let stats = &self.parts.stats;
-        let followed = self.files.values().filter(|f| f.phase != Phase::Finished).count();
-        set(&stats.files, followed as u64);
+        set(&stats.files, self.followed);
         set(&stats.unreadable_files, self.unreadable.len() as u64);
         let oldest = self.behind.iter().filter_map(|key| self.files.get(key)?.behind_since).min();
         let lag = oldest.map_or(0, |since| now.saturating_sub(since).as_nanos() as u64);

@@ -40,6 +40,17 @@ pub(super) struct AppendedState {
     pub state: Vec<u8>,
 }
 
+/// What a file contributes to the sums over all files of its source, as of its last visit.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    /// Unread bytes.
+    pub unread_bytes: u64,
+    /// It counts as followed.
+    pub is_followed: bool,
+    /// Its size, if it is deleted and kept open.
+    pub unlinked_bytes: u64,
+}
+
 /// A followed file.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
@@ -97,8 +108,8 @@ pub(super) struct File {
     pub read_at: Duration,
     /// Since when there has been something to read (monotonic).
     pub behind_since: Option<Duration>,
-    /// Unread bytes as last published.
-    pub published_unread: u64,
+    /// Its part of the sums over all files.
+    pub published: Published,
     pub is_queued: bool,
     /// The time for which a timer is set.
     pub timer: Option<Duration>,
@@ -169,7 +180,7 @@ impl File {
             grown_at: now,
             read_at: now,
             behind_since: None,
-            published_unread: 0,
+            published: Published::default(),
             is_queued: false,
             timer: None,
             is_awaited: false,

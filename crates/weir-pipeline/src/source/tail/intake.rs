@@ -39,7 +39,7 @@ impl Engine {
     pub(super) fn remember(&mut self) {
         for known in self.parts.journal.known_streams(self.source) {
             if let Some(saved) = state::decode(&known.resume.state) {
-                self.inodes.insert(saved.id.inode);
+                self.inodes.entry(saved.id.inode).or_default();
             }
             self.remembered.insert(known.stream, known);
         }
@@ -227,8 +227,8 @@ impl Engine {
 
     fn insert(&mut self, mut file: Box<File>) {
         let key = file.key;
-        self.by_id.insert(file.id, key);
-        self.inodes.insert(file.id.inode);
+        let is_new = self.by_id.insert(file.id, key).is_none();
+        *self.inodes.entry(file.id.inode).or_default() += u32::from(is_new);
         self.groups.entry(file.group).or_default().push(key);
         for location in &file.locations {
             self.discovery.bind(location, key);
@@ -519,7 +519,7 @@ impl Engine {
         debug_assert!(get(&self.parts.stats.bytes_seen) >= open, "the base is added once");
         for key in self.files.keys().copied().collect::<Vec<_>>() {
             let Some(mut file) = self.files.remove(&key) else { continue };
-            self.note_unread(&mut file);
+            self.publish_file(&mut file);
             self.files.insert(key, file);
         }
     }

@@ -1,0 +1,121 @@
+//! `Fluent Bit` as a process, for the same lines and the same collector.
+//!
+//! Written for release 5.1 and its classic configuration. Everything that is not named here has its
+//! default.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::clock;
+use crate::data::Shape;
+use crate::process::{Cpu, Process};
+use crate::sink::Sink;
+
+/// Pause between checks whether something has arrived.
+const ASKING: Duration = Duration::from_millis(100);
+/// It sends what it has once per second: nothing for longer than this means that it has finished.
+const REST: Duration = Duration::from_secs(4);
+
+/// The parser of docker's lines, as its own `conf/parsers.conf` has it.
+const PARSERS: &str = "[PARSER]\n    Name docker\n    Format json\n    Time_Key time\n    \
+                       Time_Format %Y-%m-%dT%H:%M:%S.%L\n    Time_Keep On\n";
+
+/// Where it sends to.
+pub(crate) enum To<'a> {
+    /// A HEC collector.
+    Hec {
+        sink: &'a Sink,
+        is_gzip: bool,
+        /// The certificate of the collector, with TLS.
+        certificate: Option<&'a Path>,
+    },
+    /// Nowhere.
+    Null,
+}
+
+impl To<'_> {
+    fn section(&self) -> String {
+        let Self::Hec { sink, is_gzip, certificate } = self else {
+            return "[OUTPUT]\n    Name null\n    Match *\n".to_owned();
+        };
+        let (host, port) = sink.address();
+        let compress = if *is_gzip { "    Compress gzip\n" } else { "" };
+        let tls = certificate.map_or(String::new(), |file| {
+            format!("    tls On\n    tls.ca_file {}\n", file.display())
+        });
+        format!(
+            "[OUTPUT]\n    Name splunk\n    Match *\n    Host {host}\n    Port {port}\n    \
+             Splunk_Token 00000000-0000-0000-0000-000000000000\n    Retry_Limit no_limits\n\
+             {compress}{tls}"
+        )
+    }
+}
+
+/// A running `Fluent Bit`; it is stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Agent(Child);
+
+impl Agent {
+    /// Starts it on the files that match `pattern`, with its own files in `dir`.
+    pub(crate) fn start(
+        binary: &Path,
+        dir: &Path,
+        pattern: &str,
+        shape: Shape,
+        to: &To<'_>,
+    ) -> Result<Self> {
+        let [parsers, config] = ["parsers.conf", "agent.conf"].map(|name| dir.join(name));
+        fs::write(&parsers, PARSERS)?;
+        let parser = if shape == Shape::DockerJson { "    Parser docker\n" } else { "" };
+        fs::write(
+            &config,
+            format!(
+                "[SERVICE]\n    Flush 1\n    Log_Level warn\n    Parsers_File {}\n\
+                 [INPUT]\n    Name tail\n    Path {pattern}\n    Read_from_Head On\n{parser}{}",
+                parsers.display(),
+                to.section()
+            ),
+        )?;
+        let output = File::create(dir.join("agent.out"))?;
+        let child = Command::new(binary)
+            .arg("-c")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("failed to start {}", binary.display()))?;
+        Ok(Self(child))
+    }
+
+    /// Returns its process.
+    pub(crate) fn process(&self) -> Process {
+        Process(self.0.id())
+    }
+
+    /// Waits until nothing more arrives at the collector. Returns the CPU time since its start, and
+    /// when the last request arrived.
+    pub(crate) fn finish(&self, sink: &mut Sink, limit: Duration) -> Result<(Cpu, Instant)> {
+        let mut last = ([0; 3], Instant::now());
+        let at_rest = clock::wait_for(ASKING, limit, || {
+            let seen = sink.peek()?;
+            if seen != last.0 {
+                last = (seen, Instant::now());
+            }
+            Ok(seen != [0; 3] && last.1.elapsed() > REST)
+        })?;
+        ensure!(at_rest, "the agent was still sending after {limit:?}");
+        Ok((self.process().cpu()?, last.1))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
