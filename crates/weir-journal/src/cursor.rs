@@ -188,12 +188,25 @@ impl Cursor {
     fn fetch(&self, taken: &TakenBatch) -> Option<Delivery> {
         let batch = match &taken.location {
             BatchLocation::Memory(batch) => batch.clone(),
-            BatchLocation::Disk(location) => Arc::new(self.read(taken, *location)?),
+            BatchLocation::Disk(location) => self.read_shared(taken, *location)?,
             BatchLocation::Missing => return None,
         };
         let first_record = batch.records_up_to(taken.skip_to);
         let (record_count, seq) = (taken.routed, taken.seq);
         Some(Delivery { batch, first_record, record_count, cursor: self.index, seq })
+    }
+
+    /// Reads the batch from its location, unless another destination has just read it.
+    fn read_shared(&self, taken: &TakenBatch, location: Location) -> Option<Arc<Batch>> {
+        let cache = &self.shared.read_cache;
+        if let Some(batch) = cache.get(location) {
+            return Some(batch);
+        }
+        let batch = Arc::new(self.read(taken, location)?);
+        if taken.is_shared {
+            cache.put(location, &batch);
+        }
+        Some(batch)
     }
 
     /// Reads the batch from its location, even if it is rewritten in the meantime.

@@ -14,6 +14,7 @@ mod cursor_log;
 mod fields;
 mod index;
 mod limits;
+mod read_cache;
 mod recovery;
 mod scan;
 mod segment;
@@ -33,6 +34,7 @@ pub use limits::SOON_INTERVAL;
 pub use spec::*;
 pub use subscriber::{Next, Subscriber};
 
+use read_cache::ReadCache;
 use state::State;
 use subscriber::SubscriberQueue;
 
@@ -45,6 +47,7 @@ pub(crate) struct JournalShared {
     /// Signalled when positions have become durable.
     flushed: Condvar,
     clock: Arc<dyn Clock>,
+    read_cache: ReadCache,
 }
 
 impl JournalShared {
@@ -202,6 +205,7 @@ impl Journal {
             work: Condvar::new(),
             flushed: Condvar::new(),
             clock,
+            read_cache: ReadCache::default(),
         });
         let writer = writer::Writer::new(shared.clone(), disk, opened);
         let thread = WriterThread { shared: shared.clone(), thread: Mutex::new(None) };

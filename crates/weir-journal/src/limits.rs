@@ -22,6 +22,10 @@ pub const SOON_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) const SOON_GROUP_INTERVAL: Duration = Duration::from_millis(10);
 const _: () = assert!(SOON_GROUP_INTERVAL.as_nanos() * 2 <= SOON_INTERVAL.as_nanos());
 
+/// Maximum size of the batches that are kept after they were read from disk, for other destinations
+/// that wait for them: 32 blocks of a file, twice what a round of an output takes.
+pub(crate) const READ_CACHE_BYTES: usize = 8 * 1024 * 1024;
+
 /// A group of frames is written as soon as it has this many bytes.
 pub(crate) const GROUP_BYTES: u64 = 1024 * 1024;
 

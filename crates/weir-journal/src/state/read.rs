@@ -17,6 +17,8 @@ pub(crate) struct TakenBatch {
     pub(crate) routed: u64,
     pub(crate) skip_to: Position,
     pub(crate) location: BatchLocation,
+    /// Other destinations wait for it, too.
+    pub(crate) is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,9 @@ impl State {
         if self.ahead_wanted && !self.is_ahead_by_one_in(2) {
             self.wake_sources();
         }
-        let location = match self.slots.get(&seq) {
+        let slot = self.slots.get(&seq);
+        let is_shared = slot.is_some_and(|slot| slot.holders > 1);
+        let location = match slot {
             Some(slot) => match (&slot.batch, slot.location) {
                 (Some(batch), _) => BatchLocation::Memory(batch.clone()),
                 (None, Some(location)) => BatchLocation::Disk(location),
@@ -59,7 +63,7 @@ impl State {
             },
             None => BatchLocation::Missing,
         };
-        Some(TakenBatch { stream, seq, routed, skip_to, location })
+        Some(TakenBatch { stream, seq, routed, skip_to, location, is_shared })
     }
 
     fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {

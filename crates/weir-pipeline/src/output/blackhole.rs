@@ -18,7 +18,14 @@ pub(super) async fn run(job: &Job, mut cursor: Cursor) {
             () = cursor.ready(BYTES, AGE) => {}
             _ = job.stop.requested() => return,
         }
+        let mut bytes = 0;
         while let Some(delivery) = cursor.take(|_| false) {
+            bytes += delivery.batch.arena().len() as u64;
+            if bytes >= BYTES {
+                // The others of this thread have their turn, with the same batches.
+                tokio::task::yield_now().await;
+                bytes = 0;
+            }
             // Before the acknowledgement: whoever sees the ledger settled also sees this metric.
             add(&job.stats.bytes_encoded, delivery.batch.arena().len() as u64);
             cursor.ack(&delivery, Outcome::delivered(delivery.record_count));

@@ -13,12 +13,14 @@ pub(super) struct TokenBucket {
     limit: RateLimit,
     lines: f64,
     filled_at: Duration,
+    /// It was emptied, and does not hold enough yet to be worth a wake-up.
+    is_refilling: bool,
 }
 
 impl TokenBucket {
     /// Creates a full bucket.
     pub(super) fn new(limit: RateLimit, now: Duration) -> Self {
-        Self { limit, lines: limit.lines_per_second, filled_at: now }
+        Self { limit, lines: limit.lines_per_second, filled_at: now, is_refilling: false }
     }
 
     /// Returns true if excess lines are discarded and counted rather than read later.
@@ -41,15 +43,17 @@ impl TokenBucket {
     /// Takes lines out; may overdraw the bucket.
     pub(super) fn take(&mut self, lines: u64) {
         self.lines -= lines as f64;
+        self.is_refilling = self.lines < 1.0;
     }
 
-    /// Returns how long to wait until a line may pass; `None` = now.
+    /// Returns how long to wait until lines may pass; `None` = now. Once it is empty, that is a
+    /// tenth of a second: each wake-up reads a block, however few of its lines may pass.
     pub(super) fn wait(&mut self, now: Duration) -> Option<Duration> {
         self.fill(now);
-        // A tenth of a second's lines at a time: reading one line per wake-up would be expensive.
         let enough = (self.limit.lines_per_second / 10.0).max(1.0);
         let missing = enough - self.lines;
-        (self.lines < 1.0).then(|| Duration::from_secs_f64(missing / self.limit.lines_per_second))
+        self.is_refilling &= missing > 0.0;
+        self.is_refilling.then(|| Duration::from_secs_f64(missing / self.limit.lines_per_second))
     }
 }
 
@@ -72,5 +76,23 @@ mod tests {
             passed += 250;
         }
         assert!((1000..=1500).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn at_a_high_rate_a_wake_up_passes_a_tenth_of_a_second_of_lines() {
+        let limit = RateLimit { lines_per_second: 200_000.0, shed: false };
+        let visit = Duration::from_micros(10);
+        let mut now = Duration::from_secs(5);
+        let mut bucket = TokenBucket::new(limit, now);
+        let (mut passed, mut visits) = (0, 0);
+        while now < Duration::from_secs(15) {
+            now += bucket.wait(now).unwrap_or_default() + visit;
+            let lines = bucket.available(now).min(1_000);
+            bucket.take(lines);
+            passed += lines;
+            visits += 1;
+        }
+        assert!((2_000_000..=2_220_000).contains(&passed), "{passed}");
+        assert!(visits < 2_500, "{visits} visits");
     }
 }
