@@ -85,7 +85,7 @@ impl JournalShared {
         if state.commits_done >= target {
             return Ok(());
         }
-        Err(state.positions_error.clone().unwrap_or_else(|| "the journal has ended".to_owned()))
+        Err(state.positions_error.clone().unwrap_or_else(|| "the journal has stopped".to_owned()))
     }
 }
 

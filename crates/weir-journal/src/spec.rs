@@ -247,7 +247,7 @@ pub enum JournalError {
         version: u16,
     },
     /// It contains data written by a later release.
-    #[error("{file} cannot be read from byte {offset} on: {error}; it was left untouched")]
+    #[error("{file} cannot be read after byte {offset}: {error}; it was left untouched")]
     Unknown {
         /// The file.
         file: PathBuf,

@@ -97,14 +97,14 @@ impl AskClient {
         })
     }
 
-    /// Sends a request. The error says what is wrong, without the request.
+    /// Sends a request. The error text does not contain the request.
     pub async fn ask(&self, ask: &Ask<'_>) -> Result<AskAnswer, String> {
         let target = self.connector.target();
         // It is never closed.
         let _turn = self.open.acquire().await;
         match timeout(REQUEST_TIMEOUT, self.exchange(ask)).await {
             Ok(answer) => answer.map_err(|error| format!("{target}: {error}")),
-            Err(_) => Err(format!("{target} did not answer within {REQUEST_TIMEOUT:?}")),
+            Err(_) => Err(format!("{target} did not respond within {REQUEST_TIMEOUT:?}")),
         }
     }
 

@@ -88,7 +88,7 @@ pub enum LineFormatError {
     #[error("the $ at byte {0} is not followed by a name")]
     NoName(usize),
     /// The end of the first variable cannot be determined.
-    #[error("nothing between ${0} and ${1} marks the end of the first one")]
+    #[error("${0} and ${1} have no separator between them")]
     NoSeparator(String, String),
     /// No format has this name.
     #[error("unknown format {0:?}; the access-log formats are common, combined and nginx")]
@@ -356,7 +356,7 @@ mod tests {
         let error = |template| LineFormat::parse(template).unwrap_err().to_string();
         assert_eq!(error("plain"), "the format has no variable; write one as $name");
         assert_eq!(error("a $ b"), "the $ at byte 2 is not followed by a name");
-        assert_eq!(error("$a$b"), "nothing between $a and $b marks the end of the first one");
+        assert_eq!(error("$a$b"), "$a and $b have no separator between them");
         assert!(LineFormat::preset("apache").is_err());
         assert!(LineFormat::parse("${a}x$b").is_ok());
     }

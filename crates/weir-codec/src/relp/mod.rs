@@ -58,14 +58,14 @@ pub enum RelpError {
     /// A frame was sent before the session was opened, or after it was closed.
     #[error("the session is not open")]
     NotOpen,
-    /// The other side does not offer the command `syslog`, or its version is unknown.
-    #[error("the other side does not offer the command syslog")]
+    /// The peer does not offer the command `syslog`, or its version is unknown.
+    #[error("the peer does not offer the command syslog")]
     Offer,
-    /// The server answered what was not sent, or without a status.
-    #[error("an answer that was not expected")]
+    /// The server answered a frame that was not sent, or without a status.
+    #[error("unexpected response")]
     Answer,
     /// The server refused to open the session.
-    #[error("the session was refused")]
+    #[error("the server refused the session")]
     Refused,
 }
 

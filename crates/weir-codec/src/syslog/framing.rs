@@ -120,13 +120,13 @@ pub enum SyslogFramingError {
     #[error("a message length has more than {LENGTH_DIGITS_MAX} digits")]
     LengthTooLong,
     /// There is no message length where one must be.
-    #[error("a message length must come first, not byte {byte:#04x}")]
+    #[error("expected a message length, found byte {byte:#04x}")]
     NoLength {
         /// The byte found.
         byte: u8,
     },
     /// There is no space after a message length.
-    #[error("a space must follow a message length, not byte {byte:#04x}")]
+    #[error("expected a space after a message length, found byte {byte:#04x}")]
     NoSpace {
         /// The byte found.
         byte: u8,

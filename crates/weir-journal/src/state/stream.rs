@@ -301,7 +301,7 @@ impl CursorStream {
     pub(crate) fn owed(&self, end: Position) -> (u64, u64) {
         debug_assert!(
             self.owed_rows.rows == 0 || self.owed_rows.until <= end,
-            "a owed_rows lies before `furthest`"
+            "the owed rows end after `end`"
         );
         let there = |end| self.entered_up_to(end) + self.kept_up_to(end);
         let owed = there(end) + self.owed_rows.rows;
@@ -628,7 +628,7 @@ impl State {
                 destination,
                 reason,
                 records = rows,
-                "records were lost and are counted as discarded; further losses are counted, too"
+                "records were lost and are counted as discarded; further losses are counted but not logged"
             );
             lost.push(LostRecords { source, destination, reason, records: rows });
         }

@@ -65,7 +65,7 @@ impl Messages {
         let is_due = |last: Option<Duration>, after| last.is_none_or(|last| now >= last + after);
         let mut texts = Vec::new();
         let url = &drain.binding.url;
-        // Fewer than before: weir was wrong, and has found them again.
+        // The number can decrease when records that were counted as lost are found again.
         let missed = lost.saturating_sub(told.lost);
         if missed > told.own && is_due(told.lost_at, REPEAT_LOSS_AFTER) {
             texts.push(format!(
@@ -100,7 +100,7 @@ impl Messages {
         }
     }
 
-    /// Forgets what was said about a drain that is gone.
+    /// Forgets the messages about a drain that was removed.
     pub(super) fn forget(&mut self, drain: u64) {
         self.told.remove(&drain);
     }
@@ -113,7 +113,7 @@ impl Messages {
     }
 }
 
-/// Records that the owner of a drain will miss.
+/// Number of records lost to the owner of a drain.
 fn lost_by(book: &DrainBook) -> u64 {
     book.discarded_total() - book.discarded[DiscardReason::DrainRemoved as usize]
 }

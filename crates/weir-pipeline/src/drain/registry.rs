@@ -62,8 +62,8 @@ pub struct StoredDrain {
 /// Why a drain cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// It is for several things at once.
-    #[error("a drain is for one of app, space and organization, or for everything")]
+    /// It selects more than one of an application, a space and an organization.
+    #[error("set at most one of app, space and organization")]
     Ambiguous,
     /// Its binding cannot be used.
     #[error(transparent)]
@@ -178,14 +178,14 @@ pub(super) struct Difference {
 }
 
 impl Registry {
-    /// Reads what an earlier run has kept of these providers.
+    /// Reads the drains of these providers that an earlier run has saved.
     pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, providers: &[&'static str]) -> Self {
         let path = dir.join(FILE);
         let mut registry = Self { path, disk, lists: BTreeMap::new(), paused: BTreeSet::new() };
         let stored = match registry.read() {
             Ok(stored) => stored,
             Err(error) => {
-                tracing::error!(%error, file = FILE, "the drains of the last run cannot be read");
+                tracing::error!(%error, file = FILE, "cannot read the saved list of drains");
                 return registry;
             }
         };
@@ -205,12 +205,12 @@ impl Registry {
         };
         let stored: Stored = serde_json::from_slice(&bytes)?;
         if stored.version != VERSION {
-            return Err(io::Error::other(format!("version {} is not known", stored.version)));
+            return Err(io::Error::other(format!("version {} is not supported by this release", stored.version)));
         }
         Ok(stored)
     }
 
-    /// Keeps what came from outside.
+    /// Saves the drains that did not come from the configuration.
     pub(super) fn write(&self) -> io::Result<()> {
         let lists = self.lists.iter().filter(|(name, _)| **name != CONFIG);
         let lists = lists
@@ -232,7 +232,7 @@ impl Registry {
         all
     }
 
-    /// Replaces what one of them names.
+    /// Replaces the drains of one origin.
     pub(super) fn replace(&mut self, origin: &'static str, drains: Vec<Definition>) -> Difference {
         let before: BTreeSet<u64> = self.all().into_keys().collect();
         self.lists.insert(origin, drains);
@@ -244,7 +244,7 @@ impl Registry {
         }
     }
 
-    /// Returns the drains that one of them names.
+    /// Returns the drains of one origin.
     pub(super) fn of(&self, origin: &'static str) -> Vec<Definition> {
         self.lists.get(origin).cloned().unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! The thread of the drains: all of them on one event loop.
 //!
-//! Invariants: it never waits for a drain; a change of the drains that there are is kept in the file
-//! before it is answered.
+//! Invariants: it never waits for a drain; a change to the set of drains is saved in the file before
+//! the request for it is answered.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -45,15 +45,15 @@ pub const LAGGING: &str = "drains/lagging";
 /// The error about a drain that does not exist.
 pub const UNKNOWN: &str = "there is no such drain";
 
-/// Buffer for what the drains have not taken yet. They take at once, so it is not used.
+/// Buffer for records that the drains have not taken yet. They take them at once, so it is unused.
 const BUFFER_BYTES: u64 = 256 << 20;
-/// What lagging drains may have in memory of their streams.
+/// Memory limit for records of lagging drains.
 const LAGGING_WINDOW_BYTES: u64 = 32 << 20;
 
 /// Why drains cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainsError {
-    /// The journal has no place for them.
+    /// The journal has no cursor for them.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A certificate file cannot be used.
@@ -64,7 +64,7 @@ pub enum DrainsError {
     Thread(#[from] std::io::Error),
 }
 
-/// A change, asked for by a person.
+/// A change requested by a user.
 #[derive(Debug)]
 enum Command {
     Add(Box<Definition>),
@@ -73,10 +73,10 @@ enum Command {
     Test(u64),
 }
 
-/// The answer to a command; to a test, why the destination cannot be reached, if it cannot.
+/// The answer to a command; for a test, the reason if the destination cannot be reached.
 type Answer = Result<Option<String>, String>;
 
-/// What the thread and others share.
+/// State shared with the thread.
 #[derive(Debug, Default)]
 struct Shared {
     drains: Mutex<Arc<[DrainStatus]>>,
@@ -97,7 +97,7 @@ pub struct Drains {
     pub(crate) cursor: usize,
 }
 
-/// What the thread is started with.
+/// Everything that the thread needs to start.
 struct Start {
     plan: DrainsPlan,
     journal: Journal,
@@ -188,7 +188,7 @@ impl Drains {
         self.command(Command::Pause(id, is_paused)).await.map(drop)
     }
 
-    /// Opens a connection to the destination of a drain. Returns why that is not possible, if so.
+    /// Opens a connection to the destination of a drain. Returns the reason if that fails.
     pub async fn test(&self, id: u64) -> Result<Option<String>, String> {
         self.command(Command::Test(id)).await
     }
@@ -223,7 +223,7 @@ impl Running for Drains {
         }
         for provider in self.providers() {
             let Some(error) = provider.error else { continue };
-            let text = format!("the drains of the {} are those of earlier: {error}", provider.name);
+            let text = format!("using the last drain list of the {}: {error}", provider.name);
             let severity = Severity::Degraded;
             problems.push(ActiveProblem { reason: "drains_list", severity, text });
         }
@@ -315,7 +315,7 @@ impl All {
         self.publish();
     }
 
-    /// What has no drain will not get one once every provider has answered.
+    /// Once every provider has answered, records without a drain will not get one.
     fn note_completeness(&self) {
         let has_list = |state: &ProviderState| state.list.is_some();
         let is_complete = self.providers.iter().all(|(_, state)| has_list(&state.borrow()));
@@ -324,7 +324,7 @@ impl All {
 
     fn add(&mut self, drain: Definition) {
         if self.definitions.len() >= DRAINS_MAX {
-            tracing::error!(limit = DRAINS_MAX, "there are too many drains");
+            tracing::error!(limit = DRAINS_MAX, "too many drains: a drain was not started");
             return;
         }
         self.pump.add(drain.spec());
@@ -434,11 +434,11 @@ impl All {
         self.note_completeness();
     }
 
-    /// Writes what came from outside to the file.
+    /// Saves the drains that did not come from the configuration.
     fn keep(&self) -> bool {
         let kept = self.registry.write();
         if let Err(error) = &kept {
-            tracing::error!(%error, "the list of drains cannot be written");
+            tracing::error!(%error, "cannot save the list of drains");
         }
         kept.is_ok()
     }
@@ -449,7 +449,7 @@ impl All {
             Command::Add(drain) => {
                 let mut added = self.registry.of(ADDED);
                 if added.iter().any(|known| known.id == drain.id) {
-                    Err("the drain exists already".to_owned())
+                    Err("the drain already exists".to_owned())
                 } else {
                     added.push(*drain);
                     self.replace_added(added)
@@ -462,7 +462,7 @@ impl All {
                 if added.len() < count {
                     self.replace_added(added)
                 } else if self.definitions.contains_key(&id) {
-                    Err("only drains that were added can be removed".to_owned())
+                    Err("only manually added drains can be removed".to_owned())
                 } else {
                     unknown()
                 }
@@ -480,7 +480,7 @@ impl All {
             },
         };
         self.publish();
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _waited_for = answer.send(result);
     }
 
@@ -504,7 +504,7 @@ impl All {
         if self.keep() {
             Ok(None)
         } else {
-            Err("it is done, but cannot be kept for the next start: see the log".to_owned())
+            Err("the change applies until the next start, but could not be saved: see the log".to_owned())
         }
     }
 

@@ -93,7 +93,7 @@ impl Device {
                 // The others get to it.
                 Err(_) if queue.workers > 0 => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot start a thread: an output blocks others");
+                    tracing::warn!(%error, "cannot start a thread: an output blocks other outputs");
                     let work = queue.waiting.pop_back();
                     drop(queue);
                     if let Some(work) = work {

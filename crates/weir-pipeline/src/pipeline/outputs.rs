@@ -201,7 +201,7 @@ impl Outputs {
         let thread = std::thread::Builder::new().name("removed-output".to_owned()).spawn(wait);
         match thread {
             Ok(thread) => self.leaving.push(Leaving { name, thread }),
-            Err(error) => tracing::error!(output = name, %error, "cannot wait for its end"),
+            Err(error) => tracing::error!(output = name, %error, "cannot wait for the output to stop"),
         }
     }
 
@@ -238,7 +238,7 @@ impl Outputs {
 impl Leaving {
     fn join(self) {
         if self.thread.join().is_err() {
-            tracing::error!(output = self.name, "internal error while it was removed");
+            tracing::error!(output = self.name, "internal error while removing the output");
         }
     }
 }

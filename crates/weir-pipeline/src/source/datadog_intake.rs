@@ -112,7 +112,7 @@ impl Intake {
             None => in_query().map(|(_, key)| String::from_utf8_lossy(&key).into_owned()),
         };
         match key {
-            None => Err(error(StatusCode::UNAUTHORIZED, "the header DD-API-KEY is missing")),
+            None => Err(error(StatusCode::UNAUTHORIZED, "the DD-API-KEY header is missing")),
             Some(key) if is_among(keys, &key) => Ok(route),
             Some(_) => Err(error(StatusCode::FORBIDDEN, "the API key is not valid")),
         }
@@ -315,7 +315,7 @@ fn retry_later(status: StatusCode, detail: &str, pause: Duration) -> Answer {
 fn limited(pause: Duration) -> Answer {
     // Not before there is room.
     let pause = Duration::from_secs(pause.as_secs().saturating_add(1)).min(RETRY_AFTER_LIMIT_MAX);
-    retry_later(StatusCode::TOO_MANY_REQUESTS, "the rate limit of the logs is exceeded", pause)
+    retry_later(StatusCode::TOO_MANY_REQUESTS, "the rate limit is exceeded", pause)
 }
 
 fn not_read(problem: BodyError) -> Answer {
@@ -328,7 +328,7 @@ fn not_read(problem: BodyError) -> Answer {
             let detail = "too many requests are being received at once";
             retry_later(StatusCode::TOO_MANY_REQUESTS, detail, RETRY_AFTER_BUSY)
         }
-        BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "body was not received in time"),
+        BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "the body was not received in time"),
         BodyError::Broken => error(StatusCode::BAD_REQUEST, "the body is incomplete"),
     }
 }
@@ -337,7 +337,7 @@ fn refused(refusal: &Refusal) -> Answer {
     match refusal {
         Refusal::Full(why) => retry_later(StatusCode::TOO_MANY_REQUESTS, why, RETRY_AFTER_BUSY),
         Refusal::Disk(why) => {
-            let detail = format!("records cannot be stored at present: {why}");
+            let detail = format!("records cannot be stored at the moment: {why}");
             retry_later(StatusCode::SERVICE_UNAVAILABLE, &detail, RETRY_AFTER_DISK)
         }
         Refusal::Slow => {
@@ -348,7 +348,7 @@ fn refused(refusal: &Refusal) -> Answer {
             retry_later(StatusCode::SERVICE_UNAVAILABLE, "weir is stopping", RETRY_AFTER_BUSY)
         }
         Refusal::TooLarge => {
-            error(StatusCode::PAYLOAD_TOO_LARGE, "a log does not fit with what rules add to it")
+            error(StatusCode::PAYLOAD_TOO_LARGE, "a log is too large with the attributes that rules add")
         }
     }
 }

@@ -65,7 +65,7 @@ impl Producer {
         match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => LocalSet::new().block_on(&runtime, async {
                 if let Err(error) = self.work(opened).await {
-                    tracing::error!(source = name, %error, "source cannot work");
+                    tracing::error!(source = name, %error, "source failed");
                 }
             }),
             Err(error) => tracing::error!(source = name, %error, "cannot start event loop"),

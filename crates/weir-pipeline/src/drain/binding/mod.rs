@@ -45,13 +45,13 @@ pub enum BindingError {
     /// Its URL.
     #[error(transparent)]
     Url(#[from] DrainUrlError),
-    /// The certificate and the key do not fit, or are no PEM.
+    /// The certificate and the key do not match, or are not PEM.
     #[error("failed to load certificate for {url}")]
     Certificate {
         /// The URL without user and query.
         url: String,
     },
-    /// The authorities are no PEM.
+    /// The authorities are not PEM.
     #[error("failed to load root CA for {url}")]
     Authority {
         /// The URL without user and query.
@@ -60,7 +60,7 @@ pub enum BindingError {
 }
 
 impl DrainCredentials {
-    /// Returns the parts that are there, for connections. A certificate without a key, or the other
+    /// Returns the parts that are set, for connections. A certificate without a key, or the other
     /// way round, is ignored, as in the original.
     pub fn pem(&self) -> TlsPem<'_> {
         let client = self.cert.as_ref().zip(self.key.as_ref());
@@ -105,7 +105,7 @@ impl Binding {
             secret(ca),
         ];
         for part in parts {
-            // With their lengths, so that two neighbours cannot be taken for other two.
+            // With their lengths, so that the boundary between two parts is unambiguous.
             let len = part.as_ref().map_or(u64::MAX, |part| part.len() as u64);
             hash.update(&len.to_le_bytes());
             hash.update(part.unwrap_or_default().as_bytes());
@@ -116,7 +116,7 @@ impl Binding {
     }
 }
 
-/// Names the binding for people.
+/// Describes the binding for messages and logs.
 impl fmt::Display for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.app {

@@ -31,13 +31,13 @@ pub struct RejectedBinding {
     pub text: String,
 }
 
-/// Why an answer cannot be used.
+/// Why a response cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
-    /// It is not what was expected. The answer itself may contain keys, and is not shown.
+    /// It is not in the expected form. The response may contain keys, and is not shown.
     #[error("is not a list of drains: line {line}, column {column}")]
     Json {
-        /// Line in the answer.
+        /// Line of the response.
         line: usize,
         /// Column in that line.
         column: usize,
@@ -56,7 +56,7 @@ struct Page<R> {
     next_id: Option<u64>,
 }
 
-/// A URL, and whose it is.
+/// A URL and its applications.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(default)]
@@ -148,13 +148,13 @@ impl ListBuilder {
     fn add_entry(&mut self, entry: Entry) -> Result<(), PageError> {
         let all = entry.credentials.unwrap_or_default();
         if all.is_empty() {
-            let text = "A syslog drain has no credentials, which name its applications".to_owned();
+            let text = "A syslog drain has no credentials, which list its applications".to_owned();
             self.reject(None, text)?;
         }
         for one in all {
             let credentials = secrets(&one);
             for App { hostname, app_id } in one.apps.unwrap_or_default() {
-                // None would be a drain for everything.
+                // Without an application it would be a drain for everything.
                 let Some(app) = app_id.filter(|app| !app.is_empty()) else {
                     self.reject(None, "A syslog drain names no application".to_owned())?;
                     continue;
@@ -195,8 +195,8 @@ impl ListBuilder {
         if self.seen > BINDINGS_MAX { Err(PageError::TooMany) } else { Ok(()) }
     }
 
-    /// Returns all that was added. Of the drains of an application those are used whose URLs come
-    /// first, as in the original.
+    /// Returns everything that was added. If an application has too many drains, the first ones in
+    /// the order of their URLs are used, as in the original.
     pub(super) fn build(self, drains_per_app_max: usize) -> BindingList {
         let mut list = BindingList { bindings: Vec::new(), rejected: self.rejected };
         for (app, bindings) in self.apps {

@@ -61,39 +61,39 @@ pub struct ProviderSettings {
     pub endpoint: Endpoint,
     /// Its authority, and the certificate that it asks for.
     pub tls: TlsSettings,
-    /// How often it is asked.
+    /// Time between two requests for the list.
     pub interval: Duration,
-    /// Drains that an application may have; further ones are rejected.
+    /// Maximum number of drains per application; further ones are rejected.
     pub drains_per_app_max: usize,
 }
 
-/// Why there is no list.
+/// Why a list could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// The server was not reached.
     #[error("{0}")]
     Unreachable(String),
-    /// It answers with an error.
-    #[error("{target} answers {path} with status {status}")]
+    /// It responded with an error.
+    #[error("{target} responded to {path} with status {status}")]
     Status {
         /// Host and port.
         target: String,
-        /// What was asked for.
+        /// The path of the request.
         path: String,
         /// The status.
         status: u16,
     },
-    /// Its answer cannot be used.
-    #[error("the answer of {target} to {path} {error}")]
+    /// Its response cannot be used.
+    #[error("the response of {target} to {path} {error}")]
     Answer {
         /// Host and port.
         target: String,
-        /// What was asked for.
+        /// The path of the request.
         path: String,
         /// Why.
         error: PageError,
     },
-    /// There is no last page.
+    /// The list has too many pages.
     #[error("the list of {target} has more than {PAGES_MAX} pages or 128 MiB")]
     Endless {
         /// Host and port.
@@ -101,12 +101,12 @@ pub enum ProviderError {
     },
 }
 
-/// What a provider has said so far.
+/// The last list of a provider, and its statistics.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderState {
-    /// The last complete list; `None`: there was none yet.
+    /// The last complete list; `None` before the first one.
     pub list: Option<Arc<BindingList>>,
-    /// How often it was asked.
+    /// Number of requests for the list.
     pub refreshes: u64,
     /// How often that failed.
     pub errors: u64,
@@ -232,7 +232,7 @@ impl ProviderState {
             Err(error) => {
                 self.errors += 1;
                 if self.last_error.is_none() {
-                    tracing::warn!(%error, "no list of drains; the last one stays");
+                    tracing::warn!(%error, "cannot load the list of drains; keeping the last one");
                 }
                 self.last_error = Some(error);
             }

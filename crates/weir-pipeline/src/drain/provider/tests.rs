@@ -92,7 +92,7 @@ async fn a_binding_cache_lists_drains_of_applications_and_of_everything() {
         (None, "A syslog drain names no application"),
         (Some("c"), "failed to load root CA for https://two/p"),
         (Some("b"), "Invalid Scheme gopher for syslog drain url gopher://h"),
-        (None, "A syslog drain has no credentials, which name its applications"),
+        (None, "A syslog drain has no credentials, which list its applications"),
     ];
     assert_eq!(rejected, expected);
     assert!(!format!("{list:?}").contains("hidden"));

@@ -61,18 +61,18 @@ impl Connection {
         if written == 0 {
             return Err(closed());
         }
-        // What TLS has encrypted is not written yet.
+        // Data that TLS has encrypted may not be written yet.
         self.stream.flush().await.map_err(|error| broken(&error))?;
         Ok(written)
     }
 }
 
 fn closed() -> String {
-    "the peer has closed the connection".to_owned()
+    "the peer closed the connection".to_owned()
 }
 
 fn broken(error: &io::Error) -> String {
-    format!("the connection broke: {error}")
+    format!("the connection failed: {error}")
 }
 
 /// Sends messages over the open connection, or a new one if the peer has closed that. Counts those
@@ -99,7 +99,7 @@ pub(super) async fn send(
         let end = messages.bytes.len().min(sent + WRITE_BYTES_MAX);
         let written = connection.write(&messages.bytes[sent..end]);
         let written = timeout_at(deadline, written).await.map_err(|_| {
-            let text = format!("a message was not accepted within {WRITE_TIMEOUT:?}");
+            let text = format!("the peer accepted no message within {WRITE_TIMEOUT:?}");
             dialer.failure("timeout", &text)
         })?;
         sent += written.map_err(reset)?;

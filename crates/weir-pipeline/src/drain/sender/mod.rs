@@ -196,12 +196,12 @@ impl Dialer {
             Ok(Err(error)) => Err(self.unreachable(&error)),
             Err(_) => Err(self.failure(
                 "connect_timeout",
-                &format!("there was no connection within {DIAL_TIMEOUT:?}"),
+                &format!("not connected within {DIAL_TIMEOUT:?}"),
             )),
         }
     }
 
-    /// What connections need is read anew for each, and not kept: most drains are idle.
+    /// Built anew for each connection instead of kept, since most drains are idle.
     fn connector(&self) -> Result<Connector, ConnectError> {
         let url = &self.binding.url;
         let connector = Connector::new(ConnectorSettings {
@@ -225,9 +225,9 @@ impl Dialer {
         let kind = error.kind();
         let text = match kind {
             "certificate_unknown_authority" => {
-                "its certificate is signed by an unknown authority: add that to the credentials"
+                "its certificate is signed by an unknown authority: add it to the credentials"
             }
-            "certificate_wrong_name" => "its certificate is not for this host",
+            "certificate_wrong_name" => "its certificate is not valid for this host",
             _ => return self.failure(kind, &error.to_string()),
         };
         self.failure(kind, text)

@@ -100,7 +100,7 @@ impl Poster {
                 Ok(status) => status,
                 Err(failure) => return failure.into(),
             };
-            let text = || dialer.failure("status", &format!("it answers with status {status}"));
+            let text = || dialer.failure("status", &format!("responded with status {status}"));
             match Verdict::of(status) {
                 Verdict::Accepted => *accepted = part.end,
                 Verdict::Rejected => {
@@ -123,10 +123,10 @@ impl Poster {
         first..first + fitting.max(1)
     }
 
-    /// Sends a request. Returns the status of the answer.
+    /// Sends a request. Returns the status of the response.
     async fn post(&mut self, dialer: &Dialer, body: Bytes) -> Result<u16, Failure> {
         if let Some(connection) = self.open.take().filter(HttpConnection::is_usable) {
-            // The server may have closed it at the same moment: then on a new one, at once.
+            // The server may have just closed it: retry at once on a new one.
             match self.exchange(dialer, connection, body.clone()).await {
                 Err(failure) if failure.kind == "reset" => {}
                 answered => return answered,
@@ -153,13 +153,13 @@ impl Poster {
         *request.uri_mut() = self
             .target
             .parse()
-            .map_err(|_| dialer.failure("path", "the path is not valid in a request"))?;
+            .map_err(|_| dialer.failure("path", "the path is not valid in HTTP"))?;
         request.headers_mut().clone_from(&self.headers);
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let response = timeout_at(deadline, connection.sender.send_request(request))
             .await
             .map_err(|_| {
-                let text = format!("there was no answer within {REQUEST_TIMEOUT:?}");
+                let text = format!("no response within {REQUEST_TIMEOUT:?}");
                 dialer.failure("timeout", &text)
             })?
             .map_err(|error| broken(dialer, &error))?;
@@ -174,16 +174,16 @@ impl Poster {
 
 fn broken(dialer: &Dialer, error: &hyper::Error) -> Failure {
     if error.is_parse() {
-        return dialer.failure("garbage", &format!("the answer is not HTTP ({error})"));
+        return dialer.failure("garbage", &format!("sent an invalid HTTP response ({error})"));
     }
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let cause = cause.unwrap_or_default();
-    dialer.failure("reset", &format!("the connection broke before an answer ({error}{cause})"))
+    dialer.failure("reset", &format!("the connection failed before a response ({error}{cause})"))
 }
 
-/// Reads an answer up to a limit, so that its connection can be used again, and returns whether it
-/// ended before that. Its text is not of interest: it must not be shown, since a drain that leads
-/// to a server inside of the platform would show its owner what is there.
+/// Reads a response up to a limit, so that its connection can be reused, and returns whether it
+/// ended before that. The body is discarded and must not be shown: the owner of a drain that points
+/// to a server inside the platform could read internal data.
 async fn has_ended(response: Response<Incoming>, deadline: Instant) -> bool {
     let mut body = response.into_body();
     let mut len = 0;

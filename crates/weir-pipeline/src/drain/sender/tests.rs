@@ -393,7 +393,7 @@ async fn many_messages_are_in_a_request_of_a_batch() {
     let all = messages(&["a\n", "b\n", &large, &large, &huge, "c\n"]);
     let (accepted, kind, text) = retried(sender.send(&all).await);
     assert_eq!((accepted, kind), (3, "status"));
-    assert!(text.ends_with("/in: it answers with status 500"), "{text}");
+    assert!(text.ends_with("/in: responded with status 500"), "{text}");
     let rest = messages(&[&large, &huge, "c\n"]);
     assert_eq!(sender.send(&rest).await, done(3));
     let lens: Vec<usize> = web.bodies().iter().map(String::len).collect();
@@ -411,7 +411,7 @@ async fn statuses_say_whether_messages_are_sent_again() {
     let Sent { accepted, result } = sender.send(&messages(&["a", "b", "c"])).await;
     let SendResult::Rejected { messages: 1, text } = result else { panic!("{result:?}") };
     assert_eq!(accepted, 1);
-    assert!(text.ends_with("/in: it answers with status 400") && !text.contains("hidden"));
+    assert!(text.ends_with("/in: responded with status 400") && !text.contains("hidden"));
     let sent = sender.send(&messages(&["c"])).await;
     assert!(matches!(sent, Sent { accepted: 0, result: SendResult::Rejected { messages: 1, .. } }));
     for _ in 3..statuses.len() {
@@ -426,7 +426,7 @@ async fn redirects_are_not_followed() {
     let web = Web::start(&pki, &["302 Found\r\nlocation: https://127.0.0.1:1/hidden"]).await;
     let (_, kind, text) = retried(web.sender(&pki, "https").send(&messages(&["a"])).await);
     assert_eq!(kind, "status");
-    assert!(text.ends_with("it answers with status 302"), "{text}");
+    assert!(text.ends_with("responded with status 302"), "{text}");
 }
 
 #[tokio::test]
@@ -456,7 +456,7 @@ async fn a_server_that_does_not_answer_is_given_up_after_twenty_seconds() {
     });
     let (_, kind, text) = retried(sent);
     assert_eq!(kind, "timeout");
-    assert!(text.ends_with("/path: there was no answer within 20s"), "{text}");
+    assert!(text.ends_with("/path: no response within 20s"), "{text}");
 }
 
 #[tokio::test]

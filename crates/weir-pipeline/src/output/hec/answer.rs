@@ -47,7 +47,7 @@ impl Answer {
                 self.alert("redirect", "responded with a redirect: set endpoint to its target")
             }
             _ => self
-                .alert("status", "responded with a status unknown for a collector: check endpoint"),
+                .alert("status", "responded with a status that is unusual for a collector: check endpoint"),
         }
     }
 

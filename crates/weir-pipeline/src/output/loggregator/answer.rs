@@ -28,12 +28,12 @@ impl Answer {
             }
             RESOURCE_EXHAUSTED if end.message.contains("larger than max") => Verdict::TooLarge,
             UNIMPLEMENTED => Verdict::Alert(
-                end.problem("endpoint", "does not receive envelopes: check addresses"),
+                end.problem("endpoint", "does not accept envelopes: check addresses"),
             ),
             PERMISSION_DENIED | UNAUTHENTICATED => {
                 Verdict::Alert(end.problem("credentials", "does not accept the client: check tls"))
             }
-            _ => Verdict::Retry(end.problem("busy", "cannot receive envelopes now")),
+            _ => Verdict::Retry(end.problem("busy", "cannot accept envelopes now")),
         }
     }
 

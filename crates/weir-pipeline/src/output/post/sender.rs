@@ -182,11 +182,11 @@ impl Sender {
         request
     }
 
-    /// Puts records aside that cannot be written in the form of the destination.
+    /// Sets aside records that cannot be encoded in the format of the destination.
     async fn put_aside_unsendable(&self, request: &mut Request) {
         let records = request.unsendable(&self.renderer);
         for record in &records {
-            let reason = "it cannot be written in the form of this destination";
+            let reason = "it cannot be encoded in the format of this destination";
             self.put_aside(request, &(*record..record + 1), reason, None).await;
         }
         request.exclude(&records);

@@ -180,13 +180,13 @@ impl Fields {
         let mut lines = self.text.lines().filter_map(|line| line.split_once(' '));
         let value =
             lines.find(|(field, _)| *field == name).and_then(|(_, v)| v.trim().parse().ok());
-        value.ok_or_else(|| in_file(&self.path, &format!("it has no {name}")))
+        value.ok_or_else(|| in_file(&self.path, &format!("no valid {name}")))
     }
 }
 
 fn number(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path).map_err(|error| in_file(path, &error))?;
-    text.trim().parse().map_err(|_| in_file(path, &"it is not a number"))
+    text.trim().parse().map_err(|_| in_file(path, &"not a number"))
 }
 
 fn in_file(path: &Path, problem: &impl std::fmt::Display) -> io::Error {
@@ -199,7 +199,7 @@ pub(super) fn machine_bytes(proc_root: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(&path).map_err(|error| in_file(&path, &error))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| in_file(&path, &"it has no MemTotal"))
+    kib.map(|kib| kib * 1024).ok_or_else(|| in_file(&path, &"no valid MemTotal"))
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(super) async fn run(source: &ContainerMetricsSource, emitter: &Rc<Emitter>) 
         let begun = Instant::now();
         meter.measure_all().await;
         emitter.context.stats.collect.count_duration(begun.elapsed());
-        // Moments that have passed meanwhile are skipped.
+        // Measurements that are already due again are skipped.
         while next <= Instant::now() {
             next += source.interval;
         }
@@ -89,16 +89,16 @@ impl Meter<'_> {
                 Err(Unmeasured::Unknown) => unknown += 1,
                 Err(Unmeasured::Unreadable(error)) => first_error = Some(error),
             }
-            // A machine with many containers must not keep other work of this thread waiting.
+            // Many containers must not hold up other work of this thread.
             self.emitter.turn();
             tokio::task::yield_now().await;
         }
         stats.collect.set_targets(measured);
         self.report(
-            "containers of no known runtime",
+            "containers of unknown runtimes",
             (unknown > 0).then(|| {
                 format!(
-                    "{unknown} are not described below docker_root, containerd_roots or crio_roots"
+                    "{unknown} were not found under docker_root, containerd_roots or crio_roots"
                 )
             }),
         );

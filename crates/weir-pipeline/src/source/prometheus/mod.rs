@@ -108,7 +108,7 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
             Ok(()) => {
                 if stats.collect.recovered(&target.url) {
                     let source = shared.emitter.context.name.as_str();
-                    tracing::info!(source, target = target.url, "target can be scraped again");
+                    tracing::info!(source, target = target.url, "scraping the target succeeds again");
                 }
             }
             Err(error) => {
@@ -116,7 +116,7 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
                 stats.errors.count(error.kind(), &format!("{}: {text}", target.url));
                 if stats.collect.failed(&target.url, &target.source_id, &text) {
                     let source = shared.emitter.context.name.as_str();
-                    tracing::warn!(source, target = target.url, error = text, "cannot scrape");
+                    tracing::warn!(source, target = target.url, error = text, "cannot scrape the target");
                 }
             }
         }
@@ -126,7 +126,8 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
     }
 }
 
-/// When in the interval a target is scraped: always at the same moment, others at other ones.
+/// Returns the offset in the interval at which a target is scraped: fixed for each target, and
+/// spread over the targets.
 fn phase(key: &str, interval: Duration) -> Duration {
     let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(hash64(key.as_bytes()) % interval_ns.max(1))
@@ -154,7 +155,7 @@ async fn scrape(
     let (mut envelope, mut number, mut invalid) = (Vec::new(), 0_i64, 0_u64);
     while let Some(sample) = text.next_sample() {
         envelope.clear();
-        // Each has a time of its own: readers of the log-cache go on after the last one they have.
+        // Each has a distinct time: readers of the log-cache continue after the last time they have.
         if sample.encode(&origin, scraped_ns + number, &mut envelope) {
             emitter.emit(&envelope, scraped_ns).await;
         } else {
@@ -168,7 +169,7 @@ async fn scrape(
     }
     emitter.turn();
     if invalid > 0 {
-        let text = format!("{}: {invalid} totals are negative or no numbers", target.url);
+        let text = format!("{}: {invalid} counters are negative or not a number", target.url);
         stats.errors.count_times(invalid, "invalid_total", &text);
     }
     Ok(())

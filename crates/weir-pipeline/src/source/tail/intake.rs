@@ -421,8 +421,8 @@ impl Engine {
         tracing::warn!(
             files = self.remembered.len(),
             first = %first.display(),
-            "files were removed while weir was not running: data written to them after the last \
-             look is not counted, and totals are reported as \"at least\" from now on"
+            "files were removed while weir was not running: data written to them after their last \
+             read is not counted, and totals are reported as \"at least\" from now on"
         );
     }
 

@@ -140,7 +140,7 @@ impl GrpcService {
         let mut transport = match shaken {
             Ok(Ok(transport)) => transport,
             Ok(Err(error)) => return self.count("connection", &error.to_string()),
-            Err(_) => return self.count("connection", "the connection did not begin in time"),
+            Err(_) => return self.count("connection", "the client did not start HTTP/2 in time"),
         };
         let mut dead = std::pin::pin!(keep_alive(transport.ping_pong()));
         let mut is_stopping = false;
@@ -148,7 +148,7 @@ impl GrpcService {
             let accepted = tokio::select! {
                 accepted = poll_fn(|context| transport.poll_accept(context)) => accepted,
                 () = evicted.as_mut() => return count_evicted(self.stats()),
-                () = dead.as_mut() => return self.count("connection", "the client is gone"),
+                () = dead.as_mut() => return self.count("connection", "the client stopped responding"),
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
                     transport.graceful_shutdown();

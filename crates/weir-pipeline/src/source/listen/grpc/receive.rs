@@ -74,7 +74,7 @@ impl GrpcService {
             self.count("call", &status.message);
         }
         if let Err(error) = respond_with(respond, &ended) {
-            tracing::debug!(%error, "the status of a call cannot be sent");
+            tracing::debug!(%error, "cannot send the status of a call");
         }
     }
 
@@ -138,13 +138,13 @@ impl GrpcService {
                         None => Err(Some(Status::new(Code::Ok, ""))),
                         Some(Ok(bytes)) => Ok(bytes),
                         Some(Err(error)) => {
-                            tracing::debug!(%error, "a stream was ended by its client");
+                            tracing::debug!(%error, "the client ended a stream");
                             Err(None)
                         }
                     };
                 }
                 () = sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
-                    let text = "a message was not complete in time";
+                    let text = "a message was not received in time";
                     return Err(Some(Status::new(Code::DeadlineExceeded, text)));
                 }
                 _ = stopped.wait_for(|stopped| *stopped), if drain_until.is_none() => {
@@ -347,7 +347,7 @@ impl GrpcService {
         let is_ok = ended.as_ref().is_some_and(|ended| ended.code == Code::Ok);
         if is_ok && call.is_unary() {
             if session.messages == 0 {
-                return Some(Status::new(Code::Internal, "the call has no message"));
+                return Some(Status::new(Code::Internal, "the call has no request message"));
             }
             self.lanes.appended().await;
         }

@@ -79,7 +79,7 @@ impl ReceivedCounts {
         if is_whole && self.decode(&bytes) || is_new {
             return Ok(());
         }
-        Err(io::Error::other("it is damaged; what an earlier run lost is not known"))
+        Err(io::Error::other("the file is damaged: losses of earlier runs are unknown"))
     }
 
     fn decode(&mut self, bytes: &[u8]) -> bool {
@@ -110,8 +110,8 @@ impl ReceivedCounts {
         self.lanes[lane].back().map_or(0, |(epoch, _)| *epoch)
     }
 
-    /// Returns how many records of a lane were received and are not in the journal, which has come
-    /// to `stored`. Starts the epoch of `next`.
+    /// Returns how many records of a lane were received and are not in the journal, whose last
+    /// position is `stored`. Starts the epoch of `next`.
     pub(super) fn begin(&mut self, lane: usize, stored: Position, next: Position) -> u64 {
         let entries = &mut self.lanes[lane];
         // The first batch of a later epoch contains the loss of earlier ones.
@@ -122,7 +122,7 @@ impl ReceivedCounts {
         let lost = lost.sum();
         if entries.len() == EPOCHS_MAX {
             entries.pop_front();
-            self.report("too many starts that stored nothing: an old loss may be forgotten");
+            self.report("too many starts without stored records: an old loss may be missing from the counts");
         }
         let entries = &mut self.lanes[lane];
         entries.push_back((next.epoch, 0));
@@ -134,7 +134,7 @@ impl ReceivedCounts {
         self.is_lower_bound
     }
 
-    /// Writes down where the lanes have come.
+    /// Writes the current positions of the lanes.
     pub(super) fn write(&mut self, ends: impl Iterator<Item = Position>) {
         for (lane, end) in self.lanes.iter_mut().zip(ends) {
             if let Some(current) = lane.back_mut() {
@@ -145,9 +145,9 @@ impl ReceivedCounts {
         if let Some(file) = &self.file
             && let Err(error) = file.write_all_at(&mut [IoSlice::new(&bytes)], 0)
         {
-            let text = format!("the number of received records cannot be written: {error}");
+            let text = format!("cannot write the number of received records: {error}");
             self.report(&text);
-            // Tried again at the next start only: the old count would be wrong from now on.
+            // Retried only at the next start: the old count would be wrong from now on.
             self.file = None;
         }
     }

@@ -189,7 +189,7 @@ impl LineService {
             None => read.await,
             Some(deadline) => timeout_at(deadline, read)
                 .await
-                .unwrap_or_else(|_| Err(io::Error::other("a message was not complete in time"))),
+                .unwrap_or_else(|_| Err(io::Error::other("a message was not received in time"))),
         };
         read.unwrap_or_else(|error| {
             self.stats().errors.count("connection", &error.to_string());

@@ -161,7 +161,7 @@ impl RelpService {
             None => read.await,
             Some(deadline) => timeout_at(deadline, read)
                 .await
-                .unwrap_or_else(|_| Err(std::io::Error::other("a frame was not complete in time"))),
+                .unwrap_or_else(|_| Err(std::io::Error::other("a frame was not received in time"))),
         };
         match read {
             Ok(0) => Progress::Ended,
@@ -189,7 +189,7 @@ impl RelpService {
             let sent = timeout(WRITE_TIMEOUT, stream.write_all(&session.replies)).await;
             session.replies.clear();
             if !matches!(sent, Ok(Ok(()))) {
-                self.stats().errors.count("connection", "the answers cannot be sent");
+                self.stats().errors.count("connection", "cannot send responses");
                 return Progress::Ended;
             }
             if progress == Progress::Ended || !has_more {
