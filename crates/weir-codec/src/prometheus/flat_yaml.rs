@@ -1,9 +1,9 @@
-//! The subset of YAML that files of scrape targets use: a map of strings, and maps of strings within
-//! it, in block or flow style, with comments and quotes.
+//! The subset of YAML that files of scrape targets use: a map of strings, and maps of strings
+//! within it, in block or flow style, with comments and quotes.
 //!
 //! Invariants: anything outside this subset is either [`FlatYaml::Other`], which the caller ignores
-//! for keys that it does not know, or an error, and is never misread; hostile text is an error, never
-//! a panic.
+//! for keys that it does not know, or an error, and is never misread; hostile text is an error,
+//! never a panic.
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]

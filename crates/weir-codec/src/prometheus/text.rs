@@ -105,8 +105,10 @@ impl<'b> PrometheusText<'b> {
     fn sample(&mut self) -> Result<Option<Sample<'b>>, PrometheusError> {
         while !self.rest.is_empty() {
             self.line += 1;
-            let (line, rest) =
-                self.rest.split_once('\n').ok_or(self.error("the response ends within this line"))?;
+            let (line, rest) = self
+                .rest
+                .split_once('\n')
+                .ok_or(self.error("the response ends within this line"))?;
             self.rest = rest;
             if line.len() > LINE_BYTES_MAX {
                 return Err(self.error("too long"));
@@ -406,7 +408,10 @@ mod tests {
             ("# TYPE a thing\n", "line 1: unknown metric type"),
             ("# TYPE a\n", "line 1: TYPE without a type"),
             ("# TYPE a histogram\na_bucket 1\n", "line 2: a bucket has no valid boundary"),
-            ("# TYPE a histogram\na_bucket{le=\"x\"} 1\n", "line 2: a bucket has no valid boundary"),
+            (
+                "# TYPE a histogram\na_bucket{le=\"x\"} 1\n",
+                "line 2: a bucket has no valid boundary",
+            ),
         ] {
             assert_eq!(problem(body), expected, "{body}");
         }

@@ -628,7 +628,7 @@ impl State {
                 destination,
                 reason,
                 records = rows,
-                "records were lost and are counted as discarded; further losses are counted but not logged"
+                "records were lost and counted as discarded; further losses are not logged"
             );
             lost.push(LostRecords { source, destination, reason, records: rows });
         }

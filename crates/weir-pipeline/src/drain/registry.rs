@@ -1,9 +1,9 @@
-//! Which drains there are: those of the configuration, those that were added by hand, and those that
-//! each provider lists. What came from outside is kept in a file, so that a start does not depend on
-//! a provider.
+//! The set of all drains: those of the configuration, manually added ones, and those listed by each
+//! provider. The last two are saved in a file, so that a start does not depend on a provider.
 //!
-//! Invariants: a drain is known by its id, whoever names it; one that several name exists once. The
-//! file is replaced as a whole, and readable for its owner only, since it contains credentials.
+//! Invariants: a drain is identified by its id, whatever its origin; a drain with several origins
+//! exists once. The file is replaced atomically, and readable only by its owner, since it contains
+//! credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,25 +22,25 @@ use super::plan::{DrainSpec, Selector};
 pub struct Definition {
     /// Identifies it, also after a restart.
     pub id: u64,
-    /// Whose records it gets.
+    /// Whose records it receives.
     pub selector: Selector,
-    /// Where they go.
+    /// Destination of the records.
     pub binding: Arc<Binding>,
-    /// Who named it: `config`, `added`, or a provider.
+    /// Its origin: `config`, `added`, or a provider.
     pub origin: &'static str,
 }
 
-/// A drain as it is written to the file, and as it is added.
+/// A drain in the file, and in requests to add one.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct StoredDrain {
     /// Id of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// Id of the space, if it is for all of its applications.
+    /// Id of the space, for a drain of all applications of a space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
-    /// Id of the organization, if it is for all of its applications.
+    /// Id of the organization, for a drain of all applications of an organization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organization: Option<String>,
     /// The URL, with its parameters.
@@ -93,7 +93,7 @@ impl StoredDrain {
 }
 
 impl Definition {
-    /// A drain for what a selector says.
+    /// Creates a drain for the records that a selector matches.
     pub fn new(selector: Selector, binding: Binding, origin: &'static str) -> Self {
         let id = match &selector {
             Selector::App(_) | Selector::All => binding.id(),
@@ -105,7 +105,7 @@ impl Definition {
         Self { id, selector, binding: Arc::new(binding), origin }
     }
 
-    /// A drain as a provider lists it.
+    /// Creates a drain that a provider lists.
     pub(super) fn of_provider(binding: Binding, origin: &'static str) -> Self {
         let selector = binding.app.clone().map_or(Selector::All, Selector::App);
         Self::new(selector, binding, origin)
@@ -154,23 +154,23 @@ const VERSION: u32 = 1;
 /// Name of the file in the data directory.
 const FILE: &str = "drains.json";
 
-/// Names of what can name drains.
+/// Names of the origins of drains.
 pub(super) const CONFIG: &str = "config";
 pub(super) const ADDED: &str = "added";
 pub(super) const BINDING_CACHE: &str = "binding_cache";
 pub(super) const CLOUD_CONTROLLER: &str = "cloud_controller";
 
-/// All drains that there are.
+/// All drains.
 #[derive(Debug)]
 pub(super) struct Registry {
     path: PathBuf,
     disk: Arc<dyn Disk>,
-    /// By who names them.
+    /// By origin.
     lists: BTreeMap<&'static str, Vec<Definition>>,
     pub(super) paused: BTreeSet<u64>,
 }
 
-/// What a change of the lists means.
+/// The effect of a changed list on the set of drains.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     pub(super) added: Vec<Definition>,
@@ -205,7 +205,10 @@ impl Registry {
         };
         let stored: Stored = serde_json::from_slice(&bytes)?;
         if stored.version != VERSION {
-            return Err(io::Error::other(format!("version {} is not supported by this release", stored.version)));
+            return Err(io::Error::other(format!(
+                "version {} is not supported by this release",
+                stored.version
+            )));
         }
         Ok(stored)
     }

@@ -1,7 +1,7 @@
 //! The thread of the drains: all of them on one event loop.
 //!
-//! Invariants: it never waits for a drain; a change to the set of drains is saved in the file before
-//! the request for it is answered.
+//! Invariants: it never waits for a drain; a change to the set of drains is saved in the file
+//! before the request for it is answered.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ use super::registry::{
 };
 use super::sender::{DrainNetwork, DrainSender, SendResult};
 use super::status::{DrainState, DrainStatus, ProviderStatus};
-use super::worker::{Workshop, work};
+use super::worker::{WorkerContext, work};
 use crate::health::Severity;
 use crate::pipeline::{ActiveProblem, Running};
 use crate::source::SourceNames;
@@ -158,32 +158,32 @@ impl Drains {
         Ok(Self { shared, commands, thread: Mutex::new(Some(thread)), cursor })
     }
 
-    /// Returns the state of all drains, as of a moment ago.
+    /// Returns the state of all drains as last published.
     pub fn statuses(&self) -> Arc<[DrainStatus]> {
         lock(&self.shared.drains).clone()
     }
 
-    /// Returns the state of those who list drains.
+    /// Returns the state of the providers.
     pub fn providers(&self) -> Vec<ProviderStatus> {
         lock(&self.shared.providers).clone()
     }
 
-    /// Takes what the owners of applications should know.
+    /// Takes the queued messages for the owners of applications.
     pub(crate) fn take_messages(&self) -> Vec<DrainMessage> {
         lock(&self.shared.messages).waiting.drain(..).collect()
     }
 
-    /// Adds a drain, which is kept until it is removed. An error says why that is not possible.
+    /// Adds a drain, which persists until it is removed.
     pub async fn add(&self, drain: Definition) -> Result<(), String> {
         self.command(Command::Add(Box::new(drain))).await.map(drop)
     }
 
-    /// Removes a drain that was added; what waits for it is discarded.
+    /// Removes a manually added drain and discards its waiting records.
     pub async fn remove(&self, id: u64) -> Result<(), String> {
         self.command(Command::Remove(id)).await.map(drop)
     }
 
-    /// Stops or resumes a drain; what comes in the meantime waits in its stream.
+    /// Pauses or resumes a drain; meanwhile its records wait in its stream.
     pub async fn pause(&self, id: u64, is_paused: bool) -> Result<(), String> {
         self.command(Command::Pause(id, is_paused)).await.map(drop)
     }
@@ -249,7 +249,7 @@ fn name_of(settings: &super::provider::ProviderSettings) -> &'static str {
 /// All drains, on their thread.
 struct All {
     pump: Pump,
-    shop: Rc<Workshop>,
+    context: Rc<WorkerContext>,
     registry: Registry,
     definitions: HashMap<u64, Arc<Definition>>,
     providers: Vec<(&'static str, watch::Receiver<ProviderState>)>,
@@ -257,9 +257,9 @@ struct All {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     published_at: Duration,
-    /// How long that took.
+    /// How long the last publishing took.
     publish_time: Duration,
-    /// Something may differ from what was published.
+    /// The published state may be out of date.
     has_changed: bool,
 }
 
@@ -271,7 +271,7 @@ impl All {
         let limits = (window / 4 * 3, start.plan.retry_for);
         let clock = start.clock.clone();
         let pump = Pump::new(start.journal, start.cursors, start.clock, envelopes.clone(), limits);
-        let shop = Rc::new(Workshop {
+        let context = Rc::new(WorkerContext {
             core: pump.core.clone(),
             envelopes,
             network: start.network,
@@ -286,7 +286,7 @@ impl All {
         }
         let mut all = Self {
             pump,
-            shop,
+            context,
             registry: start.registry,
             definitions: HashMap::new(),
             providers,
@@ -369,7 +369,7 @@ impl All {
                 Some((command, answer)) = commands.recv() => {
                     self.carry_out(command, answer);
                 }
-                // Also when there is always something to take: relocating makes room.
+                // Even when there are always batches to take: relocating makes room.
                 _ = ticks.tick() => self.tick(end.is_some()),
                 () = std::future::ready(()), if is_busy => {}
                 () = self.pump.sources.ready(READY_BYTES, READY_AFTER), if has_room && !is_closing => {}
@@ -403,7 +403,7 @@ impl All {
         let to_start = std::mem::take(&mut self.pump.core.borrow_mut().to_start);
         for id in to_start {
             if let Some(drain) = self.definitions.get(&id) {
-                tokio::task::spawn_local(work(self.shop.clone(), drain.clone()));
+                tokio::task::spawn_local(work(self.context.clone(), drain.clone()));
             }
         }
     }
@@ -504,12 +504,13 @@ impl All {
         if self.keep() {
             Ok(None)
         } else {
-            Err("the change applies until the next start, but could not be saved: see the log".to_owned())
+            Err("the change applies until the next start, but could not be saved: see the log"
+                .to_owned())
         }
     }
 
     fn test(&self, drain: Arc<Definition>, answer: oneshot::Sender<Answer>) {
-        let network = self.shop.network.clone();
+        let network = self.context.network.clone();
         tokio::task::spawn_local(async move {
             let result = DrainSender::new(drain.binding.clone(), network).probe().await;
             let error = match result {

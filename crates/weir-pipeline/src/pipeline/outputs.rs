@@ -1,10 +1,10 @@
-//! The running outputs of a pipeline, which are added, changed and removed one by one while
-//! everything else goes on.
+//! The running outputs of a pipeline, which are added, changed and removed one by one while the
+//! rest keeps running.
 //!
 //! Invariants: an output reads with the cursor of its name, so one that is changed continues where
-//! it was; whatever may fail is tried before anything changes; an output that is removed gets no
-//! further records, may deliver what waits for it for [`LEAVE_GRACE`], and leaves the rest on disk
-//! under its name.
+//! it was; every step that can fail is done before anything changes; an output that is removed
+//! receives no further records, may deliver its waiting records for [`LEAVE_GRACE`], and leaves the
+//! rest on disk under its name.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,7 +21,7 @@ use crate::view::OutputView;
 /// How long a changed output may take to complete its requests before its successor sends them
 /// again.
 const CHANGE_GRACE: Duration = Duration::from_secs(5);
-/// How long a removed output may take to deliver what waits for it.
+/// How long a removed output may take to deliver its waiting records.
 const LEAVE_GRACE: Duration = Duration::from_secs(10);
 
 /// The outputs.
@@ -56,7 +56,7 @@ struct Ready {
     view: Arc<OutputView>,
 }
 
-/// A change of the outputs of which everything that may fail was done.
+/// A change of the outputs that is prepared: the remaining steps cannot fail.
 #[derive(Debug)]
 pub(super) struct Change {
     added: Vec<(Ready, Cursor)>,
@@ -65,7 +65,7 @@ pub(super) struct Change {
     pub(super) names: Vec<(String, usize)>,
 }
 
-/// What a change has changed.
+/// The outputs affected by a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedOutputs {
     /// Names of new outputs.
@@ -82,13 +82,13 @@ impl Outputs {
         Self { journal, context, running: Vec::new(), leaving: Vec::new() }
     }
 
-    /// Returns whether this change is possible only with a restart: an output that an earlier run
-    /// knew returns, and what is kept for it is assigned at a start.
+    /// Returns whether this change needs a restart: an output of an earlier run returns, and its
+    /// kept records are only assigned at a start.
     pub(super) fn needs_restart(&self, plans: &[OutputPlan]) -> bool {
         plans.iter().any(|plan| self.journal.is_absent(&plan.name))
     }
 
-    /// Does everything that may fail of a change to these outputs.
+    /// Does the steps of a change to these outputs that can fail.
     pub(super) fn prepare(&mut self, plans: &[OutputPlan]) -> Result<Change, StartError> {
         self.await_leaving(plans);
         let mut changed = Vec::new();
@@ -139,7 +139,7 @@ impl Outputs {
         }
     }
 
-    /// Starts what is new, and replaces what has changed.
+    /// Starts new outputs, and replaces changed ones.
     pub(super) fn begin(&mut self, change: Change) -> Result<ChangedOutputs, StartError> {
         let mut done = ChangedOutputs::default();
         for (ready, cursor) in change.added {
@@ -172,7 +172,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Ends the outputs that are no longer configured; nothing may be routed to them any more.
+    /// Stops the outputs that are no longer configured; nothing may be routed to them any more.
     /// Orders the others as configured. Returns the names of those that were removed.
     pub(super) fn end_others(&mut self, names: &[(String, usize)]) -> Vec<String> {
         let place =
@@ -201,11 +201,13 @@ impl Outputs {
         let thread = std::thread::Builder::new().name("removed-output".to_owned()).spawn(wait);
         match thread {
             Ok(thread) => self.leaving.push(Leaving { name, thread }),
-            Err(error) => tracing::error!(output = name, %error, "cannot wait for the output to stop"),
+            Err(error) => {
+                tracing::error!(output = name, %error, "cannot wait for the output to stop")
+            }
         }
     }
 
-    /// Waits for outputs that are being removed and shall be added again.
+    /// Waits for outputs that are being removed and will be added again.
     fn await_leaving(&mut self, plans: &[OutputPlan]) {
         let returns = |leaving: &mut Leaving| plans.iter().any(|plan| plan.name == leaving.name);
         let returning: Vec<_> = self.leaving.extract_if(.., returns).collect();
@@ -223,7 +225,7 @@ impl Outputs {
         self.running.iter().map(|output| output.view.clone()).collect()
     }
 
-    /// Tells all of them to deliver what they can within `grace` and then end.
+    /// Tells all of them to deliver what they can within `grace` and then stop.
     pub(super) fn stop(&self, grace: Duration) {
         self.running.iter().for_each(|output| output.handle.stop(grace));
     }

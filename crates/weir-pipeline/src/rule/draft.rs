@@ -257,8 +257,8 @@ impl Draft {
         self.resource.push((path, text));
     }
 
-    /// Sets a column of the header, in place of an attribute of the same meaning. A name that is not
-    /// that of a facility changes nothing, and a name that is too long for syslog is cut.
+    /// Sets a column of the header, in place of an attribute of the same meaning. A name that is
+    /// not that of a facility changes nothing, and a name that is too long for syslog is cut.
     pub(super) fn set_header(&mut self, field: HeaderField, mut text: Vec<u8>) {
         let bytes_max = match field {
             HeaderField::ProcessId => PROCESS_ID_BYTES_MAX,
@@ -373,7 +373,7 @@ impl Draft {
         if key.of_header().is_some_and(|it| self.header(origin, view, it, visit)) {
             return;
         }
-        // Most records have neither, and rules on the service evaluate every record.
+        // A shortcut: most records have neither, and rules on the service evaluate every record.
         let is_told = !(self.own.is_empty() && self.inside.is_empty())
             && key.record_paths().iter().any(|path| {
                 visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)

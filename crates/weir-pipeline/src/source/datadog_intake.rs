@@ -207,8 +207,8 @@ impl Scratch {
 }
 
 impl Scratch {
-    /// Takes the items out of the quotas of their keys. Returns when to retry if one of the keys has
-    /// no room and the request is refused for it.
+    /// Takes the items out of the quotas of their keys. Returns when to retry if one of the keys
+    /// has no room and the request is refused for it.
     fn claim(
         &mut self,
         limiter: Option<&Rc<Limiter>>,
@@ -328,7 +328,9 @@ fn not_read(problem: BodyError) -> Answer {
             let detail = "too many requests are being received at once";
             retry_later(StatusCode::TOO_MANY_REQUESTS, detail, RETRY_AFTER_BUSY)
         }
-        BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "the body was not received in time"),
+        BodyError::Timeout => {
+            error(StatusCode::REQUEST_TIMEOUT, "the body was not received in time")
+        }
         BodyError::Broken => error(StatusCode::BAD_REQUEST, "the body is incomplete"),
     }
 }
@@ -347,9 +349,10 @@ fn refused(refusal: &Refusal) -> Answer {
         Refusal::Closed => {
             retry_later(StatusCode::SERVICE_UNAVAILABLE, "weir is stopping", RETRY_AFTER_BUSY)
         }
-        Refusal::TooLarge => {
-            error(StatusCode::PAYLOAD_TOO_LARGE, "a log is too large with the attributes that rules add")
-        }
+        Refusal::TooLarge => error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "a log is too large with the attributes that rules add",
+        ),
     }
 }
 

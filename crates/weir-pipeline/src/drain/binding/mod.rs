@@ -1,9 +1,10 @@
-//! A binding: an application, or all of them, and the drain that gets its envelopes.
+//! A binding: an application, or all of them, and the drain that receives its envelopes.
 //!
 //! Reading order: `url`, this file.
 //!
-//! Invariants: neither credentials nor the query of a URL are printed, by `Debug` either; the same
-//! binding has the same id in every run, and one that differs in anything that matters has another.
+//! Invariants: neither credentials nor the query of a URL are printed, not even by `Debug`; the
+//! same binding has the same id in every run, and bindings that differ in a relevant field have
+//! different ids.
 
 mod url;
 
@@ -17,13 +18,13 @@ pub use url::{DrainData, DrainScheme, DrainUrl, DrainUrlError};
 /// A binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// GUID of the application; `None`: it gets the envelopes of all.
+    /// GUID of the application; `None` if it receives the envelopes of all.
     pub app: Option<String>,
-    /// Host name in messages of envelopes whose tags name no application.
+    /// Host name in messages of envelopes without the tags of an application.
     pub hostname: String,
-    /// Where they go.
+    /// Destination of the envelopes.
     pub url: DrainUrl,
-    /// What its connections are secured with.
+    /// Certificates of its connections.
     pub credentials: DrainCredentials,
 }
 

@@ -1,7 +1,7 @@
-//! Answers of providers, as bindings.
+//! Parses the responses of providers into bindings.
 //!
 //! Invariants: a binding that cannot be used is rejected with a text for the log of its
-//! application, and no other one is affected; the same binding is in a list once.
+//! application, and does not affect others; a list does not contain the same binding twice.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,15 +10,15 @@ use weir_host::Secret;
 
 use crate::drain::binding::{Binding, DrainCredentials};
 
-/// Bindings of a list: ten times as many as are planned for.
+/// Maximum number of bindings of a list: ten times the largest number planned for.
 const BINDINGS_MAX: usize = 100_000;
 
 /// All bindings of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BindingList {
-    /// Those that can be used, in the order of applications and URLs.
+    /// Valid bindings, in the order of applications and URLs.
     pub bindings: Vec<Binding>,
-    /// The others.
+    /// Rejected bindings.
     pub rejected: Vec<RejectedBinding>,
 }
 
@@ -27,7 +27,7 @@ pub struct BindingList {
 pub struct RejectedBinding {
     /// The application, if there is one.
     pub app: Option<String>,
-    /// Why, for the log of the application: without credentials.
+    /// The reason, for the log of the application, without credentials.
     pub text: String,
 }
 
@@ -47,7 +47,8 @@ pub enum PageError {
     TooMany,
 }
 
-/// A page of the Cloud Controller. One without results is an error, since it would end all drains.
+/// A page of the Cloud Controller. A page without results is an error, since it would remove all
+/// drains.
 #[derive(Deserialize)]
 struct Page<R> {
     #[serde(alias = "Results")]
@@ -97,14 +98,14 @@ struct AppDrains {
 /// Gathers the bindings of all pages.
 #[derive(Debug, Default)]
 pub(super) struct ListBuilder {
-    /// Those that can be used, by application, with what they are sorted by.
+    /// Valid bindings by application, sorted by URL and id.
     apps: BTreeMap<Option<String>, BTreeMap<(String, u64), Binding>>,
     rejected: Vec<RejectedBinding>,
     seen: usize,
 }
 
 impl ListBuilder {
-    /// Adds the answer of a binding cache.
+    /// Adds the response of a binding cache.
     pub(super) fn add_bindings(&mut self, body: &[u8]) -> Result<(), PageError> {
         let entries: Vec<Entry> = parsed(body)?;
         entries.into_iter().try_for_each(|entry| self.add_entry(entry))

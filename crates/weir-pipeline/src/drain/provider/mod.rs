@@ -1,10 +1,10 @@
-//! Where bindings come from: the binding cache or the Cloud Controller of Cloud Foundry, which are
-//! asked again and again for all that there are.
+//! The sources of bindings: the binding cache or the Cloud Controller of Cloud Foundry, which are
+//! polled for the complete list.
 //!
 //! Reading order: this file, `list`.
 //!
-//! Invariants: a list is complete, or there is none: an error on any of its pages leaves the last
-//! one in use; what an answer may cost is limited; credentials appear in no message.
+//! Invariants: a list is complete or is not used: after an error on any of its pages the last list
+//! stays in use; the size of responses is limited; messages never contain credentials.
 
 mod list;
 #[cfg(test)]
@@ -24,23 +24,23 @@ use list::{ListBuilder, PageError};
 /// Interval between requests, as in the original's job.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(15);
 
-/// Drains that an application may have, as in the original.
+/// Maximum number of drains per application, as in the original.
 pub const DRAINS_PER_APP_DEFAULT: usize = 5;
 
-/// Maximum length of all answers for one list: 10,000 bindings with a certificate, a key and an
+/// Maximum length of all responses for one list: 10,000 bindings with a certificate, a key and an
 /// authority of 4 KiB each.
 const LIST_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Pages of a list, so that a server that never says that it was the last one is no endless loop.
+/// Maximum number of pages of a list, so that a faulty server does not cause an endless loop.
 const PAGES_MAX: usize = 1000;
 
-/// Bindings that are asked for in one request, as the original does.
+/// Bindings per request, as in the original.
 const PAGE_BINDINGS: usize = 1000;
 
-/// By how much intervals differ, so that many machines do not ask at the same moment.
+/// Random part of intervals, so that many machines do not send requests at the same time.
 const JITTER: f64 = 0.2;
 
-/// A server that knows bindings, and how it is asked.
+/// A server that lists bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
     /// The binding cache: `/v2/bindings` and `/v2/aggregate`.
@@ -52,14 +52,14 @@ pub enum ProviderKind {
     CloudControllerV4,
 }
 
-/// How a provider is asked.
+/// Settings of a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSettings {
-    /// How it is asked.
+    /// Its API.
     pub kind: ProviderKind,
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// Its authority, and the certificate that it asks for.
+    /// Its authority, and the client certificate that it requires.
     pub tls: TlsSettings,
     /// Time between two requests for the list.
     pub interval: Duration,
@@ -108,11 +108,11 @@ pub struct ProviderState {
     pub list: Option<Arc<BindingList>>,
     /// Number of requests for the list.
     pub refreshes: u64,
-    /// How often that failed.
+    /// Number of failed requests.
     pub errors: u64,
-    /// Why it failed the last time, if it did.
+    /// The error of the last request, if it failed.
     pub last_error: Option<ProviderError>,
-    /// How long the last time took, if it did not fail.
+    /// Duration of the last successful request.
     pub took: Duration,
 }
 
@@ -138,7 +138,7 @@ impl Provider {
         })
     }
 
-    /// Asks until nobody is interested any more.
+    /// Requests the list at intervals until all receivers are gone.
     pub async fn run(self, states: watch::Sender<ProviderState>) {
         loop {
             let started = tokio::time::Instant::now();
@@ -151,7 +151,7 @@ impl Provider {
         }
     }
 
-    /// Asks for all bindings.
+    /// Requests all bindings.
     pub async fn fetch(&self) -> Result<BindingList, ProviderError> {
         let mut list = ListBuilder::default();
         match self.kind {
@@ -164,7 +164,7 @@ impl Provider {
                     Ok(body) => {
                         list.add_aggregate(&body).map_err(|error| self.unusable(path, error))?;
                     }
-                    // Older ones have no drains for everything.
+                    // Older versions have no drains for everything.
                     Err(ProviderError::Status { status: 404, .. }) => {}
                     Err(error) => return Err(error),
                 }

@@ -1,4 +1,4 @@
-//! Messages of syslog over one connection.
+//! Sends syslog messages over one connection.
 
 use std::io;
 use std::pin::Pin;
@@ -11,17 +11,16 @@ use weir_host::Stream;
 use super::limits::{PROOF_TIME, WRITE_BYTES_MAX, WRITE_TIMEOUT};
 use super::{Dialer, Failure, Messages};
 
-/// An open connection, on which nothing went wrong so far.
+/// An open connection without errors so far.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Box<Stream>,
-    /// It has been open for a while after its first message.
+    /// It has stayed open for [`PROOF_TIME`] after its first message.
     is_proven: bool,
 }
 
 impl Connection {
-    /// Returns the end of the connection, if the peer has closed its side. Anything it sends is
-    /// ignored.
+    /// Returns the reason if the peer has closed its side. Data from the peer is ignored.
     fn end(&mut self) -> Option<String> {
         let mut space = [0; 1024];
         loop {
@@ -36,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// Waits whether the peer closes a connection right after its first message.
+    /// Waits to see whether the peer closes the connection right after its first message.
     async fn prove(&mut self) -> Result<(), String> {
         let mut space = [0; 1024];
         let end = async {

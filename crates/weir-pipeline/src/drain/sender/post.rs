@@ -1,8 +1,8 @@
-//! Messages in requests of HTTP, one or many in each.
+//! Sends messages in HTTP requests, with one or many in each.
 //!
-//! Requests follow each other on one connection, so that messages stay in order. A status between
-//! 200 and 299 accepts what is in the request. A few others say that the messages themselves are
-//! not acceptable, and would not be later; everything else is tried again.
+//! Requests are sent one at a time on one connection, so that messages stay in order. A status from
+//! 200 to 299 accepts the messages of the request. A few others reject them permanently; everything
+//! else is retried.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::drain::binding::DrainUrl;
 /// Sends requests to one URL.
 #[derive(Debug)]
 pub(super) struct Poster {
-    /// Many messages are in a request.
+    /// Sends many messages per request.
     is_batch: bool,
     headers: HeaderMap,
     target: String,
@@ -38,10 +38,10 @@ struct HttpConnection {
     last_used: Instant,
 }
 
-/// What an answer means.
+/// The meaning of a response status.
 enum Verdict {
     Accepted,
-    /// It does not depend on when they are sent.
+    /// The messages would be rejected again.
     Rejected,
     Retry,
 }
@@ -113,7 +113,7 @@ impl Poster {
         SendResult::Done
     }
 
-    /// The messages of the next request: at least one.
+    /// Returns the messages of the next request: at least one.
     fn part(&self, messages: &Messages, first: usize) -> Range<usize> {
         if !self.is_batch {
             return first..first + 1;

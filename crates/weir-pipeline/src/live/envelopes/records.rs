@@ -1,8 +1,7 @@
-//! The envelopes of records, for those who send them.
+//! The envelopes of records, for components that send them.
 //!
-//! Invariants: every record becomes one envelope, whatever it is; the bytes of an envelope that no
-//! rule has changed are those that were received, except that deprecated tags become tags, as agents
-//! do it.
+//! Invariants: every record becomes one envelope; an envelope that no rule has changed has the
+//! bytes that were received, except that deprecated tags become tags, as with agents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,22 +15,22 @@ use weir_model::{Batch, RecordKind, RecordView, Severity, SourceId, hash64};
 use super::write::{Origin, write_anew};
 use crate::source::SourceNames;
 
-/// Resources that are remembered in decoded form.
+/// Number of resources cached in decoded form.
 const ORIGINS_MAX: usize = 4096;
 
-/// Records as envelopes, one after the other.
+/// Converts records to envelopes.
 #[derive(Debug)]
 pub(crate) struct RecordEnvelopes {
     sources: Arc<SourceNames>,
     /// By a hash of the resource and its source.
     known: HashMap<u64, Known>,
-    /// An envelope that is written anew.
+    /// A rewritten envelope.
     anew: Vec<u8>,
-    /// One whose tags are converted.
+    /// An envelope with converted tags.
     converted: Vec<u8>,
 }
 
-/// What is known about the records of a resource.
+/// Cached properties of the records of a resource.
 #[derive(Debug)]
 struct Known {
     resource: Box<[u8]>,
@@ -56,7 +55,8 @@ impl RecordEnvelopes {
         self.known.insert(hash, Known { resource: resource.into(), origin, is_envelope });
     }
 
-    /// Returns the envelope of a record: what was received, or else one that is written anew.
+    /// Returns the envelope of a record: as received, or rewritten if it was not received as one or
+    /// a rule has changed it.
     pub(crate) fn envelope<'a>(
         &'a mut self,
         batch: &Batch,
@@ -87,7 +87,7 @@ impl RecordEnvelopes {
     }
 }
 
-/// Appends a log with the body of a record that should be a metric and cannot be read as one.
+/// Appends a log with the body of a record that is marked as a metric but cannot be read as one.
 fn write_as_log(record: &RecordView<'_>, origin: &Origin, out: &mut Vec<u8>) {
     debug_assert!(record.kind() != RecordKind::Log, "a log can always be written");
     let body = record.plain_body();

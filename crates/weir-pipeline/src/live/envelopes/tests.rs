@@ -1,4 +1,4 @@
-//! Who gets what, and what those get who are too slow.
+//! The distribution of envelopes to readers, and losses of slow readers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What tails find in the backlog: everything in its place, as a record or in a count.
+//! The events that tails take from the backlog: each record in its place, or counted in a gap.
 
 use weir_model::{
     BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId, StreamId,

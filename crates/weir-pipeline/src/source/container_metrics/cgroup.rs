@@ -3,8 +3,8 @@
 //! A container is a cgroup whose name consists of, or ends with, an ID of 64 hexadecimal digits:
 //! `docker-ID.scope`, `cri-containerd-ID.scope`, `crio-ID.scope`, or the bare ID.
 //!
-//! Usage of memory is calculated as by Garden: what counts against the limit, without pages of files
-//! that can be dropped at once.
+//! Usage of memory is calculated as by Garden: what counts against the limit, without pages of
+//! files that can be dropped at once.
 //!
 //! Invariant: a value that a file does not state is an error or absent, never 0.
 

@@ -3,8 +3,8 @@
 //!
 //! Two envelopes for each container and interval: one with `cpu`, `memory`, `disk`, `memory_quota`
 //! and `disk_quota`, which readers of version 1 get as a container metric, and one with
-//! `absolute_usage` and, if it is known, `container_age`. What nothing on the machine states is left
-//! out: entitlements to CPU time, and rates of logs.
+//! `absolute_usage` and, if it is known, `container_age`. What nothing on the machine states is
+//! left out: entitlements to CPU time, and rates of logs.
 //!
 //! Invariants: a container is measured once per interval, whoever waits; one that ends while it is
 //! being read is no error; one of no known runtime is not measured, and reported.

@@ -108,7 +108,11 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
             Ok(()) => {
                 if stats.collect.recovered(&target.url) {
                     let source = shared.emitter.context.name.as_str();
-                    tracing::info!(source, target = target.url, "scraping the target succeeds again");
+                    tracing::info!(
+                        source,
+                        target = target.url,
+                        "scraping the target succeeds again"
+                    );
                 }
             }
             Err(error) => {
@@ -116,7 +120,12 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
                 stats.errors.count(error.kind(), &format!("{}: {text}", target.url));
                 if stats.collect.failed(&target.url, &target.source_id, &text) {
                     let source = shared.emitter.context.name.as_str();
-                    tracing::warn!(source, target = target.url, error = text, "cannot scrape the target");
+                    tracing::warn!(
+                        source,
+                        target = target.url,
+                        error = text,
+                        "cannot scrape the target"
+                    );
                 }
             }
         }
@@ -155,7 +164,8 @@ async fn scrape(
     let (mut envelope, mut number, mut invalid) = (Vec::new(), 0_i64, 0_u64);
     while let Some(sample) = text.next_sample() {
         envelope.clear();
-        // Each has a distinct time: readers of the log-cache continue after the last time they have.
+        // Each has a distinct time: readers of the log-cache continue after the last time they
+        // have.
         if sample.encode(&origin, scraped_ns + number, &mut envelope) {
             emitter.emit(&envelope, scraped_ns).await;
         } else {

@@ -148,7 +148,7 @@ impl GrpcService {
             let accepted = tokio::select! {
                 accepted = poll_fn(|context| transport.poll_accept(context)) => accepted,
                 () = evicted.as_mut() => return count_evicted(self.stats()),
-                () = dead.as_mut() => return self.count("connection", "the client stopped responding"),
+                () = dead.as_mut() => return self.count("connection", "the client is unresponsive"),
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
                     transport.graceful_shutdown();

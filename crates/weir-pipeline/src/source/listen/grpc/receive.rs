@@ -78,7 +78,8 @@ impl GrpcService {
         }
     }
 
-    /// Takes the messages of a stream. Returns how the call ends; `None` if the client has ended it.
+    /// Takes the messages of a stream. Returns how the call ends; `None` if the client has ended
+    /// it.
     async fn receive(&self, call: Call, mut body: RecvStream, caller: Caller) -> Option<Status> {
         let mut session = Session {
             framing: GrpcFraming::new(GRPC_MESSAGE_BYTES_MAX),

@@ -7,9 +7,9 @@
 //! An entry is an epoch of a lane and its number of records. It is needed until the journal knows
 //! a later epoch of the lane: the first batch of each epoch contains the loss of the earlier ones.
 //!
-//! Invariants: an entry stays until the journal knows a later epoch, so no loss is forgotten, and none
-//! is counted twice; a file that is missing, damaged or of another version counts nothing as lost,
-//! and is reported if it is there. `docs/internals/journal.md` describes the protocol.
+//! Invariants: an entry stays until the journal knows a later epoch, so no loss is forgotten, and
+//! none is counted twice; a file that is missing, damaged or of another version counts nothing as
+//! lost, and is reported if it is there. `docs/internals/journal.md` describes the protocol.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -122,7 +122,7 @@ impl ReceivedCounts {
         let lost = lost.sum();
         if entries.len() == EPOCHS_MAX {
             entries.pop_front();
-            self.report("too many starts without stored records: an old loss may be missing from the counts");
+            self.report("too many starts without stored records: an old loss may be uncounted");
         }
         let entries = &mut self.lanes[lane];
         entries.push_back((next.epoch, 0));
