@@ -26,7 +26,7 @@ use super::listen::{
     retry_after_seconds,
 };
 
-/// The state of the intake apart from the request.
+/// The state of the intake that is independent of requests.
 pub(super) struct Intake {
     /// Keys, one of which a client must send; `None` = no key is required.
     keys: Option<Vec<String>>,
@@ -207,8 +207,8 @@ impl Scratch {
 }
 
 impl Scratch {
-    /// Takes the items out of the quotas of their keys. Returns when to retry if one of the keys
-    /// has no room and the request is refused for it.
+    /// Charges the items to the quotas of their keys. If one of the keys has no room and the
+    /// request is refused because of it, returns when to retry.
     fn claim(
         &mut self,
         limiter: Option<&Rc<Limiter>>,
@@ -304,8 +304,8 @@ fn error(status: StatusCode, detail: &str) -> Answer {
     Answer::new(status, body.to_string())
 }
 
-/// Creates an error response after which the client should retry. `X-RateLimit-Reset` is what
-/// Datadog's clients read.
+/// Creates an error response after which the client should retry. Datadog's clients read
+/// `X-RateLimit-Reset`.
 fn retry_later(status: StatusCode, detail: &str, pause: Duration) -> Answer {
     let seconds = HeaderValue::from(retry_after_seconds(pause));
     error(status, detail).retry_after(pause).header("x-ratelimit-reset", seconds)
@@ -313,7 +313,7 @@ fn retry_later(status: StatusCode, detail: &str, pause: Duration) -> Answer {
 
 /// A key of the request has used up its quota.
 fn limited(pause: Duration) -> Answer {
-    // Not before there is room.
+    // Rounded up, so that there is room by then.
     let pause = Duration::from_secs(pause.as_secs().saturating_add(1)).min(RETRY_AFTER_LIMIT_MAX);
     retry_later(StatusCode::TOO_MANY_REQUESTS, "the rate limit is exceeded", pause)
 }
@@ -356,7 +356,7 @@ fn refused(refusal: &Refusal) -> Answer {
     }
 }
 
-/// Compares without revealing by its duration how much of a key was right.
+/// Compares in constant time, so that the duration does not reveal how much of a key matches.
 fn is_among(keys: &[String], key: &str) -> bool {
     let differs = |known: &String| {
         let pairs = known.bytes().zip(key.bytes());

@@ -1,4 +1,4 @@
-//! `type = "statsd"`: metrics of statsd over UDP, as envelopes of Loggregator.
+//! `type = "statsd"`: statsd metrics over UDP, as Loggregator envelopes.
 //!
 //! Invariants: each value of a line becomes one record, and so does a line that is not a metric; a
 //! datagram is decoded once, however often its records have to wait for room.
@@ -16,9 +16,9 @@ use super::loggregator::{LoggregatorIntake, LoggregatorVersion, ParsedEnvelope};
 pub(super) struct StatsdIntake {
     decoder: StatsdDecoder,
     envelopes: LoggregatorIntake,
-    /// The source of metrics that state none: that of the configuration.
+    /// Source id of metrics that have none: that of the configuration.
     default_source: String,
-    /// What the datagram consists of and was not taken yet.
+    /// Parts of the datagram that were not taken yet.
     left: VecDeque<Part>,
 }
 
@@ -31,8 +31,8 @@ enum Part {
 }
 
 impl StatsdIntake {
-    /// Creates an intake of a source that adds tags to metrics without them. `quota_fields` make up
-    /// the key of a quota, if there is one.
+    /// Creates an intake with default tags for metrics. `quota_fields` make up the key of a quota,
+    /// if there is one.
     pub(super) fn new(source: &str, tags: &[(String, String)], quota_fields: KeyFields) -> Self {
         Self {
             decoder: StatsdDecoder::default(),
@@ -80,7 +80,7 @@ impl StatsdIntake {
         Some(envelopes.parse(version, bytes, peer, observed_ns))
     }
 
-    /// The part was taken.
+    /// Removes the part that was taken.
     pub(super) fn taken(&mut self) {
         self.left.pop_front();
     }

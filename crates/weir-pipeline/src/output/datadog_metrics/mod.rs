@@ -1,10 +1,10 @@
 //! `type = "datadog_metrics"`: counters and gauges as points of series, to Datadog.
 //!
 //! The content of requests; `post` sends them. Names and tags are those of Loggregator's nozzle for
-//! Datadog, so that its dashboards need no change: a counter is sent as its total.
+//! Datadog, so that existing dashboards keep working: a counter is sent as its total.
 //!
 //! Invariants: each measurement of a record is one point; a point that is sent again has the same
-//! time, name, tags and value, so it changes nothing; a record without a point is put aside, and
+//! time, name, tags and value, so it changes nothing; a record without a point is set aside, and
 //! never counts as delivered.
 
 mod encode;

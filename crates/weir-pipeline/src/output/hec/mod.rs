@@ -52,7 +52,8 @@ pub(super) fn sender(
     Sender::new(plan, sending, encoder, context, stats)
 }
 
-/// A complete collector URL is accepted as well: what follows its prefix is known anyway.
+/// Parses the endpoint. A complete collector URL is accepted too: the path after the prefix is
+/// fixed.
 fn endpoint(text: &str) -> Result<Endpoint, EndpointError> {
     let mut endpoint = Endpoint::collector(text)?;
     let prefix = endpoint.path.split("/services/collector").next().unwrap_or_default();

@@ -2,9 +2,9 @@
 //! weir.
 //!
 //! The content of requests and the meaning of responses; `post` sends the requests. A request is a
-//! call of `BatchSender` that ends after a few batches: the response of a server that has read it to
-//! its end is the only acknowledgement that the protocol has. Servers of Loggregator end such a call
-//! with the error `EOF`.
+//! call of `BatchSender` that ends after a few batches: the response to a completely read call is
+//! the only acknowledgement of the protocol. Loggregator's servers end such a call with the error
+//! `EOF`.
 //!
 //! Invariant: a record counts as delivered only after the server has read its whole call.
 
@@ -55,7 +55,7 @@ pub(super) fn sender(
     Sender::new(plan, sending, Encoder::Envelopes(Box::new(encoder)), context, stats)
 }
 
-/// The headers of every request. The host is part of a request of HTTP/2 itself.
+/// Returns the headers of every request. HTTP/2 requests contain the host separately.
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -1,5 +1,5 @@
-//! A parsed URL to send to. The configuration check and the outputs parse it here, so whatever
-//! passes the check can be sent.
+//! A parsed destination URL. The configuration check and the outputs share this parser, so a URL
+//! that passes the check can be used.
 //!
 //! Invariant: path and host of an [`Endpoint`] are valid in a request.
 
@@ -110,7 +110,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Parses what follows the scheme of a URL with other schemes.
+    /// Parses the part after the scheme, for URLs with other schemes.
     pub(crate) fn with_port(tls: bool, rest: &str, port: u16) -> Result<Self, EndpointError> {
         Self::parts(tls, rest, |_tls| port)
     }

@@ -4,7 +4,7 @@
 //! to the dead-letter file only after the collector refused a request that contained nothing else,
 //! or identified the record; transport failures are retried forever. If a refused request
 //! identifies its first bad event, Splunk has accepted the events before it, so they are not sent
-//! again; other collectors accept nothing of it, or do not say, and get them again.
+//! again; other collectors accept nothing of it, or leave it open, and receive them again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -79,7 +79,7 @@ pub(crate) enum Protocol {
     Collector,
     /// By the status code alone.
     Status,
-    /// By the status of a call of gRPC.
+    /// By the status of a gRPC call.
     Grpc,
 }
 

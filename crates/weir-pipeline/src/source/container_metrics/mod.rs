@@ -1,13 +1,13 @@
-//! `type = "container_metrics"`: what containers use, from their cgroups and the files of their
-//! runtime, as the gauges that Diego's cells send.
+//! `type = "container_metrics"`: the resource usage of containers, from their cgroups and the files
+//! of their runtime, as the gauges that Diego's cells send.
 //!
 //! Two envelopes for each container and interval: one with `cpu`, `memory`, `disk`, `memory_quota`
-//! and `disk_quota`, which readers of version 1 get as a container metric, and one with
-//! `absolute_usage` and, if it is known, `container_age`. What nothing on the machine states is
-//! left out: entitlements to CPU time, and rates of logs.
+//! and `disk_quota`, which readers of version 1 receive as a container metric, and one with
+//! `absolute_usage` and, if it is known, `container_age`. Values that are not available on the
+//! machine are omitted: CPU entitlements and log rates.
 //!
-//! Invariants: a container is measured once per interval, whoever waits; one that ends while it is
-//! being read is no error; one of no known runtime is not measured, and reported.
+//! Invariants: a container is measured once per interval; one that ends while it is being read is
+//! not an error; containers of unknown runtimes are not measured, and reported.
 
 mod cgroup;
 mod disk;
@@ -32,17 +32,17 @@ use self::runtime::Container;
 use super::produce::Emitter;
 use crate::config::ContainerMetricsSource;
 
-/// What is known about a container from one interval to the next.
+/// State of a container that is kept between intervals.
 struct Known {
     container: Container,
     identity: Identity,
-    /// CPU time at a monotonic moment.
+    /// CPU time in nanoseconds, and the monotonic time of the measurement.
     cpu: Option<(u64, Duration)>,
     disk: Option<LayerSize>,
     disk_measured_at: Option<Duration>,
 }
 
-/// What is measured.
+/// Measures all containers of a source.
 struct Meter<'s> {
     source: &'s ContainerMetricsSource,
     emitter: Rc<Emitter>,
@@ -105,7 +105,7 @@ impl Meter<'_> {
         self.report("unreadable cgroups", first_error);
     }
 
-    /// Reports a problem, or that it is over.
+    /// Reports a problem, or its end.
     fn report(&self, what: &'static str, problem: Option<String>) {
         let stats = &self.emitter.context.stats;
         match problem {
@@ -178,7 +178,7 @@ impl Known {
         }
     }
 
-    /// The gauges that make up a container metric.
+    /// Returns the gauges that make up a container metric.
     fn container_metrics(
         &mut self,
         usage: &Usage,
@@ -197,7 +197,7 @@ impl Known {
         ]
     }
 
-    /// The gauges in addition to that.
+    /// Returns the gauges of the second envelope.
     fn others(&self, usage: &Usage, now_ns: i64) -> Vec<LoggregatorMetric<'static>> {
         let mut metrics = vec![metric(b"absolute_usage", b"nanoseconds", usage.cpu_ns as f64)];
         if let Some(started_ns) = self.container.started_ns {
@@ -212,8 +212,8 @@ fn metric(name: &'static [u8], unit: &'static [u8], value: f64) -> LoggregatorMe
     LoggregatorMetric { name, unit, value }
 }
 
-/// The share of one processor that was used between two moments, in percent; 0 at first, as by
-/// Diego.
+/// Returns the share of one processor used between two measurements, in percent; 0 for the first
+/// one, as by Diego.
 fn cpu_percentage(before: Option<(u64, Duration)>, (used_ns, now): (u64, Duration)) -> f64 {
     let Some((used_before_ns, then)) = before else { return 0.0 };
     let passed_ns = now.saturating_sub(then).as_nanos();

@@ -29,7 +29,7 @@ use super::wakes::Wakes;
 use crate::config::ListenSettings;
 use crate::stats::SourceStats;
 
-/// What serves the connections of a source.
+/// The service for the connections of a source.
 pub(super) enum Service {
     Http(Rc<HttpService>),
     Lines(LineService),
@@ -37,7 +37,7 @@ pub(super) enum Service {
     Grpc(Rc<GrpcService>),
 }
 
-/// What is known about an accepted connection.
+/// An accepted connection.
 pub(super) struct Connection {
     /// Number of the connection, which selects the lane of its requests.
     pub(super) number: usize,
@@ -72,7 +72,7 @@ impl Service {
         }
     }
 
-    /// The journal has room.
+    /// Notifies the service that the journal has room.
     fn wake(&self) {
         match self {
             Self::Http(service) => service.wake(),
@@ -82,7 +82,7 @@ impl Service {
         }
     }
 
-    /// Does what is due whether or not anything is received; never returns.
+    /// Does the periodic work of the service; never returns.
     async fn run(&self) {
         match self {
             Self::Http(service) => service.run().await,
@@ -92,7 +92,7 @@ impl Service {
         }
     }
 
-    /// All connections have ended.
+    /// Completes the work of the service, after all connections have ended.
     async fn finish(&self) {
         match self {
             Self::Http(service) => service.finish(),
@@ -170,7 +170,8 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Who may connect, and how often. The threads of a source have clones, which share the limits.
+/// Decides which connections are accepted. The threads of a source have clones, which share the
+/// limits.
 #[derive(Clone)]
 pub(super) struct Doors {
     tls: Option<Arc<Acceptor>>,

@@ -1,12 +1,12 @@
-//! `type = "prometheus"`: metrics of targets that answer in Prometheus' text format, as envelopes of
-//! Loggregator.
+//! `type = "prometheus"`: metrics of targets in the Prometheus text format, as Loggregator
+//! envelopes.
 //!
-//! Each target has a task of its own, with its own connection and its own moment in the interval,
-//! so they do not all answer at once, and a slow one delays none of the others.
+//! Each target has its own task, connection and offset in the interval, so that scrapes are spread
+//! over time, and a slow target does not delay others.
 //!
-//! Invariants: a scrape yields all of its samples or none; a target is never scraped twice at a
-//! time, and moments that pass while it is being scraped are skipped; no target can use more memory
-//! than its limit, nor all together more than theirs.
+//! Invariants: a scrape yields all of its samples or none; a target has at most one scrape at a
+//! time, and scrapes that become due meanwhile are skipped; the memory of each target and of all
+//! targets together is limited.
 
 mod client;
 pub(in crate::source) mod limits;
@@ -28,17 +28,17 @@ use super::listen::Budget;
 use super::produce::{ENVELOPES_PER_TURN, Emitter};
 use crate::config::{PrometheusSource, ScrapeTarget};
 
-/// What the tasks of a source share.
+/// State shared by the tasks of a source.
 struct Shared {
     emitter: Rc<Emitter>,
     budget: Budget,
     body_bytes_max: usize,
 }
 
-/// The targets with their tasks, which end with this.
+/// The targets with their tasks, which are aborted when this is dropped.
 struct Targets {
     shared: Rc<Shared>,
-    /// By what identifies a target over changes of its settings.
+    /// By a key that identifies a target across changes of its settings.
     running: HashMap<String, (ScrapeTarget, AbortHandle)>,
     tasks: JoinSet<()>,
 }
@@ -62,7 +62,7 @@ pub(super) async fn run(source: &PrometheusSource, emitter: &Rc<Emitter>) {
             target_file::read_all(source, &mut wanted, &mut broken, &stats.collect, &stats.errors);
         }
         targets.follow(wanted);
-        // Ended tasks are only collected.
+        // Only removes ended tasks.
         while targets.tasks.try_join_next().is_some() {}
         sleep(source.rescan_interval).await;
     }

@@ -1,8 +1,8 @@
-//! Files that describe targets, as those of Loggregator's own scraper: one target of this machine
-//! each, in YAML.
+//! Files that describe targets, in the format of Loggregator's own scraper: YAML, with one target
+//! on this machine per file.
 //!
-//! Invariant: a file that cannot be used is counted and reported, and costs no other target
-//! anything; while it cannot be read, its target is not scraped.
+//! Invariant: an invalid file is counted and reported, and does not affect other targets; its
+//! target is not scraped.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use super::paths;
 use crate::config::{HttpAuth, PrometheusSource, ScrapeTarget, TlsSettings};
 use crate::stats::{CollectStats, ErrorCounts};
 
-/// Minimum interval, so that a typing error does not keep a processor busy.
+/// Minimum interval, so that a typo does not keep a processor busy.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Reads all files of a source, and adds their targets by path. `broken` are those that could not
-/// be used the last time.
+/// Reads all files of a source, and adds their targets by path. `broken` are the files that were
+/// invalid the last time.
 pub(super) fn read_all(
     source: &PrometheusSource,
     targets: &mut HashMap<String, ScrapeTarget>,

@@ -1,4 +1,4 @@
-//! A followed file: its read position, its counts, and what the journal has of it.
+//! A followed file: its read position, its counts, and its state in the journal.
 //!
 //! Invariants: `seen` grows only with what stat reports, `book` only with what was consumed or
 //! given up, so that `seen = read + abandoned + unread` can be checked; a batch that the journal
@@ -114,7 +114,7 @@ pub(super) struct File {
     pub looks: u32,
     /// The journal knows the stream.
     pub is_claimed: bool,
-    /// Its unread bytes are to be given up.
+    /// Its unread bytes must be abandoned.
     pub is_given_up: bool,
     /// The last block resulted in more than fits in a frame: the next one is limited to this many
     /// bytes, and ends after a line.

@@ -39,7 +39,7 @@ fn codec_format(format: Format) -> Option<weir_codec::Format> {
     }
 }
 
-/// What to do with a batch that rules make larger than a frame.
+/// How to handle a batch that rules make larger than a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
     /// Give it back, to be read again in parts.
@@ -78,7 +78,7 @@ fn open_for_reading(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 impl Engine {
-    /// Does what is due for a file now.
+    /// Does the work that is due for a file.
     pub(super) fn visit(&mut self, file: &mut File) -> Next {
         if file.is_given_up && file.phase != Phase::Finished {
             return self.give_up(file, AbandonReason::DeletedTooLong);

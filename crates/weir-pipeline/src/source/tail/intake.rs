@@ -1,5 +1,5 @@
-//! Processes what discovery found: new files, renamed files, removed names and, at the start, the
-//! files of the last run.
+//! Processes the reports of discovery: new files, renamed files, removed names and, at the start,
+//! the files of the last run.
 //!
 //! Invariants: a file is identified independently of its name, and is followed once; the configured
 //! start position is used only for files that exist at the very first start of the source; the
@@ -28,14 +28,14 @@ use crate::stats::{add, get, set, shift};
 /// Number of remembered copies; file ages also identify copies, except in the first milliseconds.
 const COPIES_MAX: usize = 4096;
 
-/// Returns the name of a log without what rotation adds to it.
+/// Returns the name of a log without the suffixes of rotation.
 fn base_name(path: &Path) -> &str {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     split_suffix(name).map_or(name, |(base, _)| base)
 }
 
 impl Engine {
-    /// Loads what the last run knew.
+    /// Loads the streams of the last run.
     pub(super) fn remember(&mut self) {
         for known in self.parts.journal.known_streams(self.source) {
             if let Some(saved) = state::decode(&known.resume.state) {
@@ -297,7 +297,7 @@ impl Engine {
         self.open_stream(file);
     }
 
-    /// Resumes a file of the last run where the journal says.
+    /// Resumes a file of the last run at the position in the journal.
     fn resume(&mut self, file: &mut File, known: &KnownStream, stat: &FileStat) {
         file.group = known.group;
         if !self.certainty(file, known) {

@@ -25,7 +25,7 @@ use crate::grpc::{Refused, Status};
 use crate::source::loggregator::LoggregatorVersion;
 use crate::stats::{SourceStats, add, sub};
 
-/// Memory for a message, which is in use until it is dropped.
+/// Reserved memory for a message, released when it is dropped.
 struct Reserved {
     _permit: OwnedSemaphorePermit,
     len: usize,
@@ -38,18 +38,18 @@ impl Drop for Reserved {
     }
 }
 
-/// What a stream has in addition to its call.
+/// The state of a stream.
 struct Session {
     framing: GrpcFraming,
-    /// Memory for a message that is not complete.
+    /// Memory for an incomplete message.
     permit: Option<Reserved>,
-    /// When the message that is not complete has to be.
+    /// Deadline for the rest of an incomplete message.
     deadline: Option<Instant>,
-    /// How long it is not to be read.
+    /// Pause before the next read, for the rate limit.
     wait: Option<Wait>,
-    /// Complete messages.
+    /// Number of complete messages.
     messages: u64,
-    /// Until when it is read, once the source is told to stop.
+    /// How long to continue reading once the source is told to stop.
     drain_until: Option<Instant>,
 }
 
@@ -121,7 +121,7 @@ impl GrpcService {
             && limiter.wait(&mut session.wait).await
             && session.deadline.is_some()
         {
-            // It was not the sender who did not complete a message.
+            // The sender is not to blame for the delay.
             session.deadline = Some(Instant::now() + MESSAGE_TIMEOUT);
         }
         self.lanes.room().await;
@@ -149,14 +149,14 @@ impl GrpcService {
                     return Err(Some(Status::new(Code::DeadlineExceeded, text)));
                 }
                 _ = stopped.wait_for(|stopped| *stopped), if drain_until.is_none() => {
-                    // What has arrived is read, but a sender that does not stop is not waited for.
+                    // Arrived data is read, for a limited time if the sender does not stop.
                     session.drain_until = Some(Instant::now() + DRAIN_TIME);
                 }
             }
         }
     }
 
-    /// Takes the messages that are complete, and keeps the rest.
+    /// Takes complete messages, and keeps the rest.
     async fn take(
         &self,
         call: Call,
@@ -236,7 +236,7 @@ impl GrpcService {
             Call::Sender => {
                 self.take_envelope(call, message, &mut round, caller, observed_ns).await;
             }
-            // A message with one envelope has the form of a batch, too.
+            // A message with one envelope has the form of a batch.
             Call::BatchSender | Call::Send | Call::Pusher => {
                 taken = self.take_batch(call, message, &mut round, caller, observed_ns).await;
             }
@@ -282,7 +282,7 @@ impl GrpcService {
         taken
     }
 
-    /// Counts a message that cannot be read to its end, and returns how its call ends.
+    /// Counts a malformed message, and returns the status of its call.
     fn malformed(&self, error: &LoggregatorError) -> Status {
         self.count("malformed_message", &error.to_string());
         self.lanes.count_lost(DiscardReason::PartialLost, 1);
@@ -335,7 +335,7 @@ impl GrpcService {
         pushed
     }
 
-    /// Counts what is not complete, and returns how the call ends.
+    /// Counts an incomplete message, and returns the status of the call.
     async fn end(&self, call: Call, session: &Session, ended: Option<Status>) -> Option<Status> {
         let received = session.framing.unfinished_bytes();
         if received > 0 {

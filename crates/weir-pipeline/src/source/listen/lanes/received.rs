@@ -7,9 +7,9 @@
 //! An entry is an epoch of a lane and its number of records. It is needed until the journal knows
 //! a later epoch of the lane: the first batch of each epoch contains the loss of the earlier ones.
 //!
-//! Invariants: an entry stays until the journal knows a later epoch, so no loss is forgotten, and
-//! none is counted twice; a file that is missing, damaged or of another version counts nothing as
-//! lost, and is reported if it is there. `docs/internals/journal.md` describes the protocol.
+//! Invariants: an entry stays until the journal knows a later epoch, so no loss is forgotten or
+//! counted twice; if the file is missing, damaged or of another version, no records count as lost,
+//! and an existing file is reported. `docs/internals/journal.md` describes the protocol.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -27,8 +27,8 @@ const VERSION: u8 = 1;
 /// Magic, version, three zero bytes, the boot that wrote it.
 const HEADER_LEN: usize = 8 + BOOT_LEN;
 const BOOT_LEN: usize = 16;
-/// Epochs of a lane that may be unknown to the journal: as many starts in a row that stored
-/// nothing.
+/// Maximum number of epochs of a lane that are unknown to the journal, which is the number of
+/// consecutive starts without stored records.
 const EPOCHS_MAX: usize = 8;
 const ENTRY_LEN: usize = 12;
 const FILE_LEN: usize = HEADER_LEN + LANES * EPOCHS_MAX * ENTRY_LEN + 4;
@@ -175,7 +175,7 @@ impl ReceivedCounts {
     }
 }
 
-/// Identifies the boot of the machine; zeros if it cannot be told.
+/// Returns the id of the current boot; zeros if it is unknown.
 fn boot() -> [u8; BOOT_LEN] {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.iter().filter(|byte| byte.is_ascii_hexdigit());
