@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
 use crate::config::{DatadogMetricsOutput, OutputPlan};
 use crate::stats::OutputStats;
@@ -38,7 +38,7 @@ pub(super) fn sender(
         problem,
     })?;
     let headers = headers(&endpoint, settings).ok_or(OutputError::Token { output })?;
-    let sending = Sending {
+    let sending = SenderSettings {
         protocol: Protocol::Status,
         method: Method::POST,
         path: format!("{}{PATH}", endpoint.path.trim_end_matches('/')),

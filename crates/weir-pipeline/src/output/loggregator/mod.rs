@@ -16,7 +16,7 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
 use crate::config::{LoggregatorOutput, OutputPlan};
 use crate::stats::OutputStats;
@@ -41,7 +41,7 @@ pub(super) fn sender(
         Ok(Endpoint { tls: loggregator.is_encrypted, ..endpoint })
     };
     let endpoints = loggregator.addresses.iter().map(endpoint).collect::<Result<_, _>>()?;
-    let sending = Sending {
+    let sending = SenderSettings {
         protocol: Protocol::Grpc,
         method: Method::POST,
         path: METHOD.to_owned(),

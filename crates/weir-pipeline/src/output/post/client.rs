@@ -19,7 +19,7 @@ use weir_host::{Clock, ConnectError, Connector, Stream};
 
 use super::answer::{self, Answer, GrpcEnd};
 use super::body::{Body, Outgoing};
-use super::sender::Sending;
+use super::sender::SenderSettings;
 
 /// Maximum number of bytes read of a response: a collector's responses are one line.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -132,7 +132,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(
         connectors: Vec<Connector>,
-        sending: &Sending,
+        sending: &SenderSettings,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {

@@ -43,7 +43,7 @@ pub(crate) struct Sender {
     pub(crate) stats: Arc<OutputStats>,
     dead_letters: Option<DeadLetterFile>,
     clock: Arc<dyn Clock>,
-    pub(crate) sending: Sending,
+    pub(crate) sending: SenderSettings,
     /// Target size of a request before compression; less than configured once the collector has
     /// rejected a request as too large.
     batch_bytes: AtomicUsize,
@@ -56,7 +56,7 @@ pub(crate) struct Sender {
 
 /// Where and how requests are sent.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SenderSettings {
     pub(crate) protocol: Protocol,
     /// Where to connect; at least one.
     pub(crate) endpoints: Vec<Endpoint>,
@@ -124,7 +124,7 @@ impl Sender {
     /// Reads the certificate files.
     pub(crate) fn new(
         plan: &OutputPlan,
-        sending: Sending,
+        sending: SenderSettings,
         encoder: Encoder,
         context: &OutputContext,
         stats: &Arc<OutputStats>,
@@ -535,7 +535,7 @@ fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
     *part_max = (part.len() / 2).max(1);
 }
 
-fn connectors(sending: &Sending) -> Result<Vec<Connector>, ConnectError> {
+fn connectors(sending: &SenderSettings) -> Result<Vec<Connector>, ConnectError> {
     let step_timeout = sending.requests.request_timeout.min(CONNECT_TIMEOUT_MAX);
     let is_http_2 = sending.protocol.is_http_2();
     let tls = || TlsFiles { is_http_2, ..sending.requests.tls.files() };

@@ -33,7 +33,7 @@ impl Handshakes {
         let signal = Arc::new(Signal::default());
         let waker = Waker::from(signal.clone());
         loop {
-            // It is never closed.
+            // The semaphore is never closed.
             let turn = self.0.acquire().await;
             if let Poll::Ready(result) = handshake.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return result;

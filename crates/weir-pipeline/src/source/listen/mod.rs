@@ -55,7 +55,7 @@ pub(super) use limits::GATHER_TIME;
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
 pub(super) use wakes::Wakes;
 
-use accept::{Doors, Service};
+use accept::{Admission, Service};
 use datagrams::DatagramIntake;
 use grpc::GrpcService;
 use http::HttpService;
@@ -181,7 +181,7 @@ pub(super) struct Listener {
     wake: WakeFd,
     protocol: Protocol,
     socket: Socket,
-    doors: Doors,
+    admission: Admission,
 }
 
 impl Listener {
@@ -191,7 +191,7 @@ impl Listener {
         wakes: &[WakeFd],
         protocol: impl Fn() -> Protocol,
     ) -> Result<Vec<Self>, ListenError> {
-        let doors = Doors::new(&parts.settings)?;
+        let admission = Admission::new(&parts.settings)?;
         let (sockets, endpoint) = Socket::bind(&parts.settings.endpoint, wakes.len())?;
         parts.journal.register_source(&parts.name);
         parts.stats.listener.open(&endpoint);
@@ -203,7 +203,7 @@ impl Listener {
             wake: wake.clone(),
             protocol: protocol(),
             socket,
-            doors: doors.clone(),
+            admission: admission.clone(),
         };
         Ok(sockets.into_iter().zip(wakes).enumerate().map(listener).collect())
     }
@@ -222,7 +222,7 @@ impl Listener {
     }
 
     async fn serve(self, opened: impl FnOnce()) -> io::Result<()> {
-        let Self { parts, thread, wake, protocol, socket, doors } = self;
+        let Self { parts, thread, wake, protocol, socket, admission } = self;
         parts.journal.on_room(wake.clone());
         let context = LaneContext {
             name: parts.name.clone(),
@@ -284,6 +284,6 @@ impl Listener {
             }
         };
         opened();
-        accept::serve(Rc::new(service), socket, doors, &wake, &parts).await
+        accept::serve(Rc::new(service), socket, admission, &wake, &parts).await
     }
 }

@@ -85,7 +85,7 @@ pub(super) struct File {
     /// Growth over all epochs.
     pub seen: u64,
     /// Up to here there is nothing more to decode until the file grows.
-    pub judged: u64,
+    pub examined_to: u64,
 
     pub appended: AppendedState,
     pub held: Option<Box<Batch>>,
@@ -162,7 +162,7 @@ impl File {
             read_before: 0,
             size: 0,
             seen: 0,
-            judged: 0,
+            examined_to: 0,
             appended: AppendedState::default(),
             held: None,
             bucket: None,
@@ -211,7 +211,7 @@ impl File {
 
     /// Returns true if there are bytes that have not been looked at yet.
     pub(super) fn has_new(&self) -> bool {
-        self.size > self.at().max(self.judged)
+        self.size > self.at().max(self.examined_to)
     }
 
     /// Returns true if the file ends within a line.
@@ -288,7 +288,7 @@ impl File {
         self.epoch += 1;
         self.start = 0;
         self.size = 0;
-        self.judged = 0;
+        self.examined_to = 0;
         self.read_before = 0;
         self.memory = RememberedContent::default();
         if let Some(old) = &mut self.decoder {

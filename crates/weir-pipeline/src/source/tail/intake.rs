@@ -300,7 +300,7 @@ impl Engine {
     /// Resumes a file of the last run at the position in the journal.
     fn resume(&mut self, file: &mut File, known: &KnownStream, stat: &FileStat) {
         file.group = known.group;
-        if !self.certainty(file, known) {
+        if !self.reopen(file, known) {
             // The current content is not what was read: it was truncated meanwhile.
             let _next_comes_with_the_first_visit = self.truncated(file);
         } else if stat.size < file.at() {
@@ -310,7 +310,7 @@ impl Engine {
 
     /// Opens a known stream and restores its state. Returns false if the file's content is not what
     /// was read up to the furthest position that any destination has reached.
-    fn certainty(&mut self, file: &mut File, known: &KnownStream) -> bool {
+    fn reopen(&mut self, file: &mut File, known: &KnownStream) -> bool {
         // If no destination was further, the restored state is verified instead.
         let is_ahead = known.furthest.position != known.resume.position;
         let is_there = !file.is_unlinked && (!is_ahead || self.has_content(file, &known.furthest));
@@ -326,7 +326,7 @@ impl Engine {
         file.is_claimed = true;
         file.phase = Phase::Following;
         let consumed = resume.book.bytes_read + resume.book.abandoned_total();
-        let is_same = self.go_on_at(file, resume);
+        let is_same = self.resume_at(file, resume);
         let is_reread = is_there && file.epoch == known.furthest.position.epoch;
         file.read_before = if is_reread { known.furthest.position.offset } else { 0 };
         let bytes = std::mem::take(&mut file.appended.state);
@@ -358,7 +358,7 @@ impl Engine {
     }
 
     /// Restores position, counts and state. Returns false if the file's content has changed.
-    fn go_on_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
+    fn resume_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
         file.appended.position = resume.position;
         file.appended.book = resume.book;
         file.book = resume.book;
@@ -376,7 +376,7 @@ impl Engine {
         }
         let Some(furthest) = self.parts.journal.skip_to_furthest(file.stream) else { return };
         let size = file.size;
-        let _is_gone = self.go_on_at(file, furthest);
+        let _is_gone = self.resume_at(file, furthest);
         file.size = size.max(file.at());
         // What was seen in this run lies before that position, or is the unread part after it.
         let consumed = file.book.bytes_read + file.book.abandoned_total();
@@ -397,7 +397,7 @@ impl Engine {
             let mut file = Box::new(File::new(self.new_key(), id, known.stream, now));
             file.group = known.group;
             file.is_unlinked = true;
-            self.certainty(&mut file, &known);
+            self.reopen(&mut file, &known);
             file.book.files_vanished += 1;
             self.encode_resource(Resource::new(), &mut file);
             if !file.has_tail() {

@@ -149,8 +149,8 @@ impl Lane {
             book: SourceBook::default(),
             gone: false,
         });
-        // With the clock, numbers are new even to destinations that remember more than this data
-        // directory; with the journal's numbers, a wrong clock cannot make them old.
+        // The clock makes epochs new even to destinations that remember more than this data
+        // directory; the journal's epochs protect against a wrong clock.
         let epoch = now_seconds.max(resume.last_epoch.saturating_add(1));
         (Self { stream, position: Position::new(epoch, 0), book: resume.book }, resume)
     }
