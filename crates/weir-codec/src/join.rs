@@ -1,9 +1,9 @@
-//! Lines that a container wrote in parts and that are not complete yet, one per output stream,
-//! together with the records that wait for further lines.
+//! Incomplete lines that a container writes in parts, one per output stream, together with the
+//! records that wait for further lines.
 //!
 //! Invariant: all of them together never hold more than
-//! [`LINE_BYTES_MAX`](weir_model::limits::LINE_BYTES_MAX) bytes; what does not fit is dropped and
-//! counted, and the line is marked as truncated.
+//! [`LINE_BYTES_MAX`](weir_model::limits::LINE_BYTES_MAX) bytes; the excess is dropped and counted,
+//! and the line is marked as truncated.
 
 use std::ops::Range;
 

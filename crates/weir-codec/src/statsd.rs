@@ -1,4 +1,4 @@
-//! Metrics of statsd, as lines in datagrams, to envelopes of Loggregator.
+//! Converts statsd metrics, as lines in datagrams, to Loggregator envelopes.
 //!
 //! `name:value|type|@rate|#tag:value,tag` with the types `c` (counter), `g` (gauge, with a sign
 //! relative to its last value), and `ms`, `h` and `d` (measured values); Datadog's clients send
@@ -17,8 +17,8 @@ use crate::loggregator::{
     encode_loggregator_envelope, encode_loggregator_metrics,
 };
 
-/// Gauges whose last value is remembered, for those that are changed relative to it. Beyond that,
-/// all begin again at zero.
+/// Maximum number of gauges whose last value is kept, for relative changes. Beyond that, all start
+/// again at zero.
 const GAUGES_MAX: usize = 10_000;
 
 /// Values of a line.
@@ -33,7 +33,7 @@ pub enum StatsdError {
     /// It has a type that is not supported: sets, events and service checks.
     #[error("a line has a type other than c, g, ms, h and d")]
     Type,
-    /// Its value is not a number, or one that its type cannot have.
+    /// Its value is not a number, or is out of range for its type.
     #[error("a line has an invalid value")]
     Value,
     /// Its rate is not a number above 0 and up to 1.
@@ -44,7 +44,7 @@ pub enum StatsdError {
     Encoding,
 }
 
-/// Reads lines of statsd.
+/// Decodes statsd lines.
 #[derive(Debug, Default)]
 pub struct StatsdDecoder {
     /// Last values of gauges, by source, name and tags as in their lines.
@@ -63,7 +63,7 @@ enum Kind {
     Measured,
 }
 
-/// A line, taken apart.
+/// The parts of a line.
 #[derive(Debug)]
 struct Line<'l> {
     source_id: &'l str,
@@ -117,8 +117,8 @@ impl<'l> Line<'l> {
 }
 
 impl StatsdDecoder {
-    /// Reads a line, without its end, and calls `envelope` with the bytes of an envelope for each
-    /// of its values. `default_source` is the source of a metric that states none.
+    /// Reads a line, without its line end, and calls `envelope` with the bytes of an envelope for
+    /// each of its values. `default_source` is the source id of a metric without one.
     ///
     /// # Errors
     /// If it is not a metric. Values before an invalid one have become envelopes.

@@ -1,7 +1,7 @@
-//! Lines of the text format to samples.
+//! Parses lines of the text format into samples.
 //!
-//! Invariants: what [`PrometheusText::check`] has accepted is read again without an error; a sample
-//! refers to the answer, and only label values with escapes are copied.
+//! Invariants: a response that [`PrometheusText::check`] has accepted is read again without an
+//! error; a sample refers to the response, and only label values with escapes are copied.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -125,8 +125,8 @@ impl RelpServer {
         self.unanswered.len()
     }
 
-    /// Looks for the next frame in what has arrived; answers that need no decision are appended to
-    /// `replies`. Until bytes are consumed, the buffer may only grow at its end.
+    /// Looks for the next frame in the received bytes; answers that need no decision are appended
+    /// to `replies`. Until bytes are consumed, the buffer may only grow at its end.
     pub fn next(&mut self, buffer: &[u8], replies: &mut Vec<u8>) -> RelpStep {
         let mut at = 0;
         if let State::Rest { left } = self.state {

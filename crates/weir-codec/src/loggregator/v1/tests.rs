@@ -1,4 +1,4 @@
-//! What is kept from one version to the other and back, and bytes that are none of them.
+//! Round trips between the versions, and invalid bytes.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ fn named(tags: &[(&str, &str)]) -> BTreeMap<String, String> {
     tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Tags that stand for the fields of [`of`].
+/// Tags for the fields of [`of`].
 const FIELDS: [(&str, &str); 5] = [
     ("origin", "gorouter"),
     ("deployment", "cf"),
@@ -173,7 +173,7 @@ fn logs_and_errors_are_logs() {
     assert_eq!((app_id, source_type), (GUID.as_bytes(), &b"APP/PROC/WEB"[..]));
     assert_eq!(tags_of(&back), named(&[("source_id", GUID)]));
 
-    // As in the original, a type that is not known is that of errors.
+    // As in the original, an unknown type becomes that of errors.
     let back = in_v1(b"\x22\x05\x0a\x01x\x10\x07");
     let back = DropsondeEnvelope::parse(&back[0]).unwrap();
     assert!(matches!(back.message, DropsondeMessage::LogMessage { is_error: true, .. }));
