@@ -1,4 +1,4 @@
-//! Drains: what an application logs arrives at the destinations of its owner, whatever they do.
+//! Drains: logs of an application arrive at the destinations of its owner, however these behave.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 
@@ -19,7 +19,7 @@ use crate::loggregator_egress::{Reader, settled};
 use crate::scene::{OUTPUT, Scene, wait};
 use crate::syslog::{file, records};
 
-/// What a server of syslog does with its connections.
+/// The behavior of a syslog server.
 #[derive(Default)]
 struct Conduct {
     /// Bytes are not read.

@@ -1,4 +1,4 @@
-//! Who may read what: tokens of UAA and of weir, and the answers of the Cloud Controller.
+//! Access control: tokens of UAA and of weir, and the responses of the Cloud Controller.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Those who read envelopes, with the official client of gRPC: every envelope that a reader asks for
-//! arrives there, or the reader is told how many did not.
+//! Readers of envelopes, with the official gRPC client: every requested envelope arrives, or the reader
+//! is told how many did not.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 

@@ -33,7 +33,7 @@ pub enum UnitError {
     UnknownUnit {
         /// The given unit.
         unit: String,
-        /// What could have been meant.
+        /// A suggestion.
         hint: String,
     },
     /// Not a whole number of the smallest unit.

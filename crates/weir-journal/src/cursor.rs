@@ -87,9 +87,9 @@ pub struct Outcome {
     pub discarded: Option<(DiscardReason, u64)>,
     /// Number of records sent again (not counting the first time).
     pub resent: u64,
-    /// Handed on to another destination of the journal, whose book they are in.
+    /// Moved to another destination of the journal, whose book they are in.
     pub moved: u64,
-    /// Wanted by nobody at the destination.
+    /// Matched by no drain of the destination.
     pub unbound: u64,
 }
 
@@ -110,7 +110,7 @@ impl Delivery {
 }
 
 impl Outcome {
-    /// Reports everything as delivered.
+    /// Reports all records as delivered.
     pub fn delivered(count: u64) -> Self {
         Self { delivered: count, ..Self::default() }
     }

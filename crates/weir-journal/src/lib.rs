@@ -346,8 +346,8 @@ impl Journal {
         });
     }
 
-    /// Creates an optional reader with a backlog of at most `backlog_bytes`. It does not get
-    /// batches of the source `without`: what is appended a second time.
+    /// Creates an optional reader with a backlog of at most `backlog_bytes`. It omits
+    /// batches of the source `without`, which are copies of earlier ones.
     pub fn subscribe(&self, backlog_bytes: u64, without: Option<SourceId>) -> Subscriber {
         let queue = SubscriberQueue::new(backlog_bytes, without);
         let mut state = self.shared.lock();

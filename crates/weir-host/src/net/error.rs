@@ -96,7 +96,7 @@ pub enum ConnectError {
         /// One of its addresses.
         address: IpAddr,
     },
-    /// A certificate or key that was given as a text cannot be used.
+    /// A certificate or key given as text cannot be used.
     #[error("{what}: {problem}")]
     Pem {
         /// Which one.

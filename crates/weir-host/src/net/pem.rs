@@ -199,7 +199,7 @@ fn verifier(
         .map_err(|error| unusable("authority", &error))
 }
 
-/// Accepts what one of two sets of authorities accepts.
+/// Accepts certificates that either of two sets of authorities accepts.
 #[derive(Debug)]
 struct EitherAuthority {
     common: Arc<WebPkiServerVerifier>,
@@ -220,7 +220,7 @@ impl ServerCertVerifier for EitherAuthority {
         };
         let Err(common) = verify(&self.common) else { return Ok(ServerCertVerified::assertion()) };
         verify(&self.own).map_err(|own| {
-            // Whoever knows the authority says what is wrong.
+            // Return the error of the set that knows the authority.
             let is_unknown = matches!(
                 own,
                 rustls::Error::InvalidCertificate(

@@ -278,7 +278,7 @@ async fn certificates_are_those_of_the_binding() {
     let untrusted = sender(&url).send(&message).await;
     let (_, kind, text) = retried(untrusted);
     assert_eq!(kind, "certificate_unknown_authority");
-    assert!(text.ends_with("add that to the credentials"), "{text}");
+    assert!(text.ends_with("add it to the credentials"), "{text}");
     for client in [None, Some(&stranger)] {
         let mut sender = sender_with(&url, credentials(Some(&own), client), &[]);
         let (accepted, kind, text) = retried(sender.send(&message).await);
