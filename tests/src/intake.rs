@@ -1,4 +1,5 @@
-//! Datadog's intake: logs reported as accepted to a client are delivered, despite kills and failures.
+//! Datadog's intake: logs reported as accepted to a client are delivered, despite kills and
+//! failures.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! Readers of envelopes, with the official gRPC client: every requested envelope arrives, or the reader
-//! is told how many did not.
+//! Readers of envelopes, with the official gRPC client: every requested envelope arrives, or the
+//! reader is told how many did not.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 
@@ -253,8 +253,8 @@ fn a_stuck_reader_is_told_exactly_what_it_lost_and_costs_others_nothing() {
     paused["pause"] = json!(true);
     let mut stuck = Reader::open(&weir, "BatchedReceiver", &paused, LOGS);
     let quick = Reader::open(&weir, "BatchedReceiver", &all("log"), LOGS);
-    // A part is less than half of what may wait for a reader, and the next one follows only when the
-    // quick reader has it.
+    // A part is less than half of what may wait for a reader, and the next one follows only when
+    // the quick reader has it.
     let mut found = Vec::new();
     for part in numbered(LOGS, 100, 1000).chunks(10) {
         sent(&scene, &weir, "sent", part);

@@ -1,5 +1,5 @@
-//! Metrics and health under the names of the originals, and the usual set of services: the values agree
-//! with the books.
+//! Metrics and health under the names of the originals, and the usual set of services: the values
+//! agree with the books.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 

@@ -193,8 +193,8 @@ fn promtool() -> Result<PathBuf> {
     Ok(unpacked.join("usr/bin/promtool"))
 }
 
-/// Packages of the syslog servers that weir is compared with, and the libraries that they need beyond
-/// the base system.
+/// Packages of the syslog servers that weir is compared with, and the libraries that they need
+/// beyond the base system.
 const SYSLOG_SERVERS: &[&str] = &[
     "libestr0",
     "libfastjson4",

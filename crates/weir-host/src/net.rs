@@ -3,8 +3,8 @@
 //!
 //! Invariants: every step has a deadline; names are resolved again for each connection; the
 //! certificate files are checked before each TLS connection and reloaded if they changed (if they
-//! cannot be loaded, the last valid set remains in use); every error describes the cause, and its kind
-//! is a fixed identifier for counters.
+//! cannot be loaded, the last valid set remains in use); every error describes the cause, and its
+//! kind is a fixed identifier for counters.
 
 mod bind;
 mod datagram;
@@ -113,8 +113,8 @@ impl Connector {
         Self { tls: Some(Tls::Given(config)), ..self }
     }
 
-    /// Connects only to addresses that the filter allows. It is applied to each address that the name
-    /// resolves to at that moment, so that a change of the name cannot bypass it.
+    /// Connects only to addresses that the filter allows. It is applied to each address that the
+    /// name resolves to at that moment, so that a change of the name cannot bypass it.
     #[must_use]
     pub fn filtered(self, filter: Arc<dyn AddressFilter>) -> Self {
         Self { filter: Some(filter), ..self }

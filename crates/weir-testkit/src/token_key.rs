@@ -1,4 +1,5 @@
-//! Keys of a stand-in for UAA, and the tokens that are signed with them: valid ones, and forged ones.
+//! Keys of a stand-in for UAA, and the tokens that are signed with them: valid ones, and forged
+//! ones.
 //!
 //! Invariant: the keys are public, and only used in tests.
 

@@ -1,7 +1,7 @@
 //! Datagram sockets: UDP, many datagrams per system call, and Unix datagram sockets.
 //!
-//! Invariants: a datagram is received whole, with the address of its sender; datagrams that the kernel
-//! drops because they are not read fast enough are counted exactly, by the kernel itself.
+//! Invariants: a datagram is received whole, with the address of its sender; datagrams that the
+//! kernel drops because they are not read fast enough are counted exactly, by the kernel itself.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};

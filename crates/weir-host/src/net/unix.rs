@@ -1,7 +1,7 @@
 //! Listening Unix sockets in the file system.
 //!
-//! Invariants: a socket with a listener is never replaced, one that a killed process left behind is;
-//! only sockets are ever removed.
+//! Invariants: a socket with a listener is never replaced, one that a killed process left behind
+//! is; only sockets are ever removed.
 
 use std::fs::Permissions;
 use std::io;

@@ -1,6 +1,6 @@
-//! `weir load demo`: log files of a simulated web shop, as realistic data to explore: several services
-//! on several hosts, traces that cross them, durations with queueing, bursts of errors with stack
-//! traces, a slow host and a noisy service.
+//! `weir load demo`: log files of a simulated web shop, as realistic data to explore: several
+//! services on several hosts, traces that cross them, durations with queueing, bursts of errors
+//! with stack traces, a slow host and a noisy service.
 //!
 //! Invariants: everything is derived from a seed and the time, so a run can be repeated; lines are
 //! written in the order of their times; files are rotated, so the disk does not fill.

@@ -1,8 +1,8 @@
 //! The shop: requests, the services that they pass through, and what these log.
 //!
 //! A request waits for a free worker of its web host and is then served, as in any pool of workers:
-//! `duration_ms` is the sum of `queueing_delay_ms` and `service_time_ms`, and the delay grows as the
-//! hosts are busy. Incidents come and go: payments fail, one host is slow, traffic doubles.
+//! `duration_ms` is the sum of `queueing_delay_ms` and `service_time_ms`, and the delay grows as
+//! the hosts are busy. Incidents come and go: payments fail, one host is slow, traffic doubles.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

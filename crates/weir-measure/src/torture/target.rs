@@ -1,5 +1,5 @@
-//! A destination of the test: a collector with or without a fault, and how many of its arrived lines
-//! may be unknown to weir.
+//! A destination of the test: a collector with or without a fault, and how many of its arrived
+//! lines may be unknown to weir.
 
 use std::time::{Duration, Instant};
 
@@ -87,8 +87,8 @@ impl Target {
         self.counted_max = self.counted_max.max(counted);
     }
 
-    /// Notes that the process has ended. If it was asked to stop and did so in time, it has recorded
-    /// every response of the destination.
+    /// Notes that the process has ended. If it was asked to stop and did so in time, it has
+    /// recorded every response of the destination.
     pub(super) fn end(&mut self, is_clean: bool) {
         if is_clean && self.trouble_ends.is_none() {
             return;
