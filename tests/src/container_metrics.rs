@@ -110,7 +110,7 @@ fn value(body: &Value, name: &str) -> Option<(f64, String)> {
 }
 
 #[test]
-fn metrics_of_containers_reach_firehoses_and_those_who_ask() {
+fn container_metrics_reach_firehoses_and_requests() {
     let scene = Scene::new();
     let machine = Machine::new(&scene);
     let (first, second) = (id("1a"), id("2b"));

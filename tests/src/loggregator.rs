@@ -205,7 +205,7 @@ fn only_clients_with_a_certificate_of_the_authority_may_send() {
 }
 
 #[test]
-fn bad_calls_are_answered_in_grpc_and_disturb_no_others() {
+fn invalid_calls_get_a_grpc_status_and_do_not_affect_others() {
     let python = python();
     let scene = Scene::new();
     let mut weir = scene.start(&(source("") + &file(&scene)));

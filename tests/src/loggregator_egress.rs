@@ -139,7 +139,7 @@ fn sent(scene: &Scene, weir: &Weir, name: &str, batches: &[Vec<u8>]) {
 }
 
 #[test]
-fn every_selector_selects_what_it_says_over_both_methods() {
+fn every_selector_matches_its_envelopes_over_both_methods() {
     let scene = Scene::new();
     let mut weir =
         scene.start(&(source("tags = { deployment = \"cf\" }") + &file(&scene) + EGRESS));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metric_is_an_error() {
+    fn invalid_metrics_are_errors() {
         for (line, error) in [
             ("", StatsdError::Form),
             ("a.b", StatsdError::Form),

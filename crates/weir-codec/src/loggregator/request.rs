@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_selector_counts_if_there_is_no_other() {
+    fn the_older_selector_is_used_if_there_is_no_other() {
         let mut bytes = Vec::new();
         put_bytes_field(2, &selector("old", 2, &[]), &mut bytes);
         let request = LoggregatorRequest::parse(&bytes).unwrap();

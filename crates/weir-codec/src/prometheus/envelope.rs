@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_no_counter_can_have_is_left_out() {
+    fn totals_that_counters_cannot_represent_are_omitted() {
         let body = "# TYPE a counter\na{n=\"1\"} NaN\na{n=\"2\"} -1\na{n=\"3\"} +Inf\na 1e18\n";
         let found = envelopes(body, "");
         assert_eq!(found.len(), 1);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_sockets_share_an_address_that_nobody_else_uses() {
+    fn several_sockets_share_an_otherwise_unused_address() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let (tcp, address) = listen_many(any, 3).unwrap();
         assert!(tcp.iter().all(|socket| socket.local_addr().unwrap() == address));

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_that_nobody_listens_on_is_replaced() {
+    fn only_a_socket_without_a_listener_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.sock");
         let first = listen_unix(&path, 0o600).unwrap();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_with_pauses_and_not_because_of_what_was_told() {
+    fn losses_are_reported_with_pauses_and_not_if_only_reports_were_lost() {
         let drain = drain(Some("app"));
         let (mut messages, mut book) = (Messages::default(), DrainBook::default());
         let mut lost_at = |lost: u64, second: u64| {

@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_hidden_though_it_stands_in_what_was_put_in_place_of_another() {
+    fn a_short_secret_is_redacted_even_if_an_earlier_replacement_contains_it() {
         let redaction = Redaction {
             pattern: Pattern::new(r"pin\W+(\w+)").unwrap(),
             with: Replacement::Text("hidden".to_owned()),

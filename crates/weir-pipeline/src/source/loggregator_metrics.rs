@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_states_its_total_and_what_was_counted_since_it_was_stated_last() {
+    fn a_counter_emits_its_total_and_its_increment() {
         let metric = |total| OriginalMetric {
             of: Original::Doppler,
             name: "dropped",

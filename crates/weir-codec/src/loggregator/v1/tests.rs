@@ -288,7 +288,7 @@ fn an_agent_adds_where_an_envelope_is_from() {
 }
 
 #[test]
-fn what_lacks_a_required_field_is_no_envelope() {
+fn bytes_without_a_required_field_are_not_an_envelope() {
     let error = |bytes: &[u8]| DropsondeEnvelope::parse(bytes).unwrap_err().to_string();
     assert_eq!(error(b""), "required field origin is missing");
     assert_eq!(error(b"\x0a\x01a"), "required field eventType is missing");
@@ -302,7 +302,7 @@ fn what_lacks_a_required_field_is_no_envelope() {
 }
 
 #[test]
-fn requests_of_readers_say_what_they_want() {
+fn requests_of_readers_are_decoded() {
     // shardID "s", filter with application "a" and metrics.
     let request = DropsondeRequest::parse(b"\x0a\x01s\x12\x05\x0a\x01a\x1a\x00").unwrap();
     let expected = DropsondeRequest {

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_choose_what_is_sent() {
+    fn parameters_select_the_envelopes_of_a_drain() {
         let data = |query: &str| url(&format!("syslog://h?{query}")).data;
         for (query, expected) in [
             ("", DrainData::Logs),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_drain_is_refused_by_the_texts_of_the_original() {
+    fn invalid_drains_are_refused_with_the_texts_of_the_original() {
         for (text, expected) in [
             ("", "Cannot parse syslog drain URL."),
             ("logs.example", "Cannot parse syslog drain URL."),

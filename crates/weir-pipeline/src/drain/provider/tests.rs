@@ -163,7 +163,7 @@ async fn an_error_on_any_page_leaves_the_last_list_in_use() {
 }
 
 #[tokio::test]
-async fn a_provider_is_asked_again_until_nobody_is_interested() {
+async fn a_provider_is_polled_until_all_receivers_are_gone() {
     let server = Server::start(&[("/v2/bindings", "[]")]);
     let mut provider = server.provider(ProviderKind::BindingCache);
     provider.interval = Duration::from_millis(1);

@@ -216,7 +216,7 @@ async fn a_peer_that_hangs_holds_up_a_message_for_ten_seconds() {
 }
 
 #[tokio::test]
-async fn a_peer_that_takes_a_byte_from_time_to_time_holds_up_a_message_no_longer() {
+async fn a_slow_reading_peer_cannot_extend_the_timeout_of_a_message() {
     let mut peer = Peer::start(None).await;
     let mut sender = sender(&peer.url("syslog"));
     assert_eq!(sender.send(&messages(&["1 a"])).await, done(1));
@@ -234,7 +234,7 @@ async fn a_peer_that_takes_a_byte_from_time_to_time_holds_up_a_message_no_longer
 }
 
 #[tokio::test]
-async fn what_is_cancelled_leaves_no_connection_with_half_a_message() {
+async fn a_cancelled_send_leaves_no_connection_with_half_a_message() {
     let mut peer = Peer::start(None).await;
     let mut sender = sender(&peer.url("syslog"));
     assert_eq!(sender.send(&messages(&["1 a"])).await, done(1));

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_of_a_processor_is_what_was_used_in_the_time_that_passed() {
+    fn cpu_percentage_is_the_usage_divided_by_the_elapsed_time() {
         let at = Duration::from_secs;
         let percent = |before, now| cpu_percentage(before, now).round() as i64;
         assert_eq!(percent(None, (5, at(1))), 0);

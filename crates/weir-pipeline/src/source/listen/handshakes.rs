@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_that_waits_for_its_client_delays_no_other() {
+    fn a_handshake_that_waits_for_its_client_does_not_delay_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let handshakes = Rc::new(Handshakes::new());

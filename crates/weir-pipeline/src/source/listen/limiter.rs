@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_appended_is_given_back_and_not_counted() {
+    fn charges_of_refused_records_are_refunded_and_not_counted() {
         let limiter = limiter(true);
         for _ in 0..3 {
             assert_eq!(take(&mut limiter.claim(), 15), 5);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_loses_what_was_received_and_not_stored() {
+    fn records_received_and_not_stored_are_counted_after_a_kill() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("received/a");
         let mut first = open(&path);

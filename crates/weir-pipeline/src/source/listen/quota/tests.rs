@@ -24,7 +24,7 @@ fn name(number: u64) -> KeyName {
 }
 
 #[test]
-fn what_is_above_the_limit_is_counted_for_its_key() {
+fn records_above_the_limit_are_counted_for_their_key() {
     let mut quota = Quota::new(&settings(10.0, true));
     let mut sent = 0;
     for key in 1..=3 {
