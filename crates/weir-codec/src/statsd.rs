@@ -54,7 +54,7 @@ pub struct StatsdDecoder {
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricType {
     Counter,
     Gauge,
     /// In milliseconds.
@@ -69,7 +69,7 @@ struct Line<'l> {
     source_id: &'l str,
     name: &'l str,
     values: &'l str,
-    kind: Kind,
+    kind: MetricType,
     rate: f64,
     tags: Vec<(&'l str, &'l str)>,
 }
@@ -80,10 +80,10 @@ impl<'l> Line<'l> {
         let mut parts = line.split('|');
         let metric = parts.next().unwrap_or_default();
         let kind = match parts.next().ok_or(StatsdError::Form)? {
-            "c" => Kind::Counter,
-            "g" => Kind::Gauge,
-            "ms" => Kind::Time,
-            "h" | "d" => Kind::Measured,
+            "c" => MetricType::Counter,
+            "g" => MetricType::Gauge,
+            "ms" => MetricType::Time,
+            "h" | "d" => MetricType::Measured,
             _ => return Err(StatsdError::Type),
         };
         let (name, values) = metric.split_once(':').ok_or(StatsdError::Form)?;
@@ -160,23 +160,23 @@ impl StatsdDecoder {
             );
         };
         let message = match line.kind {
-            Kind::Counter => {
+            MetricType::Counter => {
                 let increment = (value / line.rate).round();
                 if !(0.0..=9.0e18).contains(&increment) {
                     return Err(StatsdError::Value);
                 }
                 LoggregatorMessage::Counter { name, delta: increment as u64, total: 0 }
             }
-            Kind::Gauge => {
+            MetricType::Gauge => {
                 let value = last_value(&mut self.gauges, line, text, value);
                 gauge(b"gauge", value);
                 LoggregatorMessage::Gauge(LoggregatorGauge(&self.metrics))
             }
-            Kind::Time => {
+            MetricType::Time => {
                 gauge(b"ms", value);
                 LoggregatorMessage::Gauge(LoggregatorGauge(&self.metrics))
             }
-            Kind::Measured => {
+            MetricType::Measured => {
                 gauge(b"", value);
                 LoggregatorMessage::Gauge(LoggregatorGauge(&self.metrics))
             }

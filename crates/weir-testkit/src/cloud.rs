@@ -26,14 +26,14 @@ pub struct Cloud {
 
 #[derive(Debug, Default)]
 struct Shared {
-    known: Mutex<Known>,
+    known: Mutex<CloudState>,
     requests: AtomicU64,
     is_failing: AtomicBool,
     is_stopped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CloudState {
     /// Scopes of each token.
     tokens: BTreeMap<String, String>,
     /// Keys with which tokens are signed.
@@ -102,7 +102,7 @@ impl Drop for Cloud {
 }
 
 impl Shared {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, CloudState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

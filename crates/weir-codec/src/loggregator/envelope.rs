@@ -101,11 +101,11 @@ pub enum LoggregatorTagValue<'e> {
 /// The tags of an envelope, as ranges of its bytes. Reused for one envelope after another.
 #[derive(Debug, Clone, Default)]
 pub struct LoggregatorTags {
-    places: Vec<Place>,
+    places: Vec<TagRange>,
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct TagRange {
     key: Range<u32>,
     value: Range<u32>,
     is_deprecated: bool,
@@ -294,7 +294,7 @@ impl LoggregatorTags {
         }
         if self.places.len() < TAGS_MAX {
             let (key, value) = (place(bytes, key), place(bytes, value));
-            self.places.push(Place { key, value, is_deprecated });
+            self.places.push(TagRange { key, value, is_deprecated });
         }
         Ok(())
     }
@@ -302,8 +302,8 @@ impl LoggregatorTags {
     /// Sorts the tags of the last parsed envelope by name; `bytes` are those of the envelope. Tags
     /// with the same name stay in their order.
     pub(super) fn sort(&mut self, bytes: &[u8]) {
-        let name = |place: &Place| bytes.get(place.key.start as usize..place.key.end as usize);
-        let order = |place: &Place| (place.is_deprecated, place.value.start);
+        let name = |place: &TagRange| bytes.get(place.key.start as usize..place.key.end as usize);
+        let order = |place: &TagRange| (place.is_deprecated, place.value.start);
         self.places
             .sort_unstable_by(|a, b| name(a).cmp(&name(b)).then_with(|| order(a).cmp(&order(b))));
     }

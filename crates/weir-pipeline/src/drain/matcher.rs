@@ -24,7 +24,7 @@ pub(super) struct Match {
 
 /// The cached drains of a resource.
 #[derive(Debug)]
-struct Known {
+struct CachedMatches {
     resource: Box<[u8]>,
     matches: Rc<[Match]>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Matcher {
     organizations: HashMap<String, Vec<Match>>,
     all: Vec<Match>,
     /// By the hash of a resource.
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, CachedMatches>,
 }
 
 impl Matcher {
@@ -80,7 +80,7 @@ impl Matcher {
         if self.known.len() >= RESOURCES_MAX {
             self.known.clear();
         }
-        let known = Known { resource: encoded.into(), matches: matches.clone() };
+        let known = CachedMatches { resource: encoded.into(), matches: matches.clone() };
         self.known.insert(hash, known);
         matches
     }

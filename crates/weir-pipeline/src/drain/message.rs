@@ -28,7 +28,7 @@ pub struct DrainMessage {
 
 /// What was reported about a drain.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     /// Number of lost records that were reported.
     lost: u64,
     /// When a loss was last reported.
@@ -41,7 +41,7 @@ struct Told {
 /// Writes messages.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    told: HashMap<u64, Told>,
+    told: HashMap<u64, Reported>,
     rejected: HashMap<RejectedBinding, Duration>,
     /// Messages that have yet to be logged.
     pub(super) waiting: VecDeque<DrainMessage>,

@@ -152,7 +152,7 @@ impl Drains {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let here = shared.clone();
         let thread = std::thread::Builder::new().name("drains".to_owned()).spawn(move || {
-            let mut all = All::new(start, here);
+            let mut all = DrainLoop::new(start, here);
             LocalSet::new().block_on(&runtime, async move { all.run(receiver).await });
         })?;
         Ok(Self { shared, commands, thread: Mutex::new(Some(thread)), cursor })
@@ -246,8 +246,8 @@ fn name_of(settings: &super::provider::ProviderSettings) -> &'static str {
     }
 }
 
-/// All drains, on their thread.
-struct All {
+/// The event loop of all drains.
+struct DrainLoop {
     pump: Pump,
     context: Rc<WorkerContext>,
     registry: Registry,
@@ -263,7 +263,7 @@ struct All {
     has_changed: bool,
 }
 
-impl All {
+impl DrainLoop {
     fn new(start: Start, shared: Arc<Shared>) -> Self {
         let envelopes = Rc::new(RefCell::new(Envelopes::new(start.sources)));
         let window = usize::try_from(start.plan.window_bytes).unwrap_or(usize::MAX);

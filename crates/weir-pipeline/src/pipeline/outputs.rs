@@ -50,7 +50,7 @@ struct Leaving {
 
 /// An output that can be started, with the view that it will have.
 #[derive(Debug)]
-struct Ready {
+struct PreparedOutput {
     plan: OutputPlan,
     prepared: Prepared,
     view: Arc<OutputView>,
@@ -59,8 +59,8 @@ struct Ready {
 /// A change of the outputs that is prepared: the remaining steps cannot fail.
 #[derive(Debug)]
 pub(super) struct Change {
-    added: Vec<(Ready, Cursor)>,
-    changed: Vec<Ready>,
+    added: Vec<(PreparedOutput, Cursor)>,
+    changed: Vec<PreparedOutput>,
     /// Names and cursor indexes afterwards, in the order of the configuration.
     pub(super) names: Vec<(String, usize)>,
 }
@@ -100,7 +100,7 @@ impl Outputs {
                 None => new.push(self.ready(plan, None)?),
             }
         }
-        let mut added: Vec<(Ready, Cursor)> = Vec::new();
+        let mut added: Vec<(PreparedOutput, Cursor)> = Vec::new();
         for ready in new {
             match self.journal.cursor(spec(&ready.plan)) {
                 Ok(cursor) => added.push((ready, cursor)),
@@ -113,7 +113,7 @@ impl Outputs {
         let index_of = |plan: &OutputPlan| {
             let of_running = |output: &&RunningOutput| output.plan.name == plan.name;
             let running = self.running.iter().find(of_running).map(|output| output.cursor);
-            let of_added = |(ready, _): &&(Ready, Cursor)| ready.plan.name == plan.name;
+            let of_added = |(ready, _): &&(PreparedOutput, Cursor)| ready.plan.name == plan.name;
             running.or_else(|| added.iter().find(of_added).map(|(_, cursor)| cursor.index()))
         };
         let names = plans.iter().filter_map(|plan| Some((plan.name.clone(), index_of(plan)?)));
@@ -125,10 +125,10 @@ impl Outputs {
         &self,
         plan: &OutputPlan,
         before: Option<&Arc<OutputView>>,
-    ) -> Result<Ready, StartError> {
+    ) -> Result<PreparedOutput, StartError> {
         let view = Arc::new(OutputView::new(plan, before.map(|view| &**view)));
         let prepared = Prepared::new(plan.clone(), self.context.clone(), view.stats.clone())?;
-        Ok(Ready { plan: plan.clone(), prepared, view })
+        Ok(PreparedOutput { plan: plan.clone(), prepared, view })
     }
 
     /// Undoes what was prepared.
@@ -164,8 +164,8 @@ impl Outputs {
         Ok(done)
     }
 
-    fn start(&mut self, ready: Ready, cursor: Cursor) -> Result<(), StartError> {
-        let Ready { plan, prepared, view } = ready;
+    fn start(&mut self, ready: PreparedOutput, cursor: Cursor) -> Result<(), StartError> {
+        let PreparedOutput { plan, prepared, view } = ready;
         let index = cursor.index();
         let handle = prepared.start(cursor)?;
         self.running.push(RunningOutput { plan, handle, view, cursor: index });

@@ -19,12 +19,12 @@ pub(super) struct StatsdIntake {
     /// Source id of metrics that have none: that of the configuration.
     default_source: String,
     /// Parts of the datagram that were not taken yet.
-    left: VecDeque<Part>,
+    left: VecDeque<DatagramPart>,
 }
 
 /// A part of a datagram.
 #[derive(Debug)]
-enum Part {
+enum DatagramPart {
     Envelope(Vec<u8>),
     /// A line that is not a metric.
     Malformed(Vec<u8>),
@@ -58,9 +58,9 @@ impl StatsdIntake {
             if line.is_empty() {
                 continue;
             }
-            let add = |envelope: &[u8]| left.push_back(Part::Envelope(envelope.to_vec()));
+            let add = |envelope: &[u8]| left.push_back(DatagramPart::Envelope(envelope.to_vec()));
             if let Err(error) = decoder.decode(line, default_source, now_ns, add) {
-                left.push_back(Part::Malformed(line.to_vec()));
+                left.push_back(DatagramPart::Malformed(line.to_vec()));
                 report(error);
             }
         }
@@ -74,8 +74,8 @@ impl StatsdIntake {
     ) -> Option<ParsedEnvelope<'_, '_>> {
         let Self { envelopes, left, .. } = self;
         let (version, bytes) = match left.front()? {
-            Part::Envelope(bytes) => (LoggregatorVersion::V2, bytes),
-            Part::Malformed(line) => (LoggregatorVersion::None, line),
+            DatagramPart::Envelope(bytes) => (LoggregatorVersion::V2, bytes),
+            DatagramPart::Malformed(line) => (LoggregatorVersion::None, line),
         };
         Some(envelopes.parse(version, bytes, peer, observed_ns))
     }

@@ -23,7 +23,7 @@ use super::write::{Origin, names_of, write_anew};
 
 /// Cached properties of the records of one resource.
 #[derive(Debug)]
-struct Known {
+struct CachedResource {
     encoded: Box<[u8]>,
     is_envelope: bool,
     origin: Origin,
@@ -34,11 +34,11 @@ struct Known {
 #[derive(Debug, Default)]
 pub(in super::super) struct Dispatcher {
     index: Arc<Index>,
-    known: HashMap<u64, Rc<Known>>,
+    known: HashMap<u64, Rc<CachedResource>>,
     /// For each reader.
     staged: Vec<Staged>,
     /// The cached properties of each resource of the batch.
-    of_batch: Vec<Rc<Known>>,
+    of_batch: Vec<Rc<CachedResource>>,
     chosen: Vec<usize>,
     writer: Writer,
 }
@@ -130,7 +130,7 @@ impl Dispatcher {
             let known = found.cloned().unwrap_or_else(|| {
                 let origin = Origin::new(encoded, is_envelope, source);
                 let targets = self.index.targets(&origin.source_id);
-                Rc::new(Known { encoded: encoded.into(), is_envelope, origin, targets })
+                Rc::new(CachedResource { encoded: encoded.into(), is_envelope, origin, targets })
             });
             if found.is_none() {
                 if self.known.len() >= ORIGINS_MAX {
@@ -140,7 +140,8 @@ impl Dispatcher {
             }
             self.of_batch.push(known);
         }
-        let is_wanted = |known: &Rc<Known>| known.targets.iter().any(|nodes| !nodes.is_empty());
+        let is_wanted =
+            |known: &Rc<CachedResource>| known.targets.iter().any(|nodes| !nodes.is_empty());
         self.of_batch.iter().any(is_wanted)
     }
 
@@ -172,7 +173,7 @@ impl Writer {
     fn envelope<'v>(
         &mut self,
         view: &RecordView<'v>,
-        known: &Known,
+        known: &CachedResource,
         needs_names: bool,
         is_behind: bool,
     ) -> Option<Bytes<'v>> {

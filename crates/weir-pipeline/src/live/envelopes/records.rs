@@ -23,7 +23,7 @@ const ORIGINS_MAX: usize = 4096;
 pub(crate) struct RecordEnvelopes {
     sources: Arc<SourceNames>,
     /// By a hash of the resource and its source.
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, CachedResource>,
     /// A rewritten envelope.
     anew: Vec<u8>,
     /// An envelope with converted tags.
@@ -32,7 +32,7 @@ pub(crate) struct RecordEnvelopes {
 
 /// Cached properties of the records of a resource.
 #[derive(Debug)]
-struct Known {
+struct CachedResource {
     resource: Box<[u8]>,
     origin: Origin,
     is_envelope: bool,
@@ -52,7 +52,7 @@ impl RecordEnvelopes {
         }
         let (name, is_envelope) = self.sources.get(source);
         let origin = Origin::new(resource, is_envelope, name);
-        self.known.insert(hash, Known { resource: resource.into(), origin, is_envelope });
+        self.known.insert(hash, CachedResource { resource: resource.into(), origin, is_envelope });
     }
 
     /// Returns the envelope of a record: as received, or rewritten if it was not received as one or

@@ -33,7 +33,7 @@ use super::produce::Emitter;
 use crate::config::ContainerMetricsSource;
 
 /// State of a container that is kept between intervals.
-struct Known {
+struct ContainerState {
     container: Container,
     identity: Identity,
     /// CPU time in nanoseconds, and the monotonic time of the measurement.
@@ -46,7 +46,7 @@ struct Known {
 struct Meter<'s> {
     source: &'s ContainerMetricsSource,
     emitter: Rc<Emitter>,
-    known: HashMap<String, Known>,
+    known: HashMap<String, ContainerState>,
 }
 
 /// Measures all containers at intervals; never returns.
@@ -128,7 +128,13 @@ impl Meter<'_> {
         if !known.contains_key(&cgroup.id) {
             let container = Container::find(&cgroup.id, source).ok_or(Unmeasured::Unknown)?;
             let identity = Identity::of(&cgroup.id, &container, source);
-            let new = Known { container, identity, cpu: None, disk: None, disk_measured_at: None };
+            let new = ContainerState {
+                container,
+                identity,
+                cpu: None,
+                disk: None,
+                disk_measured_at: None,
+            };
             known.insert(cgroup.id.clone(), new);
         }
         let Some(known) = known.get_mut(&cgroup.id) else { return Err(Unmeasured::Unknown) };
@@ -168,7 +174,7 @@ enum Unmeasured {
     Unreadable(String),
 }
 
-impl Known {
+impl ContainerState {
     fn measure_disk(&mut self, source: &ContainerMetricsSource, now: Duration) {
         let Some(interval) = source.disk_interval else { return };
         let is_due = self.disk_measured_at.is_none_or(|at| now.saturating_sub(at) >= interval);

@@ -36,7 +36,7 @@ struct Bucket {
 
 /// One place of the table.
 #[derive(Debug)]
-struct Place {
+struct Slot {
     key: u64,
     bucket: Bucket,
 }
@@ -46,7 +46,7 @@ struct Place {
 pub(super) struct Buckets {
     rates: Rates,
     keys_max: usize,
-    places: Vec<Place>,
+    places: Vec<Slot>,
     by_key: HashMap<u64, u32, BuildIdentity>,
     /// The bucket of all keys for which there is no place.
     shared: Bucket,
@@ -180,11 +180,11 @@ impl Buckets {
     fn add(&mut self, key: u64, now_ns: u64) -> Option<u32> {
         let bucket = self.rates.full(now_ns);
         let place = if self.places.len() < self.keys_max {
-            self.places.push(Place { key, bucket });
+            self.places.push(Slot { key, bucket });
             self.places.len() - 1
         } else {
             let place = self.full_place(now_ns)?;
-            let old = std::mem::replace(&mut self.places[place], Place { key, bucket });
+            let old = std::mem::replace(&mut self.places[place], Slot { key, bucket });
             self.by_key.remove(&old.key);
             place
         };
