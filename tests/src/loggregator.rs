@@ -327,8 +327,8 @@ fn kills_under_load_count_envelopes_that_were_received_and_not_stored() {
     assert_eq!(book["routed"], books.records(), "{book}");
     assert_eq!(book["delivered"], books.records(), "{book}");
     let arrived = collector.look(Tally::unique);
-    // All that is stored has arrived; what has arrived beyond that was counted as lost, since it was
-    // delivered but not on disk.
+    // All that is stored has arrived; what has arrived beyond that was counted as lost, since it
+    // was delivered but not on disk.
     assert!(books.records() <= arrived && arrived <= lines, "{arrived} {books}");
     weir.stop();
 }

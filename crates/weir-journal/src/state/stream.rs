@@ -1,4 +1,4 @@
-//! How far a stream is known, and what each destination is owed of it.
+//! The furthest known position of a stream, and the rows of it that each destination is owed.
 //!
 //! Invariants:
 //! - `furthest` never moves back. It is what the cursor log guarantees: it has the source's counts

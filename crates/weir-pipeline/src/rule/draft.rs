@@ -129,7 +129,7 @@ impl Message {
 /// An attribute that rules set in a resource: its path and its text.
 pub(super) type ResourceChange = (&'static str, Vec<u8>);
 
-/// What was parsed of one record, and what rules changed.
+/// The parsed fields of one record, and the changes of rules.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     is_own_read: bool,
@@ -477,7 +477,7 @@ fn split_tag(tag: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&tag[..colon], &tag[colon + 1..]))
 }
 
-/// Fields of one record: the record, its origin, and what was parsed of it so far.
+/// Fields of one record: the record, its origin, and the fields parsed so far.
 #[derive(Debug)]
 pub(crate) struct RecordFields<'a> {
     pub(crate) origin: &'a Origin,

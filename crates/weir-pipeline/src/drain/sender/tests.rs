@@ -118,7 +118,7 @@ fn done(accepted: usize) -> Sent {
     Sent { accepted, result: SendResult::Done }
 }
 
-/// The identifier and the text of what has to be sent again.
+/// Returns the number of accepted messages, and identifier and text of the failure.
 fn retried(sent: Sent) -> (usize, &'static str, String) {
     match sent.result {
         SendResult::Retry { kind, text } => {
@@ -147,7 +147,7 @@ async fn messages_arrive_in_order_and_a_closed_connection_is_replaced() {
     assert_eq!(read(&mut first, 7).await, "5 three");
     assert!(sender.is_open());
     drop(first);
-    // What is sent before the end of the connection has arrived is lost, as ever.
+    // Data sent before the end of the connection arrives is lost.
     tokio::task::yield_now().await;
     let mut arrived = String::new();
     while arrived.is_empty() {

@@ -19,7 +19,7 @@ use super::super::limits::{ORIGINS_MAX, V1_BYTES_MAX};
 use super::Form;
 use super::index::{Candidate, Index, Targets};
 use super::queue::Staged;
-use super::write::{Origin, names_of, write_anew};
+use super::write::{Origin, names_of, write_from_fields};
 
 /// Cached properties of the records of one resource.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct Writer {
     tags: LoggregatorTags,
     names: Vec<String>,
     /// The envelope, if it was rewritten.
-    anew: Vec<u8>,
+    rewritten: Vec<u8>,
     /// The envelope with its tags in the other form.
     converted: Vec<u8>,
     converter: DropsondeConverter,
@@ -161,8 +161,8 @@ impl Dispatcher {
 enum Bytes<'b> {
     /// As it was received.
     Received(&'b [u8]),
-    /// In [`Writer::anew`].
-    Anew,
+    /// In [`Writer::rewritten`].
+    Rewritten,
     /// Not written: it is a log that is only counted.
     Unwritten,
 }
@@ -187,15 +187,15 @@ impl Writer {
             if view.kind() == RecordKind::Log && is_behind {
                 return Some(Bytes::Unwritten);
             }
-            self.anew.clear();
-            if !write_anew(view, &known.origin, known.is_envelope, &mut self.anew) {
+            self.rewritten.clear();
+            if !write_from_fields(view, &known.origin, known.is_envelope, &mut self.rewritten) {
                 return None;
             }
             if needs_names {
-                let envelope = LoggregatorEnvelope::parse(&self.anew, &mut self.tags).ok()?;
+                let envelope = LoggregatorEnvelope::parse(&self.rewritten, &mut self.tags).ok()?;
                 names_of(&envelope, &mut self.names);
             }
-            return Some(Bytes::Anew);
+            return Some(Bytes::Rewritten);
         }
         let is_empty = view.body.is_empty() && view.kind() == RecordKind::Log;
         if needs_names || is_empty {
@@ -219,10 +219,10 @@ impl Writer {
         chosen: &[usize],
         staged: &mut [Staged],
     ) {
-        let Self { anew, converted, converter, in_v1, .. } = self;
+        let Self { rewritten, converted, converter, in_v1, .. } = self;
         let bytes = match envelope {
             Bytes::Received(bytes) => bytes,
-            Bytes::Anew => anew,
+            Bytes::Rewritten => rewritten,
             Bytes::Unwritten => return,
         };
         for (form, prefers_tags) in [(Form::Tags, true), (Form::DeprecatedTags, false)] {
@@ -278,7 +278,7 @@ impl Writer {
     fn outline(&mut self, envelope: Bytes<'_>) -> Option<DropsondeOutline> {
         let bytes = match envelope {
             Bytes::Received(bytes) => bytes,
-            Bytes::Anew => &self.anew,
+            Bytes::Rewritten => &self.rewritten,
             Bytes::Unwritten => {
                 let event_type = DropsondeType::LogMessage;
                 return Some(DropsondeOutline { event_type, envelopes: 1 });

@@ -12,7 +12,7 @@ use weir_codec::{
 };
 use weir_model::{Batch, RecordKind, RecordView, Severity, SourceId, hash64};
 
-use super::write::{Origin, write_anew};
+use super::write::{Origin, write_from_fields};
 use crate::source::SourceNames;
 
 /// Number of resources cached in decoded form.
@@ -25,7 +25,7 @@ pub(crate) struct RecordEnvelopes {
     /// By a hash of the resource and its source.
     known: HashMap<u64, CachedResource>,
     /// A rewritten envelope.
-    anew: Vec<u8>,
+    rewritten: Vec<u8>,
     /// An envelope with converted tags.
     converted: Vec<u8>,
 }
@@ -40,7 +40,7 @@ struct CachedResource {
 
 impl RecordEnvelopes {
     pub(crate) fn new(sources: Arc<SourceNames>) -> Self {
-        Self { sources, known: HashMap::new(), anew: Vec::new(), converted: Vec::new() }
+        Self { sources, known: HashMap::new(), rewritten: Vec::new(), converted: Vec::new() }
     }
 
     fn know(&mut self, hash: u64, resource: &[u8], source: SourceId) {
@@ -66,16 +66,16 @@ impl RecordEnvelopes {
         let resource = batch.resource(record.resource()).encoded;
         let hash = hash64(resource) ^ source.0;
         self.know(hash, resource, source);
-        let Self { known, anew, converted, .. } = self;
+        let Self { known, rewritten, converted, .. } = self;
         let known = known.get(&hash)?;
         let received = if known.is_envelope { record.original() } else { b"" };
         if received.is_empty() {
-            anew.clear();
-            if !write_anew(record, &known.origin, known.is_envelope, anew) {
-                anew.clear();
-                write_as_log(record, &known.origin, anew);
+            rewritten.clear();
+            if !write_from_fields(record, &known.origin, known.is_envelope, rewritten) {
+                rewritten.clear();
+                write_as_log(record, &known.origin, rewritten);
             }
-            return Some(anew);
+            return Some(rewritten);
         }
         if has_loggregator_tags(received, false) {
             converted.clear();

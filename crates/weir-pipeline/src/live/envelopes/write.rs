@@ -90,7 +90,7 @@ impl Body {
 
 /// Appends an envelope with the fields of a record. Returns false if it is a metric that cannot be
 /// read.
-pub(crate) fn write_anew(
+pub(crate) fn write_from_fields(
     view: &RecordView<'_>,
     origin: &Origin,
     is_envelope: bool,

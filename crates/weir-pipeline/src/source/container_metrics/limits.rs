@@ -22,6 +22,6 @@ pub(super) const NAMESPACES_MAX: usize = 64;
 /// small files costs no more than 100 ms. The size of a larger one is a lower bound.
 pub(super) const LAYER_FILES_MAX: usize = 50_000;
 
-/// Memory of a source that measures containers: as of one that listens without acknowledgement,
-/// and what is known about its containers.
+/// Memory of a source that measures containers: that of a listener without acknowledgement, and the
+/// state of its containers.
 pub const CONTAINER_METRICS_BYTES: u64 = SYSLOG_LISTENER_BYTES + (8 << 20);

@@ -102,7 +102,7 @@ impl GrpcService {
             }
             if working.is_none() && session.messages > 0 {
                 caller.slot.admit();
-                // A sender that is silent for days is no reason to close its connection.
+                // A connection is not closed even if its sender is silent for days.
                 working = Some(caller.slot.working());
             }
         };

@@ -147,7 +147,7 @@ impl LineService {
             };
             if working.is_none() && session.is_known {
                 connection.slot.admit();
-                // A sender that is silent for days is no reason to close its connection.
+                // A connection is not closed even if its sender is silent for days.
                 working = Some(connection.slot.working());
             }
         }

@@ -136,7 +136,7 @@ impl RelpService {
             }
             if working.is_none() && session.is_open {
                 connection.slot.admit();
-                // A sender that is silent for days is no reason to close its connection.
+                // A connection is not closed even if its sender is silent for days.
                 working = Some(connection.slot.working());
             }
         }
