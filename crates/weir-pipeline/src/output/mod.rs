@@ -155,8 +155,8 @@ impl OutputHandle {
         if end == End::Not {
             tracing::warn!(
                 output = %self.name,
-                "output is stuck in a system call and was abandoned; what it has not delivered \
-                 stays in the journal"
+                "output is stuck in a system call and was abandoned; undelivered records stay \
+                 in the journal"
             );
         }
         end != End::Panicked
