@@ -1,5 +1,5 @@
-//! Metrics of containers, from trees that look like those of cgroups and runtimes, and from a cgroup
-//! of this machine: they reach firehoses and those who ask for the newest ones.
+//! Metrics of containers, from simulated trees of cgroups and runtimes, and from a cgroup of this
+//! machine: they reach firehoses and requests for the latest ones.
 //!
 //! Needs Python with the package `websocket-client`, given in `WEIR_PYTHON`; `cargo xtask test`
 //! provides it.
@@ -110,7 +110,7 @@ fn value(body: &Value, name: &str) -> Option<(f64, String)> {
 }
 
 #[test]
-fn metrics_of_containers_reach_firehoses_and_those_who_ask() {
+fn container_metrics_reach_firehoses_and_requests() {
     let scene = Scene::new();
     let machine = Machine::new(&scene);
     let (first, second) = (id("1a"), id("2b"));
@@ -179,7 +179,7 @@ fn containers_of_pods_come_and_go_and_unknown_ones_are_reported() {
     assert_eq!(value(&body, "memory_quota"), of_machine);
     assert_eq!(metric(&weir, "weir_source_targets{"), 1, "without the sandbox");
     assert_eq!(weir.health()["status"], "ok");
-    // One that nobody describes, and one that has no controller for memory.
+    // One without metadata, and one without a memory controller.
     let unknown = machine.docker_cgroup(&id("5e"));
     write(&unknown.join("cpu.stat"), "usage_usec 1\n");
     let broken = id("6f");
@@ -188,7 +188,7 @@ fn containers_of_pods_come_and_go_and_unknown_ones_are_reported() {
     wait(&weir, "both are reported", || metric(&weir, "weir_source_failing_targets{") == 2);
     let health = weir.health();
     assert_eq!(health["status"], "degraded");
-    assert!(health["reasons"].to_string().contains("of no known runtime"), "{health}");
+    assert!(health["reasons"].to_string().contains("of unknown runtimes"), "{health}");
     for gone in [unknown, machine.docker_cgroup(&broken)] {
         fs::remove_dir_all(gone).unwrap();
     }

@@ -1,5 +1,5 @@
-//! The output for Datadog: each measurement arrives as a point, whatever the intake and weir do in
-//! between, and what is no metric goes elsewhere.
+//! The output for Datadog: each measurement arrives as a point despite failures of the intake and
+//! of weir, and records that are not metrics go elsewhere.
 //!
 //! Needs Python, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 

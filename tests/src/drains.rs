@@ -1,4 +1,4 @@
-//! Drains: what an application logs arrives at the destinations of its owner, whatever they do.
+//! Drains: logs of an application arrive at the destinations of its owner, however these behave.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 
@@ -19,7 +19,7 @@ use crate::loggregator_egress::{Reader, settled};
 use crate::scene::{OUTPUT, Scene, wait};
 use crate::syslog::{file, records};
 
-/// What a server of syslog does with its connections.
+/// The behavior of a syslog server.
 #[derive(Default)]
 struct Conduct {
     /// Bytes are not read.
@@ -148,7 +148,7 @@ fn all_of(count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn logs_of_an_application_arrive_at_its_drains_and_at_no_others() {
+fn logs_of_an_application_arrive_only_at_its_drains() {
     let scene = Scene::new();
     let (first, second, other, all) =
         (Server::start(), Server::start(), Server::start(), Server::start());
@@ -430,7 +430,7 @@ fn a_configured_source_takes_the_place_of_the_usual_one_for_messages() {
 }
 
 #[test]
-fn what_is_moved_to_the_stream_of_a_drain_is_not_read_a_second_time() {
+fn records_moved_to_the_stream_of_a_drain_are_not_read_twice() {
     let scene = Scene::new();
     let refusing = Server::start();
     refusing.conduct.refuses.store(true, Ordering::Relaxed);

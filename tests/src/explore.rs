@@ -294,7 +294,7 @@ fn a_search_that_is_followed_begins_with_as_many_rows_as_were_asked_for() {
 }
 
 #[test]
-fn a_search_says_what_is_wrong_and_what_was_not_found() {
+fn a_search_reports_errors_and_missing_results() {
     let (_scene, mut weir, mut file) = storing();
     write_lines(&mut file, 0..10);
     wait_found(&weir, 10);

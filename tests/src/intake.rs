@@ -1,4 +1,5 @@
-//! Datadog's intake: what was reported as accepted to a client is delivered, whatever happens.
+//! Datadog's intake: logs reported as accepted to a client are delivered, despite kills and
+//! failures.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};

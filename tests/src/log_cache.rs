@@ -1,5 +1,5 @@
-//! The log-cache, over HTTP and with the official client of gRPC: what was received is read back as
-//! it came, from memory and after a restart.
+//! The log-cache, over HTTP and with the official gRPC client: received envelopes are read back
+//! unchanged, from memory and after a restart.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 

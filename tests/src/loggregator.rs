@@ -205,7 +205,7 @@ fn only_clients_with_a_certificate_of_the_authority_may_send() {
 }
 
 #[test]
-fn bad_calls_are_answered_in_grpc_and_disturb_no_others() {
+fn invalid_calls_get_a_grpc_status_and_do_not_affect_others() {
     let python = python();
     let scene = Scene::new();
     let mut weir = scene.start(&(source("") + &file(&scene)));
@@ -327,8 +327,8 @@ fn kills_under_load_count_envelopes_that_were_received_and_not_stored() {
     assert_eq!(book["routed"], books.records(), "{book}");
     assert_eq!(book["delivered"], books.records(), "{book}");
     let arrived = collector.look(Tally::unique);
-    // All that is stored has arrived; what has arrived beyond that was counted as lost, since it was
-    // delivered but not on disk.
+    // All that is stored has arrived; what has arrived beyond that was counted as lost, since it
+    // was delivered but not on disk.
     assert!(books.records() <= arrived && arrived <= lines, "{arrived} {books}");
     weir.stop();
 }

@@ -1,4 +1,4 @@
-//! Who may read what: tokens of UAA and of weir, and the answers of the Cloud Controller.
+//! Access control: tokens of UAA and of weir, and the responses of the Cloud Controller.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -212,7 +212,7 @@ fn signatures_of_tokens_are_verified_with_the_keys_of_uaa() {
 }
 
 #[test]
-fn without_an_answer_nobody_gets_in_who_was_not_in_before() {
+fn without_a_response_only_cached_permissions_apply() {
     let scene = Scene::new();
     let cloud = Cloud::start();
     cloud.add_token("developer", "openid");

@@ -1,5 +1,5 @@
-//! Those who read envelopes, with the official client of gRPC: every envelope that a reader asks for
-//! arrives there, or the reader is told how many did not.
+//! Readers of envelopes, with the official gRPC client: every requested envelope arrives, or the
+//! reader is told how many did not.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 
@@ -139,7 +139,7 @@ fn sent(scene: &Scene, weir: &Weir, name: &str, batches: &[Vec<u8>]) {
 }
 
 #[test]
-fn every_selector_selects_what_it_says_over_both_methods() {
+fn every_selector_matches_its_envelopes_over_both_methods() {
     let scene = Scene::new();
     let mut weir =
         scene.start(&(source("tags = { deployment = \"cf\" }") + &file(&scene) + EGRESS));
@@ -253,8 +253,8 @@ fn a_stuck_reader_is_told_exactly_what_it_lost_and_costs_others_nothing() {
     paused["pause"] = json!(true);
     let mut stuck = Reader::open(&weir, "BatchedReceiver", &paused, LOGS);
     let quick = Reader::open(&weir, "BatchedReceiver", &all("log"), LOGS);
-    // A part is less than half of what may wait for a reader, and the next one follows only when the
-    // quick reader has it.
+    // A part is less than half of what may wait for a reader, and the next one follows only when
+    // the quick reader has it.
     let mut found = Vec::new();
     for part in numbered(LOGS, 100, 1000).chunks(10) {
         sent(&scene, &weir, "sent", part);

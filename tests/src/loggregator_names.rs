@@ -1,5 +1,5 @@
-//! Metrics and health by the names of the originals, and the usual set: what they state is what the
-//! books say.
+//! Metrics and health under the names of the originals, and the usual set of services: the values
+//! agree with the books.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 
@@ -90,7 +90,7 @@ fn every_part_of_the_usual_set_answers() {
 }
 
 #[test]
-fn metrics_by_the_names_of_the_originals_say_what_the_books_say() {
+fn metrics_under_the_names_of_the_originals_agree_with_the_books() {
     let scene = Scene::new();
     let rule = "[[rule]]\nname = \"own\"\nwhen = 'source:own'\nto = [\"file\"]\nfinal = true\n\
                 [[rule]]\nname = \"others\"\nto = [\"none\"]\n";

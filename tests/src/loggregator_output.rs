@@ -1,5 +1,5 @@
-//! The output for Loggregator: every envelope reaches a router or another weir as it came, whatever
-//! happens in between.
+//! The output for Loggregator: every envelope reaches a router or another weir unchanged, despite
+//! failures.
 //!
 //! Needs Python with the package `grpcio`, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 

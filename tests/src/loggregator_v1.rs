@@ -273,7 +273,7 @@ fn a_slow_reader_is_cut_and_told_and_costs_others_nothing() {
 }
 
 #[test]
-fn datagrams_that_are_no_envelopes_are_counted_and_disturb_nobody() {
+fn invalid_datagrams_are_counted_and_do_not_affect_others() {
     let scene = Scene::new();
     let mut weir = scene.start(&(UDP.to_owned() + BLACKHOLE + CONTROLLER));
     let reader = Reader::websocket(&weir, "/firehose/all", 2);

@@ -1,5 +1,5 @@
-//! Scrapes of real targets: every sample becomes an envelope of its target, and a target that fails
-//! costs no other anything.
+//! Scrapes of real targets: every sample becomes an envelope of its target, and a failing target
+//! does not affect others.
 //!
 //! Needs Python, given in `WEIR_PYTHON`; `cargo xtask test` provides it.
 

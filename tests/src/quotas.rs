@@ -1,5 +1,5 @@
-//! Quotas by key: a noisy sender takes nothing from quiet ones, everything above its limit is
-//! counted, and it is named.
+//! Quotas by key: a noisy sender does not affect quiet ones, its records above the limit are
+//! counted, and it is reported by name.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

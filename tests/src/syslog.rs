@@ -1,5 +1,5 @@
-//! The syslog source: what is acknowledged is delivered, and what is lost without acknowledgement
-//! is counted, whatever happens.
+//! The syslog source: acknowledged messages are delivered, and losses of unacknowledged ones are
+//! counted, despite kills and failures.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

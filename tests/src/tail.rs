@@ -159,7 +159,7 @@ fn what_a_slow_reader_misses_is_counted_to_the_last_record() {
 }
 
 #[test]
-fn fifty_readers_get_what_each_asked_for_and_one_that_does_not_read_costs_no_other() {
+fn fifty_readers_get_their_envelopes_and_a_stuck_one_does_not_affect_them() {
     let (_scene, mut weir, mut file) = following();
     let _stuck = Reader::start(&weir, "query=&max_rate=100000", None);
     // Five expressions, ten times each: the last digit of the number.
@@ -246,7 +246,7 @@ fn computed_attributes_of_the_configuration_can_be_followed() {
 }
 
 #[test]
-fn what_the_head_of_a_text_says_and_new_names_can_be_followed() {
+fn severities_of_text_and_new_names_can_be_tailed() {
     let scene = Scene::new();
     let mut file = File::create(scene.logs().join("app.log")).unwrap();
     let names = "[store.remap]\n\"res.status\" = \"http.status_code\"\n";

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what every change must pass, cheapest check first.
+//! `cargo xtask check`: the checks that every change must pass, cheapest first.
 
 use anyhow::Result;
 

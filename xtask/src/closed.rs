@@ -1,7 +1,7 @@
 //! Finds wildcards in matches over types that are closed lists.
 //!
-//! A new source, output or aggregation must be thought of at each place that depends on which one
-//! it is; the compiler names these places, as long as none of them has an arm for "all others".
+//! A new source, output or aggregation must be handled at each place that depends on the type; the
+//! compiler reports these places if none of them has an arm for "all others".
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ const CLOSED: [&str; 26] = [
     "WhenFull",
 ];
 
-/// Every wildcard, with its file and line.
+/// Returns every wildcard, with its file and line.
 pub(crate) fn problems() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for path in paths::files(&[".rs"])? {
@@ -61,7 +61,7 @@ fn in_file(path: &Path, text: &str) -> Result<Vec<String>> {
     finder.visit_file(&file);
     let problem = |(line, name): (usize, String)| {
         format!(
-            "{}:{line}: `_` in a match over {name}: name what is left, so that a new one is not forgotten",
+            "{}:{line}: `_` in a match over {name}: list the remaining variants, so that a new one is not forgotten",
             path.display()
         )
     };
@@ -69,13 +69,13 @@ fn in_file(path: &Path, text: &str) -> Result<Vec<String>> {
 }
 
 struct Finder {
-    /// What `Self` is.
+    /// The type of `Self`.
     self_type: Option<String>,
     lines: Vec<(usize, String)>,
 }
 
 impl Finder {
-    /// The closed list that an arm names a variant of.
+    /// Returns the closed list of which an arm names a variant.
     fn closed(&self, arm: &Arm) -> Option<String> {
         let mut names = Names(Vec::new());
         names.visit_pat(&arm.pat);
@@ -105,7 +105,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// Whether the pattern is `_`, with or without a guard.
+/// Returns whether the pattern is `_`, with or without a guard.
 fn is_wild(pattern: &Pat) -> bool {
     match pattern {
         Pat::Wild(_) => true,
@@ -114,7 +114,7 @@ fn is_wild(pattern: &Pat) -> bool {
     }
 }
 
-/// The types in front of the variants of a pattern.
+/// Returns the types before the variants of a pattern.
 struct Names(Vec<String>);
 
 impl<'ast> Visit<'ast> for Names {

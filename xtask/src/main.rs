@@ -202,7 +202,7 @@ fn simulator() -> Command {
     command.args(["test", "--profile", Profile::Checked.name(), "--workspace"]);
     command.args(["--test", "simulate", "--", "--exact", "--nocapture"]);
     command.arg("every_record_has_arrived_at_each_destination_or_is_in_its_own_discards");
-    // What failed is in the printed history, not in a stack trace of the test.
+    // The printed history shows the failure; a stack trace of the test does not help.
     command.env("RUST_BACKTRACE", "0");
     command
 }

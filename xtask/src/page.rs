@@ -37,7 +37,7 @@ pub(crate) fn build() -> Result<()> {
 /// Builds the page if the machine can; weir also works without it.
 pub(crate) fn build_if_possible() {
     if let Err(error) = build() {
-        eprintln!("weir is built without its page: {error:#}");
+        eprintln!("building weir without its page: {error:#}");
     }
 }
 

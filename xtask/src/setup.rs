@@ -43,7 +43,7 @@ const FOR_TESTS: &[Package] = &[
     Package {
         name: "strace",
         probe: "strace",
-        reason: "tests that make a chosen system call of the running binary fail",
+        reason: "tests that make selected system calls of the running binary fail",
     },
     Package { name: "golang-go", probe: "go", reason: "tests with docker's own json-file logger" },
     Package { name: "nghttp2-client", probe: "h2load", reason: "sends with HTTP/2 in tests" },
@@ -78,7 +78,7 @@ pub(crate) fn for_build() -> Result<&'static [&'static str]> {
     match install(FOR_FAST_GZIP) {
         Ok(()) => Ok(&[]),
         Err(error) => {
-            eprintln!("building with the portable gzip, which has a third of the speed: {error:#}");
+            eprintln!("building with the portable gzip, which is three times slower: {error:#}");
             Ok(&["--no-default-features"])
         }
     }
@@ -193,8 +193,8 @@ fn promtool() -> Result<PathBuf> {
     Ok(unpacked.join("usr/bin/promtool"))
 }
 
-/// Packages of the syslog servers that weir is compared with, and the libraries that they need in
-/// addition to those of every system.
+/// Packages of the syslog servers that weir is compared with, and the libraries that they need
+/// beyond the base system.
 const SYSLOG_SERVERS: &[&str] = &[
     "libestr0",
     "libfastjson4",
@@ -214,7 +214,7 @@ const SYSLOG_SERVERS: &[&str] = &[
 /// Returns the directory with the syslog servers that weir is compared with, and that send to it in
 /// tests.
 pub(crate) fn syslog_servers() -> Result<PathBuf> {
-    unpack("syslog", SYSLOG_SERVERS, "syslog servers of others, to compare with and to send")
+    unpack("syslog", SYSLOG_SERVERS, "other syslog servers, for comparison and as senders")
 }
 
 /// Unpacks packages below `.tools`: installing them would also start a server, or replace one.

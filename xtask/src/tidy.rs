@@ -69,7 +69,7 @@ fn is_sample(path: &Path) -> bool {
 fn rust_file(path: &Path, text: &str, problems: &mut Vec<String>) {
     let file = path.display();
     if !text.starts_with("//!") {
-        problems.push(format!("{file}:1: state the purpose of the file first, with `//!`"));
+        problems.push(format!("{file}:1: begin with a `//!` comment on the purpose of the file"));
     }
     let lines = text.lines().count();
     if lines > LINES_MAX {

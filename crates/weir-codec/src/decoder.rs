@@ -1,5 +1,4 @@
-//! From blocks of a file to records: where lines end, and what is truncated, stripped, joined and
-//! counted.
+//! Decodes blocks of a file into records: splits, truncates, strips, joins and counts lines.
 //!
 //! Invariants:
 //! - The decoder holds no input except open partial lines; an incomplete line is left to be read
@@ -140,18 +139,18 @@ impl LineDecoder {
         self.at.max(self.floor)
     }
 
-    /// Returns what is open: partial lines, and records that wait for further lines.
+    /// Returns the open partial lines, and the records that wait for further lines.
     pub fn partials(&self) -> &Partials {
         &self.partials
     }
 
-    /// Removes what is open, for the decoder of the container's next file.
+    /// Removes open lines and records, for the decoder of the container's next file.
     pub fn take_partials(&mut self) -> Partials {
         std::mem::replace(&mut self.partials, Partials::new(self.format))
     }
 
-    /// Continues what the container's previous file left open. If that was in another format,
-    /// partial lines cannot be joined: they are discarded and counted in `book`.
+    /// Continues the lines and records that the container's previous file left open. If that was in
+    /// another format, partial lines cannot be joined: they are discarded and counted in `book`.
     pub fn adopt_partials(&mut self, mut partials: Partials, book: &mut SourceBook) {
         if partials.is_empty() {
             return;
@@ -264,7 +263,7 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Decodes lines in one loop as long as they are complete, short enough and in the usual form;
+    /// Decodes lines in one loop while they are complete, short enough and in the usual form;
     /// stops before the first one that is not.
     #[inline]
     fn usual_lines(&mut self, builder: &mut BatchBuilder, run: &mut Run, book: &mut SourceBook) {
@@ -644,7 +643,7 @@ impl Joins<'_> {
     }
 }
 
-/// Takes lines as long as `parse` recognizes them and the builder has room; returns their number.
+/// Takes lines while `parse` recognizes them and the builder has room; returns their number.
 /// `parse` gets the rest of the region; it returns the length of a line (without the line feed that
 /// ends it), and the time, the body within the line, and the flags.
 #[inline]

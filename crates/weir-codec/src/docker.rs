@@ -73,7 +73,7 @@ impl KnownAttributes {
         }
     }
 
-    /// Returns what follows the attributes, if the line continues with these.
+    /// Returns the rest after the attributes, if the line continues with these.
     fn strip_from<'a>(&self, tail: &'a [u8]) -> Option<&'a [u8]> {
         if self.is_empty() {
             return None;

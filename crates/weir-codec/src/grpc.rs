@@ -1,13 +1,12 @@
-//! Messages of gRPC in a stream of bytes: each has a prefix of five bytes, a flag for compression
-//! and its length.
+//! gRPC messages in a byte stream: each has a prefix of five bytes, with a compression flag and its
+//! length.
 //!
-//! Invariants: a message that is complete in the bytes that were read is not copied; what is kept of
-//! others is at most one message, and at most as long as the prefix states, once its length has been
-//! checked.
+//! Invariants: a message that is complete in the received bytes is not copied; at most one
+//! incomplete message is buffered, up to the length in its prefix, after that length was checked.
 
 use std::fmt::Write as _;
 
-/// Bytes in front of a message.
+/// Length of the prefix of a message.
 pub const GRPC_PREFIX_LEN: usize = 5;
 
 /// Status codes of gRPC that are in use, with their numbers.
@@ -15,26 +14,26 @@ pub const GRPC_PREFIX_LEN: usize = 5;
 pub enum GrpcStatus {
     /// It has succeeded.
     Ok = 0,
-    /// It has failed, and nothing more precise is said.
+    /// It has failed for an unknown reason.
     Unknown = 2,
-    /// The request makes no sense.
+    /// The request is invalid.
     InvalidArgument = 3,
-    /// It has taken too long.
+    /// The deadline was exceeded.
     DeadlineExceeded = 4,
     /// A limit was reached.
     ResourceExhausted = 8,
     /// There is no such method.
     Unimplemented = 12,
-    /// A message cannot be understood.
+    /// A message cannot be decoded.
     Internal = 13,
-    /// The client should come again.
+    /// The client should retry later.
     Unavailable = 14,
     /// The client has no valid token.
     Unauthenticated = 16,
 }
 
 impl GrpcStatus {
-    /// Returns the message of a status in the form that is prescribed for headers.
+    /// Returns the message of a status, percent-encoded for headers.
     pub fn percent_encoded(message: &str) -> String {
         let mut encoded = String::with_capacity(message.len());
         for byte in message.bytes() {
@@ -48,7 +47,7 @@ impl GrpcStatus {
     }
 }
 
-/// Why the stream cannot be understood.
+/// Why the stream cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GrpcError {
     /// A message is longer than the limit.
@@ -69,7 +68,7 @@ pub enum GrpcError {
 pub enum GrpcStep<'b> {
     /// A complete message.
     Message(&'b [u8]),
-    /// All bytes were taken, and no message is complete. If `len` is there, a message of that length
+    /// All bytes were taken, and no message is complete. If `len` is set, a message of that length
     /// has begun.
     NeedMore {
         /// Length of the message that has begun, without its prefix.
@@ -81,7 +80,7 @@ pub enum GrpcStep<'b> {
 #[derive(Debug)]
 pub struct GrpcFraming {
     bytes_max: usize,
-    /// The beginning of a message with its prefix, or one that was returned.
+    /// The beginning of a message with its prefix, or the last returned message.
     kept: Vec<u8>,
     is_returned: bool,
 }
@@ -124,12 +123,12 @@ impl GrpcFraming {
         Ok(GrpcStep::Message(self.kept.get(GRPC_PREFIX_LEN..).unwrap_or_default()))
     }
 
-    /// Returns how much of a message has arrived that is not complete.
+    /// Returns how many bytes of an incomplete message have arrived.
     pub fn unfinished_bytes(&self) -> usize {
         if self.is_returned { 0 } else { self.kept.len() }
     }
 
-    /// Exchanges the memory for messages that are not complete, while there are none.
+    /// Replaces the buffer for incomplete messages, while there are none.
     pub fn exchange(&mut self, memory: Vec<u8>) -> Vec<u8> {
         debug_assert!(self.unfinished_bytes() == 0, "the beginning of a message is kept");
         self.is_returned = false;
@@ -148,7 +147,7 @@ impl GrpcFraming {
         if len > max { Err(GrpcError::TooLong { len, max }) } else { Ok(len) }
     }
 
-    /// Moves bytes until `end` of them are kept.
+    /// Moves bytes to the buffer until it has `end` bytes.
     fn keep(&mut self, bytes: &mut &[u8], end: usize) {
         let count = end.saturating_sub(self.kept.len()).min(bytes.len());
         let (more, rest) = bytes.split_at_checked(count).unwrap_or((bytes, b""));

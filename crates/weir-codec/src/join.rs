@@ -1,9 +1,9 @@
-//! Lines that a container wrote in parts and that are not complete yet, one per output stream,
-//! together with the records that wait for further lines.
+//! Incomplete lines that a container writes in parts, one per output stream, together with the
+//! records that wait for further lines.
 //!
 //! Invariant: all of them together never hold more than
-//! [`LINE_BYTES_MAX`](weir_model::limits::LINE_BYTES_MAX) bytes; what does not fit is dropped and
-//! counted, and the line is marked as truncated.
+//! [`LINE_BYTES_MAX`](weir_model::limits::LINE_BYTES_MAX) bytes; the excess is dropped and counted,
+//! and the line is marked as truncated.
 
 use std::ops::Range;
 
@@ -93,8 +93,7 @@ impl Partials {
         self.records.iter().any(OpenRecord::is_of_concern)
     }
 
-    /// Returns the number of source lines that are part of what is open; none of them is counted
-    /// yet.
+    /// Returns the number of source lines in open lines and records; none of them is counted yet.
     pub fn lines(&self) -> u64 {
         self.open.iter().map(|line| line.parts).sum::<u64>()
             + self.records.iter().map(|record| record.lines).sum::<u64>()
@@ -155,7 +154,7 @@ impl Partials {
         cut(self.format, content, own.min(LINE_BYTES_MAX.saturating_sub(self.line_bytes())))
     }
 
-    /// Puts older partial lines before what is open.
+    /// Puts older partial lines before the open ones.
     pub(crate) fn prepend(&mut self, older: Self, line_bytes_max: usize) {
         let newer = std::mem::replace(self, older);
         // A fresh decoder has none; existing ones cannot grow beyond the limit by this.
@@ -343,8 +342,7 @@ impl LineDecoder {
         builder.arena().len()
     }
 
-    /// Appends body and attributes of what was held to the arena; if they do not fit, returns to
-    /// `mark`.
+    /// Appends the held body and attributes to the arena; if they do not fit, returns to `mark`.
     pub(crate) fn append_held(
         &self,
         builder: &mut BatchBuilder,

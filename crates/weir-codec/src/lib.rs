@@ -10,7 +10,7 @@
 //! fields of one record) and [`severity_of_text`] (the severity of a record without fields), then
 //! what the outputs use: [`escape_json_into`] and the formats of time. Syslog is received by
 //! [`SyslogFraming`] or [`RelpServer`], becomes records by [`SyslogDecoder`], and is sent by
-//! [`SyslogEncoder`]. Envelopes of Loggregator arrive in messages of gRPC ([`GrpcFraming`]), and become
+//! [`SyslogEncoder`]. Loggregator envelopes arrive in gRPC messages ([`GrpcFraming`]), and become
 //! records by [`LoggregatorDecoder`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]

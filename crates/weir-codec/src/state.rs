@@ -1,5 +1,5 @@
-//! What a decoder must remember besides the position: format, whether it is skipping the rest of a
-//! line, and the open partial lines. Stored in the resume state of each batch.
+//! The state of a decoder besides its position: format, whether it is skipping the rest of a line,
+//! and the open partial lines. Stored in the resume state of each batch.
 //!
 //! Version 1, numbers little-endian: version `u8` = 1, format `u8`, flags `u8` (1 skipping, 2 in a
 //! run of NULs, 4 UTF-16), lead `u32` (position minus file offset), then for stdout and stderr:

@@ -1,4 +1,4 @@
-//! Metrics of statsd, as lines in datagrams, to envelopes of Loggregator.
+//! Converts statsd metrics, as lines in datagrams, to Loggregator envelopes.
 //!
 //! `name:value|type|@rate|#tag:value,tag` with the types `c` (counter), `g` (gauge, with a sign
 //! relative to its last value), and `ms`, `h` and `d` (measured values); Datadog's clients send
@@ -17,8 +17,8 @@ use crate::loggregator::{
     encode_loggregator_envelope, encode_loggregator_metrics,
 };
 
-/// Gauges whose last value is remembered, for those that are changed relative to it. Beyond that,
-/// all begin again at zero.
+/// Maximum number of gauges whose last value is kept, for relative changes. Beyond that, all start
+/// again at zero.
 const GAUGES_MAX: usize = 10_000;
 
 /// Values of a line.
@@ -33,7 +33,7 @@ pub enum StatsdError {
     /// It has a type that is not supported: sets, events and service checks.
     #[error("a line has a type other than c, g, ms, h and d")]
     Type,
-    /// Its value is not a number, or one that its type cannot have.
+    /// Its value is not a number, or is out of range for its type.
     #[error("a line has an invalid value")]
     Value,
     /// Its rate is not a number above 0 and up to 1.
@@ -44,7 +44,7 @@ pub enum StatsdError {
     Encoding,
 }
 
-/// Reads lines of statsd.
+/// Decodes statsd lines.
 #[derive(Debug, Default)]
 pub struct StatsdDecoder {
     /// Last values of gauges, by source, name and tags as in their lines.
@@ -54,7 +54,7 @@ pub struct StatsdDecoder {
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricType {
     Counter,
     Gauge,
     /// In milliseconds.
@@ -63,13 +63,13 @@ enum Kind {
     Measured,
 }
 
-/// A line, taken apart.
+/// The parts of a line.
 #[derive(Debug)]
 struct Line<'l> {
     source_id: &'l str,
     name: &'l str,
     values: &'l str,
-    kind: Kind,
+    kind: MetricType,
     rate: f64,
     tags: Vec<(&'l str, &'l str)>,
 }
@@ -80,10 +80,10 @@ impl<'l> Line<'l> {
         let mut parts = line.split('|');
         let metric = parts.next().unwrap_or_default();
         let kind = match parts.next().ok_or(StatsdError::Form)? {
-            "c" => Kind::Counter,
-            "g" => Kind::Gauge,
-            "ms" => Kind::Time,
-            "h" | "d" => Kind::Measured,
+            "c" => MetricType::Counter,
+            "g" => MetricType::Gauge,
+            "ms" => MetricType::Time,
+            "h" | "d" => MetricType::Measured,
             _ => return Err(StatsdError::Type),
         };
         let (name, values) = metric.split_once(':').ok_or(StatsdError::Form)?;
@@ -117,8 +117,8 @@ impl<'l> Line<'l> {
 }
 
 impl StatsdDecoder {
-    /// Reads a line, without its end, and calls `envelope` with the bytes of an envelope for each
-    /// of its values. `default_source` is the source of a metric that states none.
+    /// Reads a line, without its line end, and calls `envelope` with the bytes of an envelope for
+    /// each of its values. `default_source` is the source id of a metric without one.
     ///
     /// # Errors
     /// If it is not a metric. Values before an invalid one have become envelopes.
@@ -160,23 +160,23 @@ impl StatsdDecoder {
             );
         };
         let message = match line.kind {
-            Kind::Counter => {
+            MetricType::Counter => {
                 let increment = (value / line.rate).round();
                 if !(0.0..=9.0e18).contains(&increment) {
                     return Err(StatsdError::Value);
                 }
                 LoggregatorMessage::Counter { name, delta: increment as u64, total: 0 }
             }
-            Kind::Gauge => {
+            MetricType::Gauge => {
                 let value = last_value(&mut self.gauges, line, text, value);
                 gauge(b"gauge", value);
                 LoggregatorMessage::Gauge(LoggregatorGauge(&self.metrics))
             }
-            Kind::Time => {
+            MetricType::Time => {
                 gauge(b"ms", value);
                 LoggregatorMessage::Gauge(LoggregatorGauge(&self.metrics))
             }
-            Kind::Measured => {
+            MetricType::Measured => {
                 gauge(b"", value);
                 LoggregatorMessage::Gauge(LoggregatorGauge(&self.metrics))
             }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metric_is_an_error() {
+    fn invalid_metrics_are_errors() {
         for (line, error) in [
             ("", StatsdError::Form),
             ("a.b", StatsdError::Form),

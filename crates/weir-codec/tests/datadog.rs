@@ -203,7 +203,7 @@ fn time_and_status_of_an_item_count() {
 }
 
 #[test]
-fn what_the_request_says_of_all_items_stands_beside_those_that_do_not_say_it() {
+fn defaults_of_the_request_apply_to_items_without_their_own_values() {
     let body = r#"[{"message":"x"},{"service":"own","ddsource":"o","host":"i","ddtags":"x:y"},
                    {"service":"","ddsource":null,"ddtags":""}]"#;
     let (batches, _) =
@@ -261,7 +261,7 @@ fn where_the_message_is_not_long_enough_the_longest_text_is_cut() {
 }
 
 #[test]
-fn what_has_no_text_that_is_long_enough_is_an_object_no_more() {
+fn an_item_without_a_long_text_is_not_kept_as_an_object() {
     for item in [
         format!(r#"{{"message":"m","a":["{}"]}}"#, ["é"; 100].join("\",\"")),
         format!(r#"no object with a "{}""#, "é".repeat(100)),

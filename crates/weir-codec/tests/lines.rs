@@ -63,7 +63,7 @@ fn cri_parts_are_joined_with_the_time_of_the_first() {
 }
 
 #[test]
-fn bytes_that_are_no_utf8_survive() {
+fn invalid_utf8_survives() {
     let mut file = b"2026-11-21T19:12:05Z stdout F a\xff\0b\n".to_vec();
     let out = read_file(&file, Format::Cri, LINE_BYTES_DEFAULT, &Plan::at_once());
     assert_eq!(out.records[0].body, b"a\xff\0b");

@@ -166,7 +166,7 @@ fn a_continuation_pattern_joins_to_any_line() {
 }
 
 #[test]
-fn with_both_patterns_what_matches_neither_stands_alone() {
+fn with_both_patterns_lines_that_match_neither_are_records() {
     let text = "x\n y\n[1]\n a\nz\n b\n";
     let rule = pattern(Some(r"^\["), Some(r"^\s"));
     assert_eq!(joined(text, rule), ["x", " y", "[1]\n a", "z", " b"]);
@@ -229,7 +229,7 @@ fn the_next_file_goes_on_with_the_record() {
 }
 
 #[test]
-fn what_was_held_is_emitted_when_lines_are_no_longer_joined() {
+fn held_records_are_emitted_when_joining_ends() {
     let rule = preset(MultilinePreset::Java);
     let file = b"a.BException: x\n\tat c.D.e(D.java:1)\n";
     let mut reader = Reader::new(&file[..16], Format::Raw, 1000).joining(&rule);

@@ -137,7 +137,7 @@ fn an_empty_message_and_an_unknown_command_are_answered_without_the_caller() {
 }
 
 #[test]
-fn what_is_not_relp_ends_the_session() {
+fn invalid_frames_end_the_session() {
     use RelpError::{Command, End, Length, NotOpen, Offer, TooLong, Transaction};
     for (frames, error) in [
         (b"x".as_slice(), Transaction),
@@ -238,7 +238,7 @@ fn a_client_does_not_believe_everything() {
 
 proptest! {
     #[test]
-    fn what_a_client_sends_is_what_a_server_receives(
+    fn a_server_receives_the_messages_of_a_client(
         messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..50), 0..20),
         pieces in proptest::collection::vec(1_usize..30, 1..5),
     ) {

@@ -101,7 +101,7 @@ fn a_line_may_begin_with_digits_if_it_is_no_length() {
 }
 
 #[test]
-fn a_length_that_makes_no_sense_ends_the_session() {
+fn an_invalid_length_ends_the_session() {
     use SyslogFramingError::{LengthTooLong, NoLength, NoSpace};
     let error = |kind, stream: &[u8]| receive(kind, 64, stream, &[1]).error;
     let (detect, counted) = (SyslogFramingKind::Detect, SyslogFramingKind::OctetCounted);

@@ -115,7 +115,7 @@ fn a_message_of_the_wanted_format_leaves_as_it_arrived() {
 }
 
 #[test]
-fn what_arrived_in_no_strict_form_is_written_strictly() {
+fn messages_in_a_loose_form_are_rewritten_strictly() {
     let records = received(&[
         b"<13>1 - h a - - [broken",
         b"<189>45: *Nov 21 19:12:31.123: %SYS-5-CONFIG_I: x",
@@ -204,7 +204,7 @@ fn the_time_of_rfc_3164_is_in_the_configured_zone() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_attributes_are_read_back(
         body in proptest::collection::vec(any::<u8>(), 0..60),
         values in proptest::collection::vec(("[a-z]{1,8}", ".{0,20}"), 0..4),
         process_id in "[!-Z^-~]{0,10}",

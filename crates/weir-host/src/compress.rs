@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_pieces_read_as_one_and_what_was_there_stays() {
+    fn several_members_are_read_as_one_and_existing_content_is_kept() {
         let text: Vec<u8> = (0..100_000_u32).flat_map(|n| n.to_string().into_bytes()).collect();
         for compression in Compression::FORMATS {
             let mut compressor = Compressor::new(compression).unwrap();

@@ -3,7 +3,7 @@
 //!
 //! Invariants: every step has a deadline; names are resolved again for each connection; the
 //! certificate files are checked before each TLS connection and reloaded if they changed (if they
-//! cannot be loaded, the last valid set remains in use); every error names what is wrong, and its
+//! cannot be loaded, the last valid set remains in use); every error describes the cause, and its
 //! kind is a fixed identifier for counters.
 
 mod bind;
@@ -78,7 +78,7 @@ pub struct ConnectorSettings {
     pub handshake_timeout: Duration,
 }
 
-/// Decides which addresses may be connected to.
+/// Decides to which addresses connections are allowed.
 pub trait AddressFilter: Debug + Send + Sync {
     /// Returns whether connections to the address are allowed.
     fn allows(&self, address: IpAddr) -> bool;
@@ -113,15 +113,14 @@ impl Connector {
         Self { tls: Some(Tls::Given(config)), ..self }
     }
 
-    /// Connects to no other addresses than those that the filter allows. It is asked about each
-    /// address that the name has at that moment, so that no name can be changed after it was
-    /// checked.
+    /// Connects only to addresses that the filter allows. It is applied to each address that the
+    /// name resolves to at that moment, so that a change of the name cannot bypass it.
     #[must_use]
     pub fn filtered(self, filter: Arc<dyn AddressFilter>) -> Self {
         Self { filter: Some(filter), ..self }
     }
 
-    /// Asks the peer of a connection that is silent for so long whether it is there.
+    /// Sends TCP keep-alive probes to the peer after this idle time.
     #[must_use]
     pub fn kept_alive(self, interval: Duration) -> Self {
         Self { keep_alive: Some(interval), ..self }

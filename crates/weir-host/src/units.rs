@@ -33,7 +33,7 @@ pub enum UnitError {
     UnknownUnit {
         /// The given unit.
         unit: String,
-        /// What could have been meant.
+        /// A suggestion.
         hint: String,
     },
     /// Not a whole number of the smallest unit.
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_sizes_say_what_would_be_right() {
+    fn invalid_sizes_get_a_suggestion() {
         for (text, message) in [
             ("", "is empty; write a number and a unit, such as 64MiB"),
             ("big", "does not begin with a number; write a number and a unit, such as 64MiB"),
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_durations_say_what_would_be_right() {
+    fn invalid_durations_get_a_suggestion() {
         for (text, message) in [
             ("", "is empty; write a number and a unit, such as 5s"),
             ("5", "has no unit; write 5s or 5ms"),

@@ -153,7 +153,7 @@ async fn a_changed_authority_file_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_and_an_unknown_name_are_named() {
+async fn a_closed_port_and_an_unknown_name_are_reported() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = connector(free, None).unwrap().connect().await.expect_err("nothing listens");
     assert_eq!(error.kind(), "refused", "{error}");

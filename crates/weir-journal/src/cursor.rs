@@ -10,8 +10,8 @@ use crate::JournalShared;
 use crate::segment::{self, ReadError};
 use crate::state::{BatchLocation, Location, State, TakenBatch};
 
-/// The reader of a required destination. Used by exactly one task. Once it is replaced or taken
-/// away, it gets nothing more, and what it settles is ignored.
+/// The reader of a required destination. Used by exactly one task. Once it is replaced or detached,
+/// it receives no more batches, and its settlements are ignored.
 #[derive(Debug)]
 pub struct Cursor {
     pub(crate) shared: Arc<JournalShared>,
@@ -53,7 +53,7 @@ impl Held {
     }
 }
 
-/// What the journal knows about one destination's positions; usable from any thread.
+/// The journal's view of one destination's positions; usable from any thread.
 #[derive(Debug, Clone)]
 pub struct CursorMemory {
     shared: Arc<JournalShared>,
@@ -63,7 +63,7 @@ pub struct CursorMemory {
 impl CursorMemory {
     /// Returns up to which position the destination has settled the stream. `None` when the journal
     /// does not know the stream, or has forgotten it because it ended and was settled completely.
-    /// Whatever is appended to it after that is new.
+    /// Records appended to it after that are new.
     pub fn committed(&self, stream: StreamId) -> Option<Position> {
         self.shared.lock().committed(self.index, stream)
     }
@@ -87,9 +87,9 @@ pub struct Outcome {
     pub discarded: Option<(DiscardReason, u64)>,
     /// Number of records sent again (not counting the first time).
     pub resent: u64,
-    /// Handed on to another destination of the journal, whose book they are in.
+    /// Moved to another destination of the journal, whose book they are in.
     pub moved: u64,
-    /// Wanted by nobody at the destination.
+    /// Matched by no drain of the destination.
     pub unbound: u64,
 }
 
@@ -110,7 +110,7 @@ impl Delivery {
 }
 
 impl Outcome {
-    /// Reports everything as delivered.
+    /// Reports all records as delivered.
     pub fn delivered(count: u64) -> Self {
         Self { delivered: count, ..Self::default() }
     }
@@ -238,8 +238,8 @@ impl Cursor {
         self.settle(delivery.stream(), delivery.seq, outcome);
     }
 
-    /// Gives a delivery back, unsettled: it is the next of its stream to be taken. Whoever gives it
-    /// back should pass over its stream for a while ([`Self::take`]).
+    /// Gives a delivery back, unsettled: it is the next of its stream to be taken. The caller
+    /// should pass over its stream for a while ([`Self::take`]).
     pub fn put_back(&mut self, delivery: &Delivery) {
         let (stream, seq) = (delivery.stream(), delivery.seq);
         let now = self.shared.clock.monotonic();
@@ -285,7 +285,7 @@ impl Cursor {
         std::mem::take(&mut self.shared.lock().cursors[self.index].settle_wanted)
     }
 
-    /// Returns what the journal knows about this destination's positions.
+    /// Returns the journal's view of this destination's positions.
     pub fn memory(&self) -> CursorMemory {
         CursorMemory { shared: self.shared.clone(), index: self.index }
     }

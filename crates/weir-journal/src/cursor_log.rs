@@ -94,7 +94,7 @@ pub(crate) fn generation_of(path: &Path) -> Option<u64> {
 }
 
 /// Replays all logs of the directory, oldest first, into `state`, and starts a new generation.
-/// `complete` adds what is known from elsewhere before it is written.
+/// `complete` adds state from other files before it is written.
 pub(crate) fn recover(
     disk: &dyn Disk,
     dir: &Path,
@@ -128,7 +128,7 @@ pub(crate) fn recover(
     // Start even with a full disk: positions wait in memory until there is space.
     if let Err(error) = log.rewrite(disk, &Records::snapshot(state)) {
         tracing::error!(%error, "positions cannot be written");
-        // What was replayed must not change, either: weir may have been killed before it was
+        // The replayed records must not change, either: weir may have been killed before they were
         // flushed.
         if let Some(newest) = generations.last() {
             let opened = disk.open(&file_name(dir, *newest), OpenMode::ReadWrite);

@@ -26,7 +26,7 @@ const FLAG_CHECKPOINT: u8 = 2;
 /// Larger states stay in their frames: the whole index must be read at the start.
 const STATE_BYTES_MAX: usize = 1024;
 
-/// What is known about a frame besides its location: enough to recognize it anywhere.
+/// Properties of a frame other than its location: enough to recognize it anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FrameKey {
     pub(crate) stream: StreamId,

@@ -88,7 +88,7 @@ impl JournalShared {
         if state.commits_done >= target {
             return Ok(());
         }
-        Err(state.positions_error.clone().unwrap_or_else(|| "the journal has ended".to_owned()))
+        Err(state.positions_error.clone().unwrap_or_else(|| "the journal has stopped".to_owned()))
     }
 }
 
@@ -213,9 +213,9 @@ impl Journal {
     }
 
     /// Registers a required destination, or finds its cursor again. A new destination starts with
-    /// what is appended from now on. If the destination has a reader already, it is replaced: the
-    /// new one gets what that one has taken and not settled, and settlements of that one are
-    /// ignored from now on.
+    /// the batches appended from now on. If the destination already has a reader, it is replaced:
+    /// the new one receives batches that the old one has taken and not settled, and settlements of
+    /// the old one are ignored from now on.
     ///
     /// A destination that an earlier run knew must be registered before its sources open their
     /// streams, see [`Self::is_absent`].
@@ -234,7 +234,7 @@ impl Journal {
     }
 
     /// Returns whether a destination of that name is known from an earlier run and was not
-    /// registered in this one. What is kept for it is assigned to it only at a start.
+    /// registered in this one. Its kept batches are assigned to it only at a start.
     pub fn is_absent(&self, name: &str) -> bool {
         let state = self.shared.lock();
         state.absent.iter().any(|index| state.cursors[*index].name == name)
@@ -246,9 +246,9 @@ impl Journal {
         self.shared.change(|state| state.close_destination(index));
     }
 
-    /// Takes the reader away from a destination that is no longer configured. What waits for it is
-    /// kept on disk until it is registered again or dropped, like that of a destination that is
-    /// removed between two runs; it holds up neither sources nor other destinations.
+    /// Detaches the reader of a destination that is no longer configured. Its waiting batches are
+    /// kept on disk until it is registered again or dropped, like those of a destination that is
+    /// removed between two runs; they hold up neither sources nor other destinations.
     pub fn detach(&self, index: usize) {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.detach(index, now));
@@ -280,8 +280,8 @@ impl Journal {
         self.shared.lock().known_streams(source)
     }
 
-    /// Returns the streams of a source that earlier runs have left, also those of which nothing but
-    /// frames has reached the disk.
+    /// Returns the streams of a source that earlier runs have left, including those of which only
+    /// frames have reached the disk.
     pub fn stream_ids(&self, source: SourceId) -> Vec<StreamId> {
         self.shared.lock().stream_ids(source)
     }
@@ -350,8 +350,8 @@ impl Journal {
         });
     }
 
-    /// Creates an optional reader with a backlog of at most `backlog_bytes`. It does not get batches
-    /// of the source `without`: what is appended a second time.
+    /// Creates an optional reader with a backlog of at most `backlog_bytes`. It omits
+    /// batches of the source `without`, which are copies of earlier ones.
     pub fn subscribe(&self, backlog_bytes: u64, without: Option<SourceId>) -> Subscriber {
         let queue = SubscriberQueue::new(backlog_bytes, without);
         let mut state = self.shared.lock();
@@ -401,7 +401,7 @@ impl Journal {
         let _ = self.shared.flush();
     }
 
-    /// Allows no further appends; cursors drain what is left (`ready` returns immediately).
+    /// Allows no further appends; cursors drain the rest (`ready` returns immediately).
     pub fn close(&self) {
         self.shared.lock().close();
     }

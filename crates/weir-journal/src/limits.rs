@@ -9,7 +9,7 @@ pub(crate) const QUANTUM_BYTES: u64 = 64 * 1024;
 pub(crate) const STREAM_SHARE: u64 = 4;
 
 /// How long an appended batch that must be durable waits for others to be grouped with. Natural
-/// grouping (whatever arrived during the last flush) adds to it; the sum stays far below the
+/// grouping (of batches that arrived during the last flush) adds to it; the sum stays far below the
 /// promised 20 ms.
 pub(crate) const APPEND_GROUP_INTERVAL: Duration = Duration::from_millis(4);
 

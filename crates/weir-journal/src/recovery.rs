@@ -20,7 +20,7 @@ use crate::segment::{self, SegmentHeader};
 use crate::spec::JournalError;
 use crate::state::{Checkpoint, Location, RecoveredFrame, SegmentState, State};
 
-/// What opening passes on to the writer.
+/// State that opening passes on to the writer.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) cursor_log: CursorLog,
@@ -28,8 +28,8 @@ pub(crate) struct Opened {
     pub(crate) lock: Lock,
 }
 
-/// Held as long as the journal exists; as long as its name refers to it, the directory belongs to
-/// the journal.
+/// Held while the journal exists; while its name refers to it, the directory belongs to the
+/// journal.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: Box<dyn DiskFile>,

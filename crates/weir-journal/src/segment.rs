@@ -173,7 +173,7 @@ pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHea
     Ok(segment_header)
 }
 
-/// Checks that the file still has its name: flushed data is safe only as long as it can be found.
+/// Checks that the file still has its name: flushed data is safe only while it can be found.
 pub(crate) fn in_place(file: &dyn DiskFile, path: &Path) -> io::Result<()> {
     if file.is_at(path)? {
         return Ok(());

@@ -30,7 +30,7 @@ pub struct JournalConfig {
     pub spill_after: Duration,
 }
 
-/// What a destination does when its buffer is full.
+/// The behavior of a destination whose buffer is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
@@ -177,7 +177,7 @@ pub enum RefusedReason {
     Closed,
 }
 
-/// What was found when the journal was opened.
+/// The findings when the journal was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recovery {
     /// Intact frames found in segments.
@@ -247,13 +247,13 @@ pub enum JournalError {
         version: u16,
     },
     /// It contains data written by a later release.
-    #[error("{file} cannot be read from byte {offset} on: {error}; it was left untouched")]
+    #[error("{file} cannot be read after byte {offset}: {error}; it was left untouched")]
     Unknown {
         /// The file.
         file: PathBuf,
         /// Offset of the frame.
         offset: u64,
-        /// What is not supported.
+        /// The unsupported feature.
         error: FrameError,
     },
     /// An operating system error.
@@ -355,6 +355,6 @@ pub struct JournalStatus {
     pub flushes: u64,
     /// The last disk error, until it is resolved.
     pub disk_error: Option<String>,
-    /// What was found when the journal was opened.
+    /// The findings when the journal was opened.
     pub recovery: Recovery,
 }

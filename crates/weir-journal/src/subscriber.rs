@@ -1,4 +1,4 @@
-//! Optional readers: a bounded backlog, exact gaps, and no effect on anyone else.
+//! Optional readers: a bounded backlog, exact gaps, and no effect on sources or other readers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use weir_model::{Batch, SourceId};
 
-/// What an optional reader receives.
+/// The next item of an optional reader.
 #[derive(Debug)]
 pub enum Next {
     /// A batch.

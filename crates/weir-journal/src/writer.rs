@@ -86,7 +86,7 @@ impl OpenSegment {
 }
 
 impl Drop for Writer {
-    /// However the thread ends, no one is left waiting for it.
+    /// Ensures that no caller waits for the thread after it has ended.
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.stopped = true;
@@ -240,7 +240,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Rewrites frames with what is still needed of them.
+    /// Rewrites frames with only the records that are still needed.
     fn compact(&mut self, moves: Vec<Move>) {
         let rewritten: Vec<_> = moves.into_iter().filter_map(|m| self.rewritten(m)).collect();
         let moved = self.append_moved(&rewritten);
@@ -256,7 +256,7 @@ impl Writer {
     }
 
     /// Returns a frame without the records that are no longer needed; `None` if it cannot be read,
-    /// which is left to whoever takes it.
+    /// which is reported when it is taken.
     fn rewritten(&self, moved: Move) -> Option<(Move, Arc<Batch>)> {
         let from = moved.from;
         let file = self.shared.lock().segments.get(&from.segment).map(|s| s.file.clone())?;
@@ -385,7 +385,7 @@ impl Writer {
     }
 
     /// Flushes the current segment and ends it with its index, unless it failed: then it is left as
-    /// it is, and what was not flushed is taken back into memory as far as it can be read.
+    /// it is, and unflushed frames are read back into memory as far as possible.
     fn close_segment(&mut self) -> io::Result<()> {
         let Some(current) = &self.current else { return Ok(()) };
         let result = if current.failed { Ok(()) } else { self.sync_current() };

@@ -61,7 +61,7 @@ fn the_next_reader_gets_what_the_last_one_has_not_settled() {
 }
 
 #[test]
-fn a_removed_destination_keeps_what_waits_for_it_and_holds_nobody_up() {
+fn a_removed_destination_keeps_its_records_and_holds_up_no_other() {
     let disk = FaultyDisk::new();
     let journal = start(&disk);
     let (mut stays, mut goes) = (cursor(&journal, "stays"), {

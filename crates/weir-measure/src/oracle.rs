@@ -1,4 +1,4 @@
-//! Judges a run: compares what was written with what arrived and what the ledger says.
+//! Judges a run: compares the written lines with those that arrived and with the ledger.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -144,7 +144,7 @@ impl Oracle {
         })
     }
 
-    /// Returns what did not arrive.
+    /// Returns the lines that did not arrive.
     pub fn missing(&self, written: &[LoadReport], tally: &Tally) -> Missing {
         let mut missing = Missing::default();
         for stream in &merged(written) {
@@ -156,7 +156,7 @@ impl Oracle {
         missing
     }
 
-    /// Compares what is missing with what the books count as lost.
+    /// Compares the missing lines with the losses in the books.
     fn balance(&self, missing: &Missing, counted: u64, wrong: &mut String) {
         let Missing { all, certain } = *missing;
         let least = all.saturating_sub(self.uncounted_max).max(certain);

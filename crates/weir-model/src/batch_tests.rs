@@ -313,7 +313,7 @@ fn rich(body: &str) -> Given {
 }
 
 #[test]
-fn plain_records_of_one_resource_have_no_columns_for_what_they_have_not() {
+fn plain_records_of_one_resource_have_no_optional_columns() {
     let batch = built(Position::default(), &[plain("one"), plain("two"), plain("three")]);
     assert_eq!(batch.header().columns, Columns::default());
     assert_eq!(batch.header().tail_at - batch.header().columns_at, 3 * 21 + 1);

@@ -1,4 +1,4 @@
-//! The books: what was read, what became of it, and why anything was discarded.
+//! The books: the lines and bytes read, the fate of each, and the reasons for discarding any.
 //!
 //! Book 1 (source): `lines = records + joined + discarded`.
 //! Book 2 (cursor): `routed = delivered + discarded + dead_lettered + moved + unbound + in_flight`.
@@ -59,9 +59,9 @@ reasons! {
         Crash = 11 => "crash",
         /// A datagram that the kernel dropped because the socket's receive buffer was full.
         ReceiveBuffer = 12 => "receive_buffer",
-        /// It cannot be written in the protocol of its destination.
+        /// It cannot be encoded in the protocol of its destination.
         NotSerializable = 13 => "not_serializable",
-        /// The destination did not accept it for longer than is worth trying.
+        /// The destination did not accept it within the time for retries.
         Expired = 14 => "expired",
         /// The drain that it waited for was removed.
         DrainRemoved = 15 => "drain_removed",
@@ -132,9 +132,9 @@ pub struct CursorBook {
     pub dead_lettered: u64,
     /// Records sent more than once, counting every repetition.
     pub resent: u64,
-    /// Records handed on to another destination of the journal, whose book they are in.
+    /// Records moved to another destination of the journal, whose book they are in.
     pub moved: u64,
-    /// Records that nobody at the destination wanted.
+    /// Records that no drain of the destination matched.
     pub unbound: u64,
 }
 

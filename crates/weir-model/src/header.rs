@@ -1,4 +1,4 @@
-//! The header of a syslog message, as far as a record has it in columns and in its resource.
+//! The header of a syslog message, as stored in the columns of a record and its resource.
 //!
 //! Lines of files have the same fields as attributes, if a rule parses them. [`HeaderField`] maps
 //! the names of these attributes to the columns, so that one name finds both.
@@ -113,7 +113,7 @@ impl Severity {
     }
 }
 
-/// What is to be changed in the columns of a header; `None` is unchanged.
+/// Changes to the columns of a header; `None` is unchanged.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeaderChange<'a> {
     /// The facility.

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_are_found_by_what_they_are() {
+    fn slices_are_found_by_content() {
         let mut all = Interner::new();
         for number in 0..1000_u16 {
             let items = [number % 10, number];

@@ -16,7 +16,7 @@ pub enum RecordKind {
     Log = 0,
     /// A monotonic sum; its value is the increment.
     Counter = 1,
-    /// A level at one point in time.
+    /// A value at one point in time.
     Gauge = 2,
     /// A duration in seconds.
     Timer = 3,

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_undone_and_what_is_none_is_kept() {
+    fn escapes_are_decoded_and_other_text_is_kept() {
         let check = |escaped: &str, plain: &str| {
             assert_eq!(String::from_utf8_lossy(&unescape_json(escaped.as_bytes())), plain);
         };

@@ -19,18 +19,18 @@ use weir_host::{ConnectError, Connector, ConnectorSettings, TlsFiles};
 
 use crate::config::Endpoint;
 
-/// Maximum time of a request, shorter than that of the original (20 s): readers give up before.
+/// Maximum time of a request, shorter than in the original (20 s), since readers give up earlier.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Requests at a time; others wait.
+/// Maximum number of concurrent requests; others wait.
 const REQUESTS_MAX: usize = 32;
 
-/// A server that is asked.
+/// A client of one server.
 #[derive(Debug)]
 pub struct AskClient {
     connector: Connector,
     authority: String,
-    /// In front of every path.
+    /// Prefix of every path.
     prefix: String,
     answer_bytes_max: usize,
     open: Semaphore,
@@ -40,7 +40,7 @@ pub struct AskClient {
 pub enum Ask<'a> {
     /// A form, with the credentials of a client.
     Form {
-        /// Where it is sent to.
+        /// The path of the request.
         path: &'a str,
         /// Name of the client.
         user: &'a str,
@@ -49,16 +49,16 @@ pub enum Ask<'a> {
         /// The form, encoded.
         form: String,
     },
-    /// Whether something is there for the owner of a token.
+    /// A `GET` request with a token.
     Get {
-        /// What is asked for.
+        /// The path of the request.
         path: &'a str,
-        /// The token; none if the certificate of the client is enough.
+        /// The token; `None` if the client certificate is enough.
         token: Option<&'a str>,
     },
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct AskAnswer {
     /// Its status.
@@ -68,14 +68,14 @@ pub struct AskAnswer {
 }
 
 impl AskAnswer {
-    /// Whether its text contains a word.
+    /// Returns whether the body contains a word.
     pub fn says(&self, word: &str) -> bool {
         String::from_utf8_lossy(&self.body).contains(word)
     }
 }
 
 impl AskClient {
-    /// Reads the certificate files. Longer answers than `answer_bytes_max` are errors.
+    /// Reads the certificate files. Responses longer than `answer_bytes_max` are errors.
     pub fn new(
         endpoint: &Endpoint,
         tls: TlsFiles,
@@ -97,14 +97,14 @@ impl AskClient {
         })
     }
 
-    /// Sends a request. The error says what is wrong, without the request.
+    /// Sends a request. The error text does not contain the request.
     pub async fn ask(&self, ask: &Ask<'_>) -> Result<AskAnswer, String> {
         let target = self.connector.target();
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.open.acquire().await;
         match timeout(REQUEST_TIMEOUT, self.exchange(ask)).await {
             Ok(answer) => answer.map_err(|error| format!("{target}: {error}")),
-            Err(_) => Err(format!("{target} did not answer within {REQUEST_TIMEOUT:?}")),
+            Err(_) => Err(format!("{target} did not respond within {REQUEST_TIMEOUT:?}")),
         }
     }
 

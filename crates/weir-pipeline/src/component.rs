@@ -85,7 +85,7 @@ impl OutputType {
 }
 
 impl SourceType {
-    /// Whether its records are envelopes of Loggregator.
+    /// Whether its records are Loggregator envelopes.
     pub const fn has_envelopes(self) -> bool {
         match self {
             Self::Loggregator
@@ -115,11 +115,11 @@ pub enum SourceKind {
     Dropsonde(Box<DropsondeSource>),
     /// Metrics of statsd, over UDP.
     Statsd(Box<StatsdSource>),
-    /// What weir has counted, as metrics of Loggregator.
+    /// Weir's own counts, as metrics of Loggregator.
     LoggregatorMetrics(Box<LoggregatorMetricsSource>),
-    /// What owners of applications should know about their drains.
+    /// Messages for the owners of applications about their drains.
     DrainMessages(Box<DrainMessagesSource>),
-    /// Metrics of targets that answer in Prometheus' text format.
+    /// Metrics of targets in the Prometheus text format.
     Prometheus(Box<PrometheusSource>),
     /// Metrics of containers.
     ContainerMetrics(Box<ContainerMetricsSource>),

@@ -47,8 +47,8 @@ pub struct PipelinePlan {
 }
 
 impl PipelinePlan {
-    /// Returns true if the plans differ in nothing but outputs and rules, which can be changed
-    /// without a restart.
+    /// Returns true if the plans differ only in outputs and rules, which can be changed without a
+    /// restart.
     pub fn differs_only_in_outputs_and_rules(&self, other: &Self) -> bool {
         // The fields are listed one by one so that a new field cannot be forgotten here.
         let Self {
@@ -104,7 +104,7 @@ pub struct SyslogSource {
     pub framing: SyslogFramingKind,
     /// Length at which a message is truncated, in bytes.
     pub message_bytes_max: usize,
-    /// Zone of times that state none.
+    /// Time zone of timestamps without one.
     pub zone: Zone,
 }
 
@@ -115,7 +115,7 @@ pub struct LoggregatorSource {
     pub listen: ListenSettings,
     /// Maximum size of the messages being received, over all connections.
     pub in_flight_bytes_max: usize,
-    /// Tags of envelopes that have none of that name.
+    /// Default tags: added to envelopes that have no tag of that name.
     pub tags: Vec<(String, String)>,
 }
 
@@ -124,7 +124,7 @@ pub struct LoggregatorSource {
 pub struct DropsondeSource {
     /// Address and limits of the listener.
     pub listen: ListenSettings,
-    /// Tags of envelopes that have none of that name.
+    /// Default tags: added to envelopes that have no tag of that name.
     pub tags: Vec<(String, String)>,
 }
 
@@ -133,7 +133,7 @@ pub struct DropsondeSource {
 pub struct StatsdSource {
     /// Address and limits of the listener.
     pub listen: ListenSettings,
-    /// Tags of metrics that have none of that name.
+    /// Default tags: added to metrics that have no tag of that name.
     pub tags: Vec<(String, String)>,
 }
 
@@ -144,25 +144,25 @@ pub struct DatadogMetricsOutput {
     pub url: String,
     /// The key that is sent with each request.
     pub api_key: Secret,
-    /// What stands in front of every name.
+    /// Prefix of every name.
     pub prefix: String,
-    /// Tags of every point.
+    /// Tags added to every point.
     pub tags: Vec<String>,
     /// How requests are sent.
     pub requests: RequestSettings,
 }
 
-/// What owners of applications should know about their drains, as logs of the applications.
+/// `type = "drain_messages"`: messages about drains, as logs of the applications.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DrainMessagesSource {
-    /// Tags of envelopes that have none of that name.
+    /// Default tags: added to envelopes that have no tag of that name.
     pub tags: Vec<(String, String)>,
 }
 
 /// `type = "loggregator_metrics"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggregatorMetricsSource {
-    /// How often metrics are stated.
+    /// Interval at which metrics are emitted.
     pub interval: Duration,
     /// Tags of metrics.
     pub tags: Vec<(String, String)>,
@@ -171,25 +171,25 @@ pub struct LoggregatorMetricsSource {
 /// `type = "prometheus"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PrometheusSource {
-    /// What is scraped.
+    /// The configured targets.
     pub targets: Vec<ScrapeTarget>,
-    /// Patterns of files with one more target each.
+    /// Globs of files that each describe one more target.
     pub target_files: Vec<String>,
-    /// How often these files are looked for and read.
+    /// Interval at which these files are searched for and read.
     pub rescan_interval: Duration,
-    /// What targets of files are, if they do not say.
+    /// Source id of targets from files that specify none.
     pub source_id: String,
-    /// How often they are scraped, if they do not say.
+    /// Scrape interval of targets from files that specify none.
     pub interval: Duration,
-    /// How long one of their answers may take.
+    /// Timeout of a scrape of a target from a file.
     pub timeout: Duration,
-    /// Certificates for them.
+    /// TLS settings of targets from files.
     pub tls: TlsSettings,
-    /// Maximum length of an answer, in bytes, also after decompression.
+    /// Maximum length of a response in bytes, before and after decompression.
     pub body_bytes_max: usize,
-    /// Maximum size of all answers being received or read, in bytes.
+    /// Maximum size of all responses being received or processed, in bytes.
     pub in_flight_bytes_max: usize,
-    /// Tags of metrics that have none of that name.
+    /// Default tags: added to metrics that have no tag of that name.
     pub tags: Vec<(String, String)>,
 }
 
@@ -198,19 +198,19 @@ pub struct PrometheusSource {
 pub struct ScrapeTarget {
     /// `http://` or `https://`, with path and query.
     pub url: String,
-    /// What it is: the source of its metrics.
+    /// Source id of its metrics.
     pub source_id: String,
-    /// Which instance of it.
+    /// Instance id of its metrics.
     pub instance_id: String,
     /// Additional headers.
     pub headers: Vec<(String, String)>,
     /// Credentials.
     pub auth: HttpAuth,
-    /// Tags of its metrics that have no label of that name.
+    /// Tags added to its metrics that have no label of that name.
     pub labels: Vec<(String, String)>,
-    /// How often it is scraped.
+    /// Scrape interval.
     pub interval: Duration,
-    /// How long its answer may take.
+    /// Timeout of a scrape.
     pub timeout: Duration,
     /// Certificates.
     pub tls: TlsSettings,
@@ -219,11 +219,11 @@ pub struct ScrapeTarget {
 /// `type = "container_metrics"`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContainerMetricsSource {
-    /// How often containers are measured.
+    /// Interval at which containers are measured.
     pub interval: Duration,
-    /// Where cgroups are mounted.
+    /// Mount point of the cgroup file systems.
     pub cgroup_root: PathBuf,
-    /// docker's directory.
+    /// docker's data directory.
     pub docker_root: PathBuf,
     /// Directories with containerd's tasks, by namespace.
     pub containerd_roots: Vec<PathBuf>,
@@ -231,15 +231,15 @@ pub struct ContainerMetricsSource {
     pub crio_roots: Vec<PathBuf>,
     /// Where `meminfo` and `self/mountinfo` are.
     pub proc_root: PathBuf,
-    /// Labels that name the source of a container; the first one that it has counts.
+    /// Labels with the source id of a container, in order of preference.
     pub source_id_labels: Vec<String>,
-    /// Labels that name its instance.
+    /// Labels with the instance id of a container, in order of preference.
     pub instance_id_labels: Vec<String>,
-    /// Tags, and the labels that are their values.
+    /// Names of tags, with the labels that contain their values.
     pub label_tags: Vec<(String, String)>,
-    /// How often writable layers are measured; `None` = never.
+    /// Interval at which writable layers are measured; `None` = never.
     pub disk_interval: Option<Duration>,
-    /// Tags of metrics that have none of that name.
+    /// Default tags: added to metrics that have no tag of that name.
     pub tags: Vec<(String, String)>,
 }
 
@@ -271,7 +271,7 @@ pub struct QuotaSettings {
     pub records_per_second: Option<f64>,
     /// Bytes per second; `None` = unlimited.
     pub bytes_per_second: Option<f64>,
-    /// What may come at once, as the time in which it is earned.
+    /// Allowed burst, as the time in which the rate adds up to it.
     pub burst: Duration,
     /// True: records above the limit are discarded and counted; false: their connection is not
     /// read for a while, and requests are answered with 429.
@@ -379,7 +379,7 @@ pub struct TailSettings {
     /// How long a renamed or deleted file that was read to its end is still followed, for late
     /// writes.
     pub rotated_grace: Duration,
-    /// Maximum total size of deleted files that are kept open; beyond it the oldest are given up
+    /// Maximum total size of deleted files that are kept open; beyond it the oldest are abandoned
     /// and counted.
     pub deleted_bytes_max: u64,
     /// Lines per second of each stream (file or container); none = unlimited.
@@ -474,7 +474,7 @@ pub struct SplunkHec {
     pub requests: RequestSettings,
 }
 
-/// How requests are made, whatever their content.
+/// Settings of requests that do not depend on their content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestSettings {
     /// Compression of request bodies.
@@ -612,9 +612,9 @@ pub enum SyslogTransport {
     Datagrams,
     /// RELP.
     Relp {
-        /// Maximum number of messages without an answer.
+        /// Maximum number of unacknowledged messages.
         unanswered_max: usize,
-        /// How long an answer may take before the connection is closed.
+        /// How long an acknowledgement may take before the connection is closed.
         ack_timeout: Duration,
     },
 }

@@ -1,16 +1,16 @@
-//! Items by group: the records of a batch by resource, or by the file that they go to.
+//! Groups items: the records of a batch by resource, or by the file that they go to.
 //!
 //! Invariants: every item is in exactly one group, and in its group in its order; the work is
 //! proportional to the number of items and groups, in whatever order the groups come.
 
 use std::ops::Range;
 
-/// Groups some items after the other, reusing its memory.
+/// Groups sets of items one after the other, reusing its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// Items, group by group.
     order: Vec<u32>,
-    /// For each group where it ends in `order`.
+    /// For each group its end in `order`.
     ends: Vec<usize>,
 }
 
@@ -29,7 +29,7 @@ impl Groups {
         }
         let mut start = 0;
         for end in &mut *ends {
-            // For now where the group starts: it moves to its end while items are added.
+            // Starts as the group's start, and moves to its end while items are added.
             start += std::mem::replace(end, start);
         }
         order.clear();

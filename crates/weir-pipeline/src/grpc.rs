@@ -1,5 +1,5 @@
-//! Calls of gRPC over HTTP/2: which method a request calls, and how a call ends. For services that
-//! receive as well as for those that are read.
+//! gRPC calls over HTTP/2: which method a request calls, and how a call ends. For services that
+//! receive records and for those that serve them.
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request;
@@ -11,16 +11,16 @@ use weir_codec::{GrpcStatus, LoggregatorError};
 pub struct Status {
     /// Its code.
     pub code: GrpcStatus,
-    /// What is to be said about it.
+    /// Its message.
     pub message: String,
 }
 
 /// Why a request is not served.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is not gRPC.
+    /// It is not a gRPC request.
     Http(StatusCode),
-    /// It cannot be served.
+    /// The call is refused with a gRPC status.
     Status(Status),
 }
 
@@ -30,18 +30,18 @@ impl Status {
         Self { code, message: message.into() }
     }
 
-    /// The status of a method that the service does not have.
+    /// Returns the status for a method that the service does not have.
     pub fn unknown_method(service: &str, method: &str) -> Self {
         let text = format!("unknown method {method} for service {service}");
         Self::new(GrpcStatus::Unimplemented, text)
     }
 
-    /// The status of a message that cannot be read.
+    /// Returns the status for a message that cannot be decoded.
     pub fn unreadable(error: &LoggregatorError) -> Self {
         Self::new(GrpcStatus::Internal, format!("grpc: error unmarshalling request: {error}"))
     }
 
-    /// Adds it to headers or trailers.
+    /// Adds the status to headers or trailers.
     pub fn write(&self, headers: &mut HeaderMap) {
         headers.insert("grpc-status", HeaderValue::from(self.code as u16));
         if let Ok(message) = HeaderValue::from_str(&GrpcStatus::percent_encoded(&self.message)) {
@@ -59,7 +59,7 @@ impl From<Status> for Refused {
 /// Returns which of these services a request calls, and the name of the method.
 ///
 /// # Errors
-/// If it is not gRPC, or for another service.
+/// If it is not a gRPC request, or for another service.
 pub fn method<'h>(
     head: &'h request::Parts,
     services: &[&'static str],

@@ -1,8 +1,8 @@
-//! What weir has counted, as the metrics of the programs of Loggregator that it replaces, by the
-//! names that their operators know.
+//! Weir's counts as the metrics of the Loggregator components that it replaces, under the names
+//! that their operators know.
 //!
 //! Invariants: every value is read from the books and the statistics, so it cannot disagree with
-//! them; a metric exists under its name only if weir counts what the name says.
+//! them; a metric is provided only if weir counts what its name means.
 
 mod events;
 
@@ -18,22 +18,22 @@ use crate::view::PipelineView;
 pub use events::OriginalEvent;
 pub(crate) use events::OriginalEvents;
 
-/// A program of Loggregator, or a part of one that states another origin.
+/// A component of Loggregator, or a part of one with another origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Original {
     /// The agent on each machine.
     Metron,
     /// The router.
     Doppler,
-    /// The router, as it describes itself in version 1.
+    /// The router, as it identifies itself in version 1.
     DopplerServer,
-    /// What readers of version 2 connect to.
+    /// The server for readers of version 2.
     ReverseLogProxy,
-    /// What readers of version 1 connect to.
+    /// The server for readers of version 1.
     TrafficController,
-    /// What assigns drains.
+    /// The scheduler of drains.
     Scheduler,
-    /// What sends to drains.
+    /// The adapter, which sends to drains.
     Adapter,
 }
 
@@ -49,7 +49,7 @@ impl Original {
         Self::Adapter,
     ];
 
-    /// The source of its envelopes.
+    /// The source id of its envelopes.
     pub fn source_id(self) -> &'static str {
         match self {
             Self::Metron => "metron",
@@ -61,7 +61,7 @@ impl Original {
         }
     }
 
-    /// The tag `origin` of its envelopes, which stands in front of names of metrics.
+    /// The tag `origin` of its envelopes, which prefixes the names of metrics.
     pub fn origin(self) -> &'static str {
         match self {
             Self::Metron => "loggregator.metron",
@@ -74,7 +74,7 @@ impl Original {
         }
     }
 
-    /// Whether it states its metrics every minute instead of every five seconds.
+    /// Whether it emits its metrics every minute instead of every five seconds.
     pub(crate) fn is_rare(self) -> bool {
         match self {
             Self::Metron | Self::Doppler | Self::DopplerServer => false,
@@ -84,7 +84,7 @@ impl Original {
         }
     }
 
-    /// Tags of its metrics that say how they are to be understood.
+    /// Tags of all its metrics.
     pub fn tags(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::DopplerServer => &[],
@@ -98,14 +98,14 @@ impl Original {
     }
 }
 
-/// A metric of one of these programs.
+/// A metric of one of these components.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OriginalMetric {
-    /// Whose metric it is.
+    /// The component.
     pub of: Original,
     /// Its name, without the origin.
     pub name: &'static str,
-    /// Tags that tell it from others of that name.
+    /// Tags that distinguish it from others of that name.
     pub tags: &'static [(&'static str, &'static str)],
     /// Its value.
     pub value: OriginalValue,
@@ -114,9 +114,9 @@ pub struct OriginalMetric {
 /// The value of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OriginalValue {
-    /// A sum since weir has its data directory, or since it was started.
+    /// A total since the data directory was created, or since the start.
     Counter(u64),
-    /// A level.
+    /// A current value.
     Gauge {
         /// The value, in its unit.
         value: f64,
@@ -125,18 +125,18 @@ pub enum OriginalValue {
     },
 }
 
-/// What drains have done, in their terms.
+/// Totals of all drains, in Loggregator's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DrainCounts {
-    /// Drains that envelopes are sent to.
+    /// Drains to which envelopes are sent.
     pub drains: u64,
-    /// Drains whose URL is invalid, or not allowed.
+    /// Drains whose URL is invalid or not allowed.
     pub refused_drains: u64,
-    /// Envelopes that were for a drain.
+    /// Envelopes routed to drains.
     pub ingress: u64,
-    /// Envelopes that drains have taken.
+    /// Envelopes accepted by drains.
     pub egress: u64,
-    /// Envelopes for drains that were lost.
+    /// Envelopes routed to drains and lost.
     pub dropped: u64,
 }
 
@@ -178,7 +178,7 @@ const GRPC_EGRESS: &[(&str, &str)] = &[("protocol", "grpc"), ("direction", "egre
 const STREAM: &[(&str, &str)] = &[("endpoint", "stream")];
 const FIREHOSE: &[(&str, &str)] = &[("endpoint", "firehose")];
 
-/// Why a source has discarded what it received without anybody having asked for it.
+/// Reasons for discarding received records that are losses, not configured behavior.
 const LOSSES: [DiscardReason; 4] = [
     DiscardReason::Crash,
     DiscardReason::ReceiveBuffer,
@@ -190,26 +190,26 @@ fn losses(book: &SourceBook) -> u64 {
     LOSSES.iter().map(|reason| book.discarded[*reason as usize]).sum()
 }
 
-/// Counts of several services together.
+/// Counts summed over several services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderCounts {
-    /// Readers now.
+    /// Current number of readers.
     pub readers: u64,
-    /// Of these, readers of everything in version 1.
+    /// Of these, firehoses in version 1.
     pub firehoses: u64,
-    /// Envelopes that readers have asked for.
+    /// Envelopes that matched readers.
     pub matched: u64,
-    /// Envelopes that they got.
+    /// Envelopes delivered to readers.
     pub delivered: u64,
-    /// Of these, those of readers of everything in version 1.
+    /// Of these, envelopes of firehoses in version 1.
     pub delivered_to_firehoses: u64,
-    /// Envelopes that they lost.
+    /// Envelopes lost by readers.
     pub lost: u64,
-    /// Records that all of them missed, whether or not they had asked for them.
+    /// Records that all of them missed, whether or not they match.
     pub missed: u64,
     /// Requests that were refused.
     pub refused: u64,
-    /// Streams that were ended since their readers were too slow.
+    /// Streams that were ended because their readers were too slow.
     pub cut: u64,
 }
 
@@ -229,17 +229,17 @@ impl ReaderCounts {
 }
 
 impl PipelineView {
-    /// Notes an event that is to be stated.
+    /// Queues an event to be emitted.
     pub fn note_original_event(&self, event: OriginalEvent) {
         self.original_events.add(event);
     }
 
-    /// Returns the counts of these services together.
+    /// Returns the sum of the counts of these services.
     pub fn readers(&self, faces: &[Face]) -> ReaderCounts {
         faces.iter().fold(ReaderCounts::default(), |sum, face| sum.add(self.face(*face)))
     }
 
-    /// Returns what drains have done; `None` if there are none.
+    /// Returns the totals of all drains; `None` if there are none.
     pub fn drain_counts(&self) -> Option<DrainCounts> {
         let drains = self.drains.as_ref()?;
         let mut counts = DrainCounts::default();
@@ -253,15 +253,15 @@ impl PipelineView {
         Some(DrainCounts { refused_drains: refused, ..counts })
     }
 
-    /// Returns open connections and sessions over which envelopes arrive.
+    /// Returns the number of open connections and sessions over which envelopes arrive.
     pub fn ingress_streams(&self) -> u64 {
         let is_router = |source_type| source_type == SourceType::Loggregator;
         let sources = self.sources.iter().filter(|source| is_router(source.source_type));
         sources.map(|source| get(&source.stats.listener.connections)).sum()
     }
 
-    /// Returns the places that envelopes are handed to, as an agent counts its routers: outputs for
-    /// envelopes that work, and weir itself if it has readers.
+    /// Returns the number of destinations of envelopes, as an agent counts its routers: working
+    /// outputs for envelopes, and weir itself if it has readers.
     pub fn routers(&self) -> u64 {
         let outputs = self.outputs();
         let works = outputs.iter().filter(|output| {
@@ -272,7 +272,7 @@ impl PipelineView {
         works.count() as u64 + u64::from(serves)
     }
 
-    /// Returns the metrics of all programs that weir replaces.
+    /// Returns the metrics of all components that weir replaces.
     pub fn original_metrics(&self) -> Vec<OriginalMetric> {
         let ledger = self.journal.ledger();
         let mut metrics = Metrics { of: Original::Metron, all: Vec::new() };
@@ -285,13 +285,13 @@ impl PipelineView {
         metrics.all
     }
 
-    /// What agents and routers received.
+    /// Adds the metrics of agents and routers about received envelopes.
     fn received(&self, ledger: &Ledger, metrics: &mut Metrics) {
         let (mut v1, mut v2) = (SourceBook::default(), SourceBook::default());
         for source in &self.sources {
             let book = ledger.sources.iter().find(|book| book.name == source.name);
             let Some(book) = book.map(|ledger| &ledger.book) else { continue };
-            // What weir states about itself is not traffic.
+            // Weir's own metrics are not traffic.
             let is_own = source.source_type == SourceType::LoggregatorMetrics;
             if source.source_type == SourceType::Dropsonde {
                 v1.add(book);
@@ -322,7 +322,7 @@ impl PipelineView {
             .counter("doppler.shedEnvelopes", &[], losses(&v1));
     }
 
-    /// What an agent has sent to routers.
+    /// Adds the metrics of an agent about envelopes sent to routers.
     fn forwarded(&self, ledger: &Ledger, metrics: &mut Metrics) {
         let (mut sent, mut errors, mut lost) = (0, 0, 0);
         let outputs: Arc<[_]> = self.outputs();
@@ -346,7 +346,7 @@ impl PipelineView {
         }
     }
 
-    /// What became of envelopes of readers.
+    /// Adds the metrics about the envelopes of readers.
     fn read(&self, metrics: &mut Metrics) {
         let all = self.readers(&[Face::Egress, Face::Gateway, Face::TrafficController]);
         metrics
@@ -385,7 +385,7 @@ impl PipelineView {
     }
 }
 
-/// What a scheduler and an adapter state: weir is both, and one adapter.
+/// Adds the metrics of a scheduler and one adapter: weir is both.
 fn of_drains(drains: &DrainCounts, metrics: &mut Metrics) {
     metrics
         .of(Original::Scheduler)

@@ -34,7 +34,7 @@ use outputs::Outputs;
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
 /// A ring that its slowest output keeps full for this long is spilled to disk.
 const SPILL_AFTER: Duration = Duration::from_secs(1);
-/// Large enough that files are few, small enough that space is freed soon.
+/// Large enough for few files, small enough to free space soon.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long batches of apparently missing files wait for a source to open them.
@@ -62,7 +62,7 @@ struct OtherDestination {
 /// Result of [`Pipeline::apply`].
 #[derive(Debug)]
 pub enum Applied {
-    /// The change is in force.
+    /// The change was applied.
     Done {
         /// Generation of the rules.
         generation: u32,
@@ -210,7 +210,7 @@ impl Pipeline {
     }
 
     /// Applies the outputs and rules of another plan, which must be identical otherwise (see
-    /// [`PipelinePlan::differs_only_in_outputs_and_rules`]). What is the same in both goes on
+    /// [`PipelinePlan::differs_only_in_outputs_and_rules`]). Unchanged components continue
     /// undisturbed. Each source uses the new rules from its next batch on; records that were routed
     /// before still go where they were routed to. After an error nothing has changed.
     pub fn apply(&mut self, plan: &PipelinePlan) -> Result<Applied, StartError> {
@@ -228,7 +228,7 @@ impl Pipeline {
                 return Err(error.into());
             }
         };
-        // Those that are removed still write.
+        // Removed outputs still write.
         let all = self.outputs.plans().chain(&plan.outputs);
         self.own_paths.replace(&own_paths(all, plan));
         let output_names = change.names.clone();

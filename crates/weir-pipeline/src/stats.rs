@@ -41,7 +41,7 @@ pub struct SourceStats {
     pub blocked_total: AtomicU64,
     /// Time during which at least one stream was refused, nanoseconds.
     pub blocked_ns: AtomicU64,
-    /// Threads of which at least one stream is currently refused.
+    /// Number of threads with at least one stream that is currently refused.
     pub blocked_threads: AtomicU64,
     /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,

@@ -50,7 +50,7 @@ pub struct OutputView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Everything runs.
+    /// All components run.
     Running = 0,
     /// It was asked to stop: outputs deliver what they can.
     Stopping = 1,
@@ -77,7 +77,7 @@ pub struct PipelineView {
     phase: AtomicU8,
 }
 
-/// The outputs, for both ways of access.
+/// The outputs, by index and by name.
 #[derive(Debug)]
 struct Outputs {
     in_order: Arc<[Arc<OutputView>]>,

@@ -144,7 +144,7 @@ fn a_record_without_a_header_says_nothing_about_it() {
 }
 
 #[test]
-fn the_body_does_not_say_what_the_header_is() {
+fn attributes_in_the_body_do_not_set_the_header() {
     let plans = ["facility:auth", "facility:mail", "@syslog.procid:1", "@syslog.procid:4711"]
         .map(|when| plan(when, Vec::new()));
     let line = Line::syslog(r#"{"syslog":{"facility":"mail","procid":"1"}}"#);
@@ -156,7 +156,7 @@ fn the_body_does_not_say_what_the_header_is() {
 }
 
 #[test]
-fn what_a_rule_sets_is_the_header_from_then_on() {
+fn header_fields_set_by_a_rule_apply_to_later_rules() {
     let actions = vec![
         set("facility", "local0"),
         set("facility", "no such facility"),

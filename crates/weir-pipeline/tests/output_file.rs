@@ -87,7 +87,7 @@ fn lines_are_appended_in_order_under_every_policy() {
 }
 
 #[test]
-fn closing_the_journal_flushes_what_is_left() {
+fn closing_the_journal_flushes_the_rest() {
     let fsync = FsyncPolicy::Interval(Duration::from_hours(1));
     let (mut rig, path) = Setup::new().start(Encoding::Raw, fsync);
     rig.append_numbered(1, 100, 10);

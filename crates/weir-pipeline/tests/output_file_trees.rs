@@ -232,7 +232,7 @@ fn links_below_the_base_are_not_followed_and_the_records_are_dead_letters() {
 }
 
 #[test]
-fn without_dead_letters_such_records_are_counted_as_rejected() {
+fn without_dead_letters_refused_records_are_counted_as_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let tree_dir = dir.path().join("tree");
     std::fs::create_dir_all(tree_dir.join("a.log")).unwrap();
@@ -377,7 +377,7 @@ fn a_file_of_an_earlier_period_is_put_aside_at_the_first_line_of_the_next() {
 }
 
 #[test]
-fn what_a_crash_left_between_rotation_and_compression_is_finished() {
+fn a_rotation_interrupted_by_a_crash_is_completed() {
     let dir = tempfile::tempdir().unwrap();
     let tree_dir = dir.path().join("tree");
     std::fs::create_dir_all(&tree_dir).unwrap();

@@ -56,7 +56,7 @@ fn records_arrive_once_and_in_order() {
 }
 
 #[test]
-fn closing_the_journal_delivers_what_is_left() {
+fn closing_the_journal_delivers_the_rest() {
     let collector = Collector::start();
     let mut rig = to_collector(&collector, |hec| hec.requests.batch_age = Duration::from_hours(1));
     fill(&mut rig);

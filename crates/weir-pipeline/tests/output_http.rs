@@ -250,7 +250,7 @@ fn failures_are_tried_again_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_was_taken_is_delivered_whatever_the_rest_of_the_answer_is() {
+fn a_delivered_verdict_does_not_depend_on_the_rest_of_the_response() {
     let server = Server::start(&[Act::Talk, Act::Mumble, Act::BreakOff], Act::Say(200));
     let mut rig = start(&server, |plan| plan.requests.request_timeout = Duration::from_millis(300));
     let texts = ["one", "two", "three", "four"];
@@ -275,7 +275,7 @@ fn records_wait_for_an_absent_server() {
 }
 
 #[test]
-fn what_is_refused_is_found_and_becomes_a_dead_letter() {
+fn a_refused_record_is_identified_and_dead_lettered() {
     let server = Server::start(&[], Act::Judge);
     let mut rig = start(&server, |_| {});
     let mut lines: Vec<Line> = (0..100).map(|n| Line::new(format!("line {n}"))).collect();

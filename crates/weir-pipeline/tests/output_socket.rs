@@ -282,7 +282,7 @@ fn a_udp_peer_that_is_away_is_tried_again_and_the_book_balances() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_not_sent() {
+fn a_stop_keeps_unsent_records() {
     let (listener, address) = listen();
     drop(listener);
     let mut rig = start(socket(address, SocketProtocol::Tcp));

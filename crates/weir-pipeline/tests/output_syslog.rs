@@ -62,7 +62,7 @@ fn counted(message: &str) -> String {
 }
 
 #[test]
-fn messages_are_lines_in_which_newlines_are_text() {
+fn messages_are_lines_with_escaped_newlines() {
     let (listener, address) = listen();
     let mut rig = start(syslog(address, LINES));
     rig.append(1, &[Line::new("one"), Line::new("two\nlines")]);
@@ -109,7 +109,7 @@ fn rfc_3164_has_the_local_time_that_was_valid_at_the_time_of_the_record() {
 }
 
 #[test]
-fn what_arrived_in_the_wanted_format_leaves_byte_for_byte() {
+fn messages_in_the_configured_format_are_sent_unchanged() {
     let new: &str = "<165>1 2003-10-11T22:14:15.003000001z h app 8710 ID47 [ex@1 a=\"1\"]  text \t";
     let old: &str = "<34>Oct  1 22:14:15 mymachine su[42]:  failed";
     for (format, kept) in [(SyslogFormat::Rfc5424, new), (SyslogFormat::Rfc3164, old)] {

@@ -379,7 +379,7 @@ fn a_peer_that_does_not_speak_relp_gets_no_records() {
 }
 
 #[test]
-fn a_server_that_closes_an_idle_session_is_no_error() {
+fn closing_an_idle_session_is_not_an_error() {
     let (listener, address) = listen();
     let mut rig = start(relp(address, 128));
     append(&mut rig, 0, 1);
@@ -442,7 +442,7 @@ fn large_messages_are_sent_while_answers_arrive() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_not_acknowledged() {
+fn a_stop_keeps_unacknowledged_records() {
     let (listener, address) = listen();
     let mut rig = start(relp(address, 128));
     append(&mut rig, 0, 10);

@@ -334,7 +334,7 @@ fn apply_to_fit(rules: &[RulePlan], batch: &mut BatchBuilder, book: &mut SourceB
 }
 
 #[test]
-fn a_record_that_is_cut_says_so_and_is_no_object_any_more() {
+fn a_truncated_record_is_marked_and_is_not_an_object() {
     let redaction = Redaction {
         pattern: Pattern::new("x").unwrap(),
         with: Replacement::Text("a good deal longer".to_owned()),
@@ -385,7 +385,7 @@ fn records_that_do_not_all_fit_are_cut_and_none_is_lost() {
 }
 
 #[test]
-fn what_no_rule_changes_stays_byte_for_byte() {
+fn records_that_no_rule_changes_are_unchanged() {
     let rules = acting(redact("card"));
     for (format, line) in forms("a \"quoted\" line \\ with é and \t") {
         let mut builder = decode(format, &line);
@@ -400,7 +400,7 @@ fn what_no_rule_changes_stays_byte_for_byte() {
 }
 
 #[test]
-fn what_a_rule_cannot_parse_stays_as_it_is_and_is_counted_for_that_rule() {
+fn records_that_a_rule_cannot_parse_are_unchanged_and_counted_for_it() {
     let line = weir_codec::LineFormat::parse("$remote_addr - $status").unwrap();
     let parse = |name: &str, formats: Vec<BodyFormat>| RulePlan {
         actions: vec![Action::Parse(formats), set("@rule", name)],

@@ -1,8 +1,8 @@
-//! A stand-in for UAA and the Cloud Controller of Cloud Foundry: who has which token, and may see
-//! which application.
+//! A stand-in for UAA and the Cloud Controller of Cloud Foundry: tokens, and the applications that
+//! their owners may see.
 //!
-//! Invariant: it answers as the originals do, as far as weir asks: what is not known there is 404,
-//! a token that is not known is 400, a client that is not known is 401.
+//! Invariant: it responds like the originals to the requests that weir sends: 404 for an unknown
+//! application, 400 for an unknown token, 401 for an unknown client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -26,14 +26,14 @@ pub struct Cloud {
 
 #[derive(Debug, Default)]
 struct Shared {
-    known: Mutex<Known>,
+    known: Mutex<CloudState>,
     requests: AtomicU64,
     is_failing: AtomicBool,
     is_stopped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CloudState {
     /// Scopes of each token.
     tokens: BTreeMap<String, String>,
     /// Keys with which tokens are signed.
@@ -55,19 +55,19 @@ impl Cloud {
                     return;
                 }
                 let serving = Arc::clone(&serving);
-                // A client that leaves early is no concern of others.
+                // A client that disconnects early is not an error.
                 std::thread::spawn(move || drop(serving.answer(&stream)));
             }
         });
         Self { address, shared }
     }
 
-    /// Returns its URL, of both servers.
+    /// Returns the URL of both servers.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Makes a token known, with scopes separated by spaces.
+    /// Adds a token, with scopes separated by spaces.
     pub fn add_token(&self, token: &str, scopes: &str) {
         self.shared.known().tokens.insert(token.to_owned(), scopes.to_owned());
     }
@@ -82,12 +82,12 @@ impl Cloud {
         self.shared.known().visible.insert((token.to_owned(), application.to_owned()));
     }
 
-    /// From now on, every request fails, or none.
+    /// Makes every request fail from now on, or none.
     pub fn fail(&self, is_failing: bool) {
         self.shared.is_failing.store(is_failing, Ordering::Relaxed);
     }
 
-    /// Returns how many requests were answered.
+    /// Returns the number of answered requests.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
@@ -102,7 +102,7 @@ impl Drop for Cloud {
 }
 
 impl Shared {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, CloudState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,7 @@
-//! Keys of a stand-in for UAA, and the tokens that are signed with them: valid ones, and such as an
-//! attacker would make.
+//! Keys of a stand-in for UAA, and the tokens that are signed with them: valid ones, and forged
+//! ones.
 //!
-//! Invariant: the keys serve tests alone; they were made for them, and are known to everyone.
+//! Invariant: the keys are public, and only used in tests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -33,7 +33,7 @@ impl TokenKey {
         Self { id: id.to_owned(), pair }
     }
 
-    /// Returns what UAA lists: a JSON Web Key.
+    /// Returns the key as UAA lists it: a JSON Web Key.
     pub fn listed(&self) -> Value {
         let public = RsaPublicKeyComponents::<Vec<u8>>::from(self.pair.public());
         let [n, e] = [public.n, public.e].map(|number| URL_SAFE_NO_PAD.encode(number));
@@ -55,12 +55,12 @@ impl TokenKey {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// Returns a token that says that it needs no signature.
+    /// Returns a token with the algorithm `none`.
     pub fn unsigned(&self, claims: &Value) -> String {
         format!("{}.", both(&json!({ "alg": "none", "kid": self.id }), claims))
     }
 
-    /// Returns a token whose secret is what everyone may know of the key.
+    /// Returns a token signed with HMAC, with the public key as the secret.
     pub fn with_public_key_as_secret(&self, claims: &Value) -> String {
         let text = both(&json!({ "alg": "HS256", "kid": self.id }), claims);
         let secret = hmac::Key::new(hmac::HMAC_SHA256, self.pair.public().as_ref());

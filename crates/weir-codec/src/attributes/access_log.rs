@@ -30,7 +30,7 @@ const PRESETS: [(&str, &str); 3] = [
 
 /// How the text of a variable is converted to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Conversion {
     /// A number if it is written as one, otherwise text.
     Word,
     Text,
@@ -49,33 +49,33 @@ enum Kind {
 }
 
 /// Variables of nginx and Apache with their attributes.
-const VARIABLES: [(&str, &str, Kind); 26] = [
-    ("remote_addr", "network.client.ip", Kind::Text),
-    ("remote_host", "network.client.ip", Kind::Text),
-    ("remote_port", "network.client.port", Kind::Word),
-    ("remote_logname", "usr.logname", Kind::Text),
-    ("remote_user", "usr.id", Kind::Text),
-    ("time_local", "", Kind::TimeLocal),
-    ("time_iso8601", "", Kind::TimeIso),
-    ("msec", "", Kind::Epoch),
-    ("request", "", Kind::Request),
-    ("request_method", "http.method", Kind::Text),
-    ("request_uri", "http.url", Kind::Text),
-    ("uri", "http.url_details.path", Kind::Text),
-    ("args", "http.url_details.queryString", Kind::Text),
-    ("server_protocol", "http.protocol", Kind::Text),
-    ("host", "http.url_details.host", Kind::Text),
-    ("status", "http.status_code", Kind::Word),
-    ("body_bytes_sent", "network.bytes_written", Kind::Word),
-    ("bytes_sent", "network.bytes_written", Kind::Word),
-    ("request_length", "network.bytes_read", Kind::Word),
-    ("http_referer", "http.referer", Kind::Text),
-    ("http_user_agent", "http.useragent", Kind::Text),
-    ("request_id", "http.request_id", Kind::Text),
-    ("request_time", "duration", Kind::Nanoseconds),
-    ("upstream_connect_time", "upstream_connect_time", Kind::Seconds),
-    ("upstream_header_time", "upstream_header_time", Kind::Seconds),
-    ("upstream_response_time", "upstream_response_time", Kind::Seconds),
+const VARIABLES: [(&str, &str, Conversion); 26] = [
+    ("remote_addr", "network.client.ip", Conversion::Text),
+    ("remote_host", "network.client.ip", Conversion::Text),
+    ("remote_port", "network.client.port", Conversion::Word),
+    ("remote_logname", "usr.logname", Conversion::Text),
+    ("remote_user", "usr.id", Conversion::Text),
+    ("time_local", "", Conversion::TimeLocal),
+    ("time_iso8601", "", Conversion::TimeIso),
+    ("msec", "", Conversion::Epoch),
+    ("request", "", Conversion::Request),
+    ("request_method", "http.method", Conversion::Text),
+    ("request_uri", "http.url", Conversion::Text),
+    ("uri", "http.url_details.path", Conversion::Text),
+    ("args", "http.url_details.queryString", Conversion::Text),
+    ("server_protocol", "http.protocol", Conversion::Text),
+    ("host", "http.url_details.host", Conversion::Text),
+    ("status", "http.status_code", Conversion::Word),
+    ("body_bytes_sent", "network.bytes_written", Conversion::Word),
+    ("bytes_sent", "network.bytes_written", Conversion::Word),
+    ("request_length", "network.bytes_read", Conversion::Word),
+    ("http_referer", "http.referer", Conversion::Text),
+    ("http_user_agent", "http.useragent", Conversion::Text),
+    ("request_id", "http.request_id", Conversion::Text),
+    ("request_time", "duration", Conversion::Nanoseconds),
+    ("upstream_connect_time", "upstream_connect_time", Conversion::Seconds),
+    ("upstream_header_time", "upstream_header_time", Conversion::Seconds),
+    ("upstream_response_time", "upstream_response_time", Conversion::Seconds),
 ];
 
 /// Why a template is invalid.
@@ -88,7 +88,7 @@ pub enum LineFormatError {
     #[error("the $ at byte {0} is not followed by a name")]
     NoName(usize),
     /// The end of the first variable cannot be determined.
-    #[error("nothing between ${0} and ${1} marks the end of the first one")]
+    #[error("${0} and ${1} have no separator between them")]
     NoSeparator(String, String),
     /// No format has this name.
     #[error("unknown format {0:?}; the access-log formats are common, combined and nginx")]
@@ -98,7 +98,7 @@ pub enum LineFormatError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Variable {
     path: String,
-    kind: Kind,
+    kind: Conversion,
     /// The text after the value; empty only at the end of the line.
     until: Vec<u8>,
 }
@@ -169,7 +169,7 @@ impl LineFormat {
 
 fn variable(name: &str, until: &str) -> Variable {
     let known = VARIABLES.iter().find(|(variable, ..)| *variable == name);
-    let (path, kind) = known.map_or((name, Kind::Word), |(_, path, kind)| (*path, *kind));
+    let (path, kind) = known.map_or((name, Conversion::Word), |(_, path, kind)| (*path, *kind));
     Variable { path: path.to_owned(), kind, until: until.into() }
 }
 
@@ -180,7 +180,7 @@ impl Variable {
             [] => Some(rest.len()),
             [b'"', ..] => self.quoted_len(rest),
             // A list (one time per upstream) contains spaces.
-            until if matches!(self.kind, Kind::Seconds | Kind::Nanoseconds) => {
+            until if matches!(self.kind, Conversion::Seconds | Conversion::Nanoseconds) => {
                 let mut from = 0;
                 loop {
                     let at = from + find(rest.get(from..)?, until)?;
@@ -217,22 +217,22 @@ impl Variable {
         }
         let path = self.path.as_bytes();
         match self.kind {
-            Kind::Word => attributes.add(path, Scalar::of_word(value)),
-            Kind::Text => attributes.add(path, Scalar::Text(value)),
-            Kind::Nanoseconds => {
+            Conversion::Word => attributes.add(path, Scalar::of_word(value)),
+            Conversion::Text => attributes.add(path, Scalar::Text(value)),
+            Conversion::Nanoseconds => {
                 if let Some(time_ns) = seconds_sum(value) {
                     attributes.add(path, Scalar::Int(time_ns));
                 }
             }
-            Kind::Seconds => {
+            Conversion::Seconds => {
                 if let Some(time_ns) = seconds_sum(value) {
                     attributes.add(path, Scalar::Float(time_ns as f64 / 1e9));
                 }
             }
-            Kind::Request => request(value, attributes),
-            Kind::TimeLocal => stated.time_ns = Some(time_local(value)?),
-            Kind::TimeIso => stated.time_ns = Some(parse_rfc3339(value)?),
-            Kind::Epoch => stated.time_ns = Some(seconds(value)?),
+            Conversion::Request => request(value, attributes),
+            Conversion::TimeLocal => stated.time_ns = Some(time_local(value)?),
+            Conversion::TimeIso => stated.time_ns = Some(parse_rfc3339(value)?),
+            Conversion::Epoch => stated.time_ns = Some(seconds(value)?),
         }
         Some(())
     }
@@ -356,7 +356,7 @@ mod tests {
         let error = |template| LineFormat::parse(template).unwrap_err().to_string();
         assert_eq!(error("plain"), "the format has no variable; write one as $name");
         assert_eq!(error("a $ b"), "the $ at byte 2 is not followed by a name");
-        assert_eq!(error("$a$b"), "nothing between $a and $b marks the end of the first one");
+        assert_eq!(error("$a$b"), "$a and $b have no separator between them");
         assert!(LineFormat::preset("apache").is_err());
         assert!(LineFormat::parse("${a}x$b").is_ok());
     }

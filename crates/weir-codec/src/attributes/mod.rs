@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_leaves_no_trace() {
+    fn text_that_does_not_parse_leaves_no_trace() {
         let mut attributes = Attributes::new();
         attributes.add(b"kept", Scalar::Int(1));
         assert_eq!(attributes.read_json(br#"{"a":1,"b":"#), None);

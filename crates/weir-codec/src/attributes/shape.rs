@@ -1,4 +1,4 @@
-//! What the JSON objects of a stream have in common: the text between their values.
+//! The common shapes of the JSON objects of a stream: the text between their values.
 //!
 //! Lines written by the same statement of a program differ only in their values. So the texts
 //! around the values are remembered, as a tree: each path from its root to an end is the shape of

@@ -1,14 +1,14 @@
 //! Records as syslog messages, in RFC 5424 or RFC 3164.
 //!
-//! A record that arrived as a message of the wanted format is sent as it arrived. For others the
-//! header is made from what is known: the facility is `user` if there is none, the severity
-//! `notice`, as RFC 3164 lets relays assume; host and program are those of the resource. RFC 5424
-//! also carries the attributes as structured data: those that came from structured data in their
-//! own elements, others with a permitted name in [`ATTRIBUTES_ID`].
+//! A record that arrived as a message of the configured format is sent unchanged. For others the
+//! header is built from the record: the facility is `user` if there is none, the severity `notice`,
+//! as RFC 3164 lets relays assume; host and program are those of the resource. RFC 5424 also
+//! carries the attributes as structured data: those that came from structured data in their own
+//! elements, others with a permitted name in [`ATTRIBUTES_ID`].
 //!
-//! Invariants: a message made here follows its RFC strictly; it has at most the permitted number of
-//! bytes; with [`SyslogOutputFraming::Lines`] it is exactly one line, in which newlines are written
-//! as `\n` (two characters), and NUL bytes as `\0`.
+//! Invariants: a message written here follows its RFC strictly; it has at most the permitted number
+//! of bytes; with [`SyslogOutputFraming::Lines`] it is exactly one line, in which newlines are
+//! written as `\n` (two characters), and NUL bytes as `\0`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::syslog::stamp::StampReader;
 use crate::syslog::{SyslogFormat, SyslogMessage};
 use crate::time::{civil_from_days, format_rfc3339_ns, push_number};
 
-/// Name of the element for attributes that did not come from structured data. The number is
-/// reserved for documentation: weir has none of its own.
+/// Name of the element for attributes that did not come from structured data. The enterprise number
+/// is reserved for documentation: weir has none of its own.
 const ATTRIBUTES_ID: &[u8] = b"attributes@32473";
 
 /// Maximum length of the names of structured data.

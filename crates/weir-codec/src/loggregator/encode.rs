@@ -1,4 +1,4 @@
-//! Envelopes to bytes.
+//! Encodes envelopes.
 
 use super::envelope::{
     LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
@@ -10,7 +10,7 @@ use super::wire::{
 const COUNTER: u32 = 5;
 const GAUGE: u32 = 6;
 
-/// Appends an envelope with these tags. What is in `envelope.bytes` has no effect.
+/// Appends an envelope with these tags. `envelope.bytes` is ignored.
 pub fn encode_loggregator_envelope(
     envelope: &LoggregatorEnvelope<'_>,
     tags: &[(&str, &str)],
@@ -68,7 +68,7 @@ pub fn encode_loggregator_time(timestamp_ns: i64, out: &mut Vec<u8>) {
     put_number_field(1, timestamp_ns as u64, out);
 }
 
-/// Appends a source to an envelope; it replaces an earlier one.
+/// Appends a source id to an envelope; it replaces an earlier one.
 pub fn encode_loggregator_source(source_id: &[u8], out: &mut Vec<u8>) {
     put_bytes_field(2, source_id, out);
 }
@@ -85,8 +85,8 @@ pub fn add_to_loggregator_batch(envelope: &[u8], batch: &mut Vec<u8>) {
     put_bytes_field(1, envelope, batch);
 }
 
-/// Appends an envelope with other measurements. Everything else stays as it is, including fields
-/// that are not known.
+/// Appends an envelope with other measurements. Everything else is unchanged, including unknown
+/// fields.
 pub fn encode_loggregator_gauge(
     envelope: &[u8],
     gauge: LoggregatorGauge<'_>,
@@ -97,7 +97,7 @@ pub fn encode_loggregator_gauge(
     Ok(())
 }
 
-/// Appends all fields of a message but this one. Returns the value of that, if it is there.
+/// Appends all fields of a message except this one. Returns the value of that field, if it exists.
 fn copy_others<'e>(
     envelope: &'e [u8],
     field: u32,
@@ -117,15 +117,15 @@ fn copy_others<'e>(
     Ok(found)
 }
 
-/// Appends an envelope about a counter with another total. Everything else stays as it is, including
-/// fields that are not known.
+/// Appends the envelope of a counter with another total. Everything else is unchanged, including
+/// unknown fields.
 pub fn encode_loggregator_total(
     envelope: &[u8],
     total: u64,
     out: &mut Vec<u8>,
 ) -> Result<(), LoggregatorError> {
     let mut counter = copy_others(envelope, COUNTER, out)?.unwrap_or_default().to_vec();
-    // Of a field that occurs twice, the last value counts.
+    // The last value of a repeated field applies.
     put_number_field(3, total, &mut counter);
     put_bytes_field(u64::from(COUNTER), &counter, out);
     Ok(())

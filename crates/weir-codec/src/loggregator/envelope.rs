@@ -1,46 +1,46 @@
-//! One envelope, and the batches that envelopes come in.
+//! One envelope, and batches of envelopes.
 //!
-//! Invariants: everything refers to the bytes that were received; a field that occurs twice has its
-//! last value; a field of another type than its own is unknown, as for other readers, and unknown
-//! fields are skipped.
+//! Invariants: everything refers to the received bytes; a repeated field has its last value; a
+//! field with the wrong type is treated as unknown, as by other readers, and unknown fields are
+//! skipped.
 
 use std::ops::Range;
 
 use super::wire::{Fields, LoggregatorError, Value};
 
-/// Maximum number of tags of an envelope that are looked at; further ones are only in its bytes.
+/// Maximum number of parsed tags of an envelope; further ones are only in its bytes.
 pub(super) const TAGS_MAX: usize = 256;
 
-/// A text that is not stated.
+/// A missing text.
 const EMPTY: &[u8] = b"";
 
 /// An envelope without its tags, which are in [`LoggregatorTags`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LoggregatorEnvelope<'e> {
-    /// All of it.
+    /// The whole envelope.
     pub bytes: &'e [u8],
     /// Nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// What it is from: the GUID of an application, or the name of a job.
+    /// Source id: the GUID of an application, or the name of a job.
     pub source_id: &'e [u8],
-    /// Which instance of it.
+    /// Instance id.
     pub instance_id: &'e [u8],
-    /// What it is about.
+    /// Its message.
     pub message: LoggregatorMessage<'e>,
 }
 
-/// What an envelope is about.
+/// The message of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum LoggregatorMessage<'e> {
-    /// Nothing, or something that is not known.
+    /// None, or one of an unknown type.
     #[default]
     None,
-    /// A line.
+    /// A log line.
     Log {
         /// Its text.
         payload: &'e [u8],
-        /// It was not written to standard output: as for the original, types that are not known
-        /// are errors.
+        /// It was not written to standard output: as in the original, unknown types count as
+        /// standard error.
         is_error: bool,
     },
     /// An increment of a counter, or its total.
@@ -52,9 +52,9 @@ pub enum LoggregatorMessage<'e> {
         /// The total, or 0.
         total: u64,
     },
-    /// Levels at one moment.
+    /// Current values.
     Gauge(LoggregatorGauge<'e>),
-    /// Something that took time.
+    /// A duration.
     Timer {
         /// Its name.
         name: &'e [u8],
@@ -63,11 +63,11 @@ pub enum LoggregatorMessage<'e> {
         /// Nanoseconds since 1970.
         stop_ns: i64,
     },
-    /// Something that happened.
+    /// An event.
     Event {
-        /// What.
+        /// Its title.
         title: &'e [u8],
-        /// In detail.
+        /// Its text.
         body: &'e [u8],
     },
 }
@@ -98,14 +98,14 @@ pub enum LoggregatorTagValue<'e> {
     Decimal(f64),
 }
 
-/// The tags of an envelope, as places in its bytes. Reused for one envelope after another.
+/// The tags of an envelope, as ranges of its bytes. Reused for one envelope after another.
 #[derive(Debug, Clone, Default)]
 pub struct LoggregatorTags {
-    places: Vec<Place>,
+    places: Vec<TagRange>,
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct TagRange {
     key: Range<u32>,
     value: Range<u32>,
     is_deprecated: bool,
@@ -162,7 +162,7 @@ impl<'e> LoggregatorEnvelope<'e> {
             }
         }
         if deprecated {
-            // They are moved to the others after these were read, so they come last.
+            // Deprecated tags come last.
             tags.places.sort_by_key(|place| place.is_deprecated);
         }
         Ok(envelope)
@@ -242,7 +242,7 @@ impl<'e> LoggregatorMessage<'e> {
 }
 
 impl<'e> LoggregatorGauge<'e> {
-    /// The measurements, in the order in which they were received.
+    /// Returns the measurements, in the order in which they were received.
     pub fn metrics(self) -> impl Iterator<Item = LoggregatorMetric<'e>> + Clone {
         Fields::new(self.0).filter_map(|field| match field {
             Ok((1, Value::Bytes(entry))) => LoggregatorMetric::parse(entry).ok(),
@@ -294,22 +294,22 @@ impl LoggregatorTags {
         }
         if self.places.len() < TAGS_MAX {
             let (key, value) = (place(bytes, key), place(bytes, value));
-            self.places.push(Place { key, value, is_deprecated });
+            self.places.push(TagRange { key, value, is_deprecated });
         }
         Ok(())
     }
 
-    /// Sorts the tags of the envelope that was parsed last, whose bytes these are, by name. Those
+    /// Sorts the tags of the last parsed envelope by name; `bytes` are those of the envelope. Tags
     /// with the same name stay in their order.
     pub(super) fn sort(&mut self, bytes: &[u8]) {
-        let name = |place: &Place| bytes.get(place.key.start as usize..place.key.end as usize);
-        let order = |place: &Place| (place.is_deprecated, place.value.start);
+        let name = |place: &TagRange| bytes.get(place.key.start as usize..place.key.end as usize);
+        let order = |place: &TagRange| (place.is_deprecated, place.value.start);
         self.places
             .sort_unstable_by(|a, b| name(a).cmp(&name(b)).then_with(|| order(a).cmp(&order(b))));
     }
 
-    /// The tags of the envelope that was parsed last, whose bytes these are. A later one replaces
-    /// an earlier one with the same name.
+    /// Returns the tags of the last parsed envelope; `bytes` are those of the envelope. A later tag
+    /// replaces an earlier one with the same name.
     pub fn iter<'e>(
         &self,
         bytes: &'e [u8],
@@ -329,7 +329,7 @@ impl LoggregatorTags {
     }
 }
 
-/// The place of a part of the bytes.
+/// Returns the range of a part of the bytes.
 fn place(bytes: &[u8], part: &[u8]) -> Range<u32> {
     let start = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
     start as u32..(start + part.len()) as u32
@@ -355,7 +355,7 @@ impl<'e> LoggregatorTagValue<'e> {
         match self {
             Self::Text(text) => out.extend_from_slice(text),
             Self::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
-            // As Go writes it.
+            // As in Go.
             Self::Decimal(number) if number.is_infinite() => {
                 out.extend_from_slice(if *number > 0.0 { b"+Inf" } else { b"-Inf" });
             }

@@ -1,8 +1,7 @@
-//! Envelopes as JSON, as Protocol Buffers define it: 64-bit integers as text, bytes in base64, and
-//! fields without a value as well.
+//! Envelopes as JSON, in the mapping of Protocol Buffers: 64-bit integers as text, bytes in base64,
+//! and fields with default values included.
 //!
-//! Invariant: the result is valid JSON, whatever the envelope consists of; keys of maps are sorted,
-//! each once.
+//! Invariant: the result is valid JSON for any envelope; keys of maps are sorted and unique.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +51,7 @@ pub fn write_loggregator_json(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Log
     Ok(())
 }
 
-/// The number of a log's type. One that is not known is written as it is.
+/// Returns the type of a log. An unknown one is written as a number.
 fn log_type(envelope: &[u8]) -> i32 {
     let last = |message, wanted| {
         let fields = Fields::new(message).flatten().filter(move |(number, _)| *number == wanted);
@@ -163,8 +162,8 @@ fn write_tag_value(value: LoggregatorTagValue<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Writes a number in the shortest form; very large and small ones with an exponent, and what JSON
-/// has no number for as text.
+/// Writes a number in the shortest form; very large and small ones with an exponent, and NaN and
+/// infinity as text.
 fn write_double(number: f64, out: &mut Vec<u8>) {
     let size = number.abs();
     let text = if number.is_nan() {

@@ -1,7 +1,6 @@
-//! Requests to the log-cache and its answers (`logcache.v1`), in Protocol Buffers and as JSON.
+//! Requests to the log-cache and its responses (`logcache.v1`), in Protocol Buffers and as JSON.
 //!
-//! Invariant: nothing is checked here; as in the original, the service says what is wrong with a
-//! request.
+//! Invariant: requests are not validated here; as in the original, that is up to the service.
 
 use weir_model::RecordKind;
 
@@ -41,19 +40,19 @@ impl LogCacheKind {
 /// A request for stored envelopes: a `ReadRequest`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogCacheRead {
-    /// Of which source.
+    /// Source id.
     pub source_id: String,
-    /// From this time on, nanoseconds since 1970.
+    /// Start of the range, inclusive, nanoseconds since 1970.
     pub start_ns: i64,
-    /// Before this time, nanoseconds since 1970; 0 = now.
+    /// End of the range, exclusive, nanoseconds since 1970; 0 = now.
     pub end_ns: i64,
     /// Maximum number of envelopes; 0 = the default.
     pub limit: i64,
-    /// Only of these kinds; empty: all. A number that is not known is `None`.
+    /// Only these kinds; all if empty. An unknown number is `None`.
     pub kinds: Vec<Option<LogCacheKind>>,
     /// Newest first.
     pub is_descending: bool,
-    /// Only metrics with such names, as a regular expression; empty: all envelopes.
+    /// Regular expression for the names of metrics; all envelopes if empty.
     pub name_filter: String,
 }
 
@@ -78,7 +77,7 @@ impl LogCacheRead {
         Ok(read)
     }
 
-    /// Adds numbers without fields, one after the other.
+    /// Adds packed numbers.
     fn add_kinds(&mut self, packed: &[u8]) -> Result<(), LoggregatorError> {
         let mut numbers = Fields::new(packed);
         while !numbers.rest().is_empty() {
@@ -88,14 +87,14 @@ impl LogCacheRead {
     }
 }
 
-/// What is known about a source.
+/// Information about a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogCacheSource<'s> {
     /// Its name.
     pub source_id: &'s str,
     /// Number of its envelopes.
     pub count: i64,
-    /// Number of its envelopes that are no longer there.
+    /// Number of its envelopes that were deleted.
     pub expired: i64,
     /// Time of the oldest, nanoseconds since 1970.
     pub oldest_ns: i64,

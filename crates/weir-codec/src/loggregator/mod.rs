@@ -1,12 +1,11 @@
-//! Envelopes of Loggregator: logs, metrics and events, each with its source and tags. Those of
-//! version 2 are read and written here; [`v1`] has the older ones, and converts one version to the
-//! other.
+//! Loggregator envelopes: logs, metrics and events, each with its source and tags. Version 2 is
+//! read and written here; [`v1`] contains the older version, and converts between the two.
 //!
-//! [`LoggregatorEnvelope::parse`] reads what a record needs of an envelope's bytes, and
+//! [`LoggregatorEnvelope::parse`] reads the fields of an envelope that a record needs, and
 //! [`LoggregatorBatch`] finds the envelopes of a batch. The caller chooses the record's resource by
-//! source, instance and tags; [`LoggregatorDecoder::push`] adds the record to a batch. For those
-//! who read envelopes, [`LoggregatorRequest`] is what they ask for; for drains, [`DrainEncoder`]
-//! writes them as messages of syslog.
+//! source, instance and tags; [`LoggregatorDecoder::push`] adds the record to a batch.
+//! [`LoggregatorRequest`] is a request of a reader of envelopes; for drains, [`DrainEncoder`]
+//! writes envelopes as syslog messages.
 //!
 //! ```
 //! use weir_codec::{
@@ -34,10 +33,9 @@
 //! assert_eq!(record.original(), bytes);
 //! ```
 //!
-//! Invariants: an envelope becomes one record, whatever it consists of, and its bytes are the
-//! record's original, so unknown fields are kept; nothing is allocated for an envelope except by a
-//! metric that is longer than all before it; tags of the deprecated form count like others, and
-//! replace those with the same name.
+//! Invariants: every envelope, valid or not, becomes one record, and its bytes are the record's
+//! original, so unknown fields are kept; only a metric that is longer than all before it allocates;
+//! deprecated tags are treated like others, and replace those with the same name.
 
 mod drain;
 mod encode;

@@ -1,22 +1,22 @@
-//! Envelopes as they are stored next to their records: without what the record has anyway.
+//! Envelopes as they are stored next to their records: without the data that the record contains.
 //!
-//! A packed envelope consists of what changes from one to the next, and of a *frame*: everything
-//! else, such as source, instance and tags, which envelopes of one source share. The time and the
-//! text of a log are in neither, since the record has them. Where many are stored, a frame that is
-//! the same as the one before is left out ([`shorten_packed`]).
+//! A packed envelope consists of a *first part*, which changes from one envelope to the next, and a
+//! *frame* with everything else, such as source, instance and tags, which envelopes of one source
+//! share. The time and the text of a log are in neither, since the record has them. In a sequence
+//! of packed envelopes, a frame that is equal to the previous one is omitted ([`shorten_packed`]).
 //!
-//! Clients write tags in any order, a different one for each envelope. In a frame they are in the
-//! order of their bytes, and the first part states in which order they came.
+//! Clients write tags in any order, which may differ for each envelope. In a frame they are sorted
+//! by their bytes, and the first part contains the original order.
 //!
-//! Invariant: what is unpacked is the envelope, byte for byte; one for which that would not hold is
-//! packed as a whole.
+//! Invariant: unpacking restores the envelope, byte for byte; an envelope for which that would not
+//! hold is packed as a whole.
 //!
-//! Encoding, all numbers as in Protocol Buffers: 0 and the whole envelope; or 1 + twice the length of
-//! the first part, plus 1 if the frame is left out; the first part; the frame. The first part is the
-//! number of tags, and for each its place in the order, one byte each (0 and nothing if they came in
-//! order); then 0 and what follows the text in the message of a log; or 1, number and content of
-//! another message; or 2 if there is none. The frame is 1 + the offset of the time (0 = none), 1 + the offset of the
-//! message (0 = none), and the other fields, to which these offsets refer.
+//! Encoding, all numbers as in Protocol Buffers: 0 and the whole envelope; or 1 + twice the length
+//! of the first part, plus 1 if the frame is omitted; the first part; the frame. The first part is
+//! the number of tags, and the sorted place of each, one byte each (only 0 if they were sorted);
+//! then 0 and the rest after the text in the message of a log; or 1, number and content of another
+//! message; or 2 if there is none. The frame is 1 + the offset of the time (0 = none), 1 + the
+//! offset of the message (0 = none), and the other fields, to which these offsets refer.
 
 use std::ops::Range;
 
@@ -32,12 +32,12 @@ const TEXT: u64 = 0;
 const MESSAGE: u64 = 1;
 const NOTHING: u64 = 2;
 
-/// Packs one envelope after the other; reuses its memory.
+/// Packs envelopes, reusing its memory.
 #[derive(Debug, Default)]
 pub struct LoggregatorPacker {
-    /// The envelope, with its tags in order.
+    /// The envelope, with its tags sorted.
     ordered: Vec<u8>,
-    /// For each tag, its place in the order; empty if all are in order.
+    /// For each tag, its sorted place; empty if all are sorted.
     places: Vec<u8>,
     first: Vec<u8>,
     frame: Vec<u8>,
@@ -63,7 +63,7 @@ impl LoggregatorPacker {
         &self.packed
     }
 
-    /// Copies the envelope, with its tags in order.
+    /// Copies the envelope, with its tags sorted.
     fn order(&mut self, envelope: &[u8]) -> Result<(), LoggregatorError> {
         let tags = tags_of(envelope)?;
         if tags.len() > TAGS_MAX {
@@ -102,7 +102,7 @@ impl LoggregatorPacker {
             let after = fields.rest();
             let offset = self.others.len() as u64 + 1;
             match field? {
-                // The order of the two is that in which they are put back.
+                // Unpacking inserts the two in this order.
                 (TIME, Value::Number(number))
                     if time == 0 && message == 0 && number as i64 == time_ns =>
                 {
@@ -135,7 +135,7 @@ fn put_places(places: &[u8], first: &mut Vec<u8>) {
     first.extend_from_slice(places);
 }
 
-/// The places of the tags in an envelope.
+/// Returns the ranges of the tags in an envelope.
 fn tags_of(envelope: &[u8]) -> Result<Vec<Range<usize>>, LoggregatorError> {
     let mut tags = Vec::new();
     let mut fields = Fields::new(envelope);
@@ -150,7 +150,7 @@ fn tags_of(envelope: &[u8]) -> Result<Vec<Range<usize>>, LoggregatorError> {
     Ok(tags)
 }
 
-/// Appends an envelope with its tags in another order: which of them comes at each place.
+/// Appends an envelope with its tags in another order; `order` is the tag for each place.
 fn rearrange(
     envelope: &[u8],
     tags: &[Range<usize>],
@@ -189,10 +189,10 @@ fn put_first(
     Ok(())
 }
 
-/// A packed envelope, as its parts.
+/// The parts of a packed envelope.
 enum Packed<'p> {
     Whole(&'p [u8]),
-    /// First part and frame; `None` if that was left out.
+    /// First part and frame; `None` if the frame is omitted.
     Parts(&'p [u8], Option<&'p [u8]>),
 }
 
@@ -214,7 +214,7 @@ pub fn packed_frame(packed: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether the frame of a packed envelope was left out.
+/// Returns whether the frame of a packed envelope is omitted.
 pub fn is_shortened(packed: &[u8]) -> bool {
     matches!(read(packed), Some(Packed::Parts(_, None)))
 }
@@ -227,8 +227,7 @@ pub fn shorten_packed(packed: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns a packed envelope whose frame was left out, with this frame. `None` if it was not left
-/// out.
+/// Returns a packed envelope whose frame is omitted, with this frame. `None` if it is not omitted.
 pub fn lengthen_packed(packed: &[u8], frame: &[u8]) -> Option<Vec<u8>> {
     let Packed::Parts(first, None) = read(packed)? else { return None };
     let mut out = Vec::with_capacity(packed.len() + frame.len());
@@ -238,8 +237,8 @@ pub fn lengthen_packed(packed: &[u8], frame: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the envelope of a record with this text and time; `None` if it was not packed for one, or
-/// its frame was left out.
+/// Returns the envelope of a record with this text and time; `None` if it was packed for another
+/// record, or its frame is omitted.
 pub fn unpack_loggregator_envelope(
     packed: &[u8],
     text: Option<&[u8]>,

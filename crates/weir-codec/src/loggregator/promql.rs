@@ -1,23 +1,23 @@
 //! Queries over metrics and their results (`logcache.v1.PromQLQuerier`), in Protocol Buffers.
 //!
-//! Source of the messages: `api/v1/promql.proto` of cloudfoundry/go-log-cache. Invariants: nothing
-//! is checked here; as in the original, a time is a text with seconds since 1970 and three digits
-//! after the point.
+//! Source of the messages: `api/v1/promql.proto` of cloudfoundry/go-log-cache. Invariants: requests
+//! are not validated here; as in the original, a time is a text with seconds since 1970 and three
+//! decimals.
 
 use std::collections::BTreeMap;
 
 use super::wire::{Fields, LoggregatorError, Value, put_bytes_field, put_double_field, put_entry};
 
-/// A query at one time: an `InstantQueryRequest`. A text that is missing is empty.
+/// A query at one time: an `InstantQueryRequest`. A missing text is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PromqlInstant {
     /// The query.
     pub query: String,
-    /// When: seconds since 1970, or RFC 3339; empty: now.
+    /// The time: seconds since 1970, or RFC 3339; now if empty.
     pub time: String,
 }
 
-/// A query at several times: a `RangeQueryRequest`. A text that is missing is empty.
+/// A query at several times: a `RangeQueryRequest`. A missing text is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PromqlRange {
     /// The query.
@@ -26,7 +26,7 @@ pub struct PromqlRange {
     pub start: String,
     /// The last time, in the same forms.
     pub end: String,
-    /// What is between two times: seconds, or a number with a unit.
+    /// The step between two times: seconds, or a number with a unit.
     pub step: String,
 }
 

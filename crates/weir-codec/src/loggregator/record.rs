@@ -1,4 +1,4 @@
-//! Envelopes to records.
+//! Converts envelopes to records.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use super::envelope::{
 use crate::escape::write_json_text as write_text;
 use crate::join::cut_body;
 
-/// What is known about an envelope besides its bytes.
+/// Properties of an envelope that are not in its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LoggregatorOrigin<'o> {
     /// Number of the record's resource in the batch.
     pub resource: u16,
     /// Offset in the stream after the record.
     pub end_offset: u64,
-    /// Time of receipt, nanoseconds since 1970: the time of envelopes that state none.
+    /// Time of receipt, nanoseconds since 1970: the time of envelopes without one.
     pub observed_ns: i64,
-    /// Fields that are added to the envelope, such as tags that it lacks.
+    /// Fields to append to the envelope, such as missing tags.
     pub added: &'o [u8],
 }
 
@@ -33,7 +33,7 @@ pub struct LoggregatorDecoder {
     attributes: Vec<u8>,
 }
 
-/// What becomes of an envelope.
+/// The fields of the record of an envelope.
 struct Outline<'e> {
     kind: RecordKind,
     severity: Severity,
@@ -44,11 +44,11 @@ struct Outline<'e> {
 
 impl LoggregatorDecoder {
     /// Adds an envelope to a batch as one record, and counts it. `tags` are those that its resource
-    /// does not have: attributes of a log, and tags of a metric. After [`Full`] nothing was added or
-    /// counted: push the envelope again to the next batch.
+    /// does not have: attributes of a log, and tags of a metric. After [`Full`] nothing was added
+    /// or counted: push the envelope again to the next batch.
     ///
-    /// An envelope of more than [`LINE_BYTES_MAX`] is truncated: its record has no original, and the
-    /// beginning of its body.
+    /// An envelope of more than [`LINE_BYTES_MAX`] is truncated: its record has no original, and
+    /// the beginning of its body.
     pub fn push<'t>(
         &mut self,
         batch: &mut BatchBuilder,
@@ -76,7 +76,7 @@ impl LoggregatorDecoder {
         self.add(batch, (envelope.bytes, origin.added), outline.text, record, book)
     }
 
-    /// Adds bytes that are not an envelope, as they are.
+    /// Adds bytes that are not an envelope, unchanged.
     pub fn push_malformed(
         &mut self,
         batch: &mut BatchBuilder,
@@ -104,7 +104,7 @@ impl LoggregatorDecoder {
         push_counted(batch, start, &record, kept.len(), bytes.len(), book)
     }
 
-    /// Describes the record, and writes a body that is not a part of the envelope.
+    /// Determines the fields of the record, and writes a body that is not a part of the envelope.
     fn outline<'e, 't>(
         &mut self,
         envelope: &LoggregatorEnvelope<'e>,
@@ -211,7 +211,7 @@ impl LoggregatorDecoder {
         let body = text.unwrap_or(&self.body);
         let len = cut_body(body, record.flags, LINE_BYTES_MAX);
         record.body = batch.append(body.get(..len).unwrap_or(body))?;
-        // What remains is not an object.
+        // The truncated body is not an object.
         record.flags = record.flags.without(RecordFlags::JSON_OBJECT).with(RecordFlags::TRUNCATED);
         Ok(len)
     }
@@ -241,7 +241,7 @@ fn push_counted(
     Ok(())
 }
 
-/// The span of a part of the envelope, in a copy of it that starts at `start`.
+/// Returns the span of a part of the envelope, in a copy of it that starts at `start`.
 fn within(envelope: &[u8], part: &[u8], start: usize) -> Range<usize> {
     let at = part.as_ptr().addr().checked_sub(envelope.as_ptr().addr());
     match at.filter(|at| at + part.len() <= envelope.len() && !part.is_empty()) {
@@ -257,7 +257,7 @@ fn write_name(name: &[u8], out: &mut Vec<u8>) {
     out.push(b',');
 }
 
-/// Writes a number; JSON has none for infinity and the like, which are `null`.
+/// Writes a number; infinity and NaN, which JSON does not have, become `null`.
 fn write_number(number: f64, out: &mut Vec<u8>) {
     if serde_json::to_writer(&mut *out, &number).is_err() {
         out.extend_from_slice(b"null");

@@ -1,40 +1,41 @@
-//! What a reader asks for: an `EgressRequest` or `EgressBatchRequest`, which have the same fields.
+//! A request of a reader: an `EgressRequest` or `EgressBatchRequest`, which have the same fields.
 //!
-//! Invariant: as for other readers, a selector without a message is kept as such, since only the
-//! service can say what is wrong with it.
+//! Invariant: a selector without a message is kept as such, since rejecting it is up to the
+//! service.
 
 use super::wire::{Fields, LoggregatorError, Value};
 
 /// A request for envelopes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoggregatorRequest {
-    /// Of the readers with the same name, one gets each envelope; empty: this one gets all.
+    /// Of the readers with the same shard, one receives each envelope; if empty, this one receives
+    /// all.
     pub shard_id: String,
     /// Counters and gauges with the same names go to the same reader of a shard.
     pub deterministic_name: String,
-    /// Tags are wanted as `tags`, not as `deprecated_tags`.
+    /// Requests tags as `tags` instead of `deprecated_tags`.
     pub prefers_tags: bool,
-    /// Which envelopes are wanted: those that match any.
+    /// The requested envelopes: those that match any selector.
     pub selectors: Vec<LoggregatorSelector>,
 }
 
-/// Which envelopes are wanted.
+/// A selector of envelopes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LoggregatorSelector {
-    /// Of which source; empty: of all.
+    /// Source id; all sources if empty.
     pub source_id: String,
-    /// Of which kind; `None` if the selector does not say.
+    /// The kind of envelopes; `None` if the selector has none.
     pub message: Option<LoggregatorWanted>,
 }
 
-/// Which kind of envelopes is wanted.
+/// A kind of envelopes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LoggregatorWanted {
     /// Logs.
     Log,
-    /// Counters of this name; empty: all.
+    /// Counters of this name; all if empty.
     Counter(String),
-    /// Gauges with exactly these measurements, sorted and each once; empty: all.
+    /// Gauges with exactly these measurements, sorted and unique; all if empty.
     Gauge(Vec<String>),
     /// Timers.
     Timer,
@@ -43,7 +44,7 @@ pub enum LoggregatorWanted {
 }
 
 impl LoggregatorRequest {
-    /// Reads the bytes of a request. The older single selector counts if there are no others.
+    /// Reads the bytes of a request. The older single selector is used if there are no others.
     pub fn parse(message: &[u8]) -> Result<Self, LoggregatorError> {
         let (mut request, mut legacy) = (Self::default(), None);
         for field in Fields::new(message) {
@@ -97,7 +98,7 @@ impl LoggregatorWanted {
     }
 }
 
-/// The texts in field 1 of a message.
+/// Returns the texts in field 1 of a message.
 fn texts(message: &[u8]) -> Result<Vec<String>, LoggregatorError> {
     let mut all = Vec::new();
     for field in Fields::new(message) {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_selector_counts_if_there_is_no_other() {
+    fn the_older_selector_is_used_if_there_is_no_other() {
         let mut bytes = Vec::new();
         put_bytes_field(2, &selector("old", 2, &[]), &mut bytes);
         let request = LoggregatorRequest::parse(&bytes).unwrap();

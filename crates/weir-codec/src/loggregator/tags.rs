@@ -1,6 +1,6 @@
-//! Tags of an envelope in the form that its reader wants.
+//! Converts the tags of an envelope to the form that its reader requests.
 //!
-//! Invariant: everything except for tags in the other form is copied as it is.
+//! Invariant: everything except tags in the other form is copied unchanged.
 
 use super::envelope::LoggregatorTagValue;
 use super::wire::{Fields, LoggregatorError, Value, put_bytes_field};
@@ -8,14 +8,14 @@ use super::wire::{Fields, LoggregatorError, Value, put_bytes_field};
 const TAGS: u32 = 9;
 const DEPRECATED_TAGS: u32 = 3;
 
-/// Whether an envelope has tags in this form: `tags`, or else `deprecated_tags`.
+/// Returns whether an envelope has tags in this form: `tags`, or else `deprecated_tags`.
 pub fn has_loggregator_tags(envelope: &[u8], is_preferred: bool) -> bool {
     let form = if is_preferred { TAGS } else { DEPRECATED_TAGS };
     Fields::new(envelope).any(|field| matches!(field, Ok((number, _)) if number == form))
 }
 
 /// Appends an envelope whose tags are all `tags` if `prefers_tags`, else all `deprecated_tags` with
-/// texts. Of tags with the same name the deprecated one counts, as in the original.
+/// texts. Of tags with the same name the deprecated one is used, as in the original.
 pub fn convert_loggregator_tags(
     envelope: &[u8],
     prefers_tags: bool,
@@ -32,7 +32,7 @@ pub fn convert_loggregator_tags(
         before = after;
     }
     let mut mover = TagMover { prefers_tags, ..TagMover::default() };
-    // The last one of a name counts.
+    // The last one of a name is used.
     for moved in [TAGS, DEPRECATED_TAGS].into_iter().filter(|field| is_moved(*field)) {
         for field in Fields::new(envelope) {
             match field? {
@@ -46,7 +46,7 @@ pub fn convert_loggregator_tags(
     Ok(())
 }
 
-/// Writes tags in the form that is wanted, with memory that is used again.
+/// Writes tags in the requested form, reusing its memory.
 #[derive(Default)]
 struct TagMover {
     prefers_tags: bool,

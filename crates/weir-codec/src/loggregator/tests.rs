@@ -1,4 +1,4 @@
-//! Envelopes of every kind, and bytes that are none.
+//! Envelopes of every kind, and invalid bytes.
 
 use proptest::prelude::*;
 use weir_model::limits::LINE_BYTES_MAX;
@@ -184,7 +184,7 @@ fn a_million_tags_cost_nothing() {
     assert_eq!(tags.iter(&bytes).count(), super::envelope::TAGS_MAX);
 }
 
-/// An envelope with something of everything.
+/// An envelope with all kinds of fields.
 fn sample() -> Vec<u8> {
     let mut metrics = Vec::new();
     let metric = LoggregatorMetric { name: b"cpu", unit: b"percentage", value: 0.25 };

@@ -1,7 +1,7 @@
 //! The wire format of Protocol Buffers: fields of a message, one after the other.
 //!
-//! Invariants: nothing is copied; a length is compared with what is there before anything else, so
-//! no input makes this allocate or read beyond its end.
+//! Invariants: nothing is copied; a length is compared with the remaining bytes before it is used,
+//! so no input makes this allocate or read beyond its end.
 
 /// Maximum number of bytes of a number.
 const VARINT_BYTES_MAX: usize = 10;
@@ -15,7 +15,7 @@ pub enum LoggregatorError {
     /// It ends within a field.
     #[error("message ends within a field")]
     Truncated,
-    /// A number does not end.
+    /// A number has too many bytes.
     #[error("number is longer than 10 bytes")]
     LongNumber,
     /// A field has an impossible number.
@@ -27,7 +27,7 @@ pub enum LoggregatorError {
     /// A required field is missing.
     #[error("required field {0} is missing")]
     Missing(&'static str),
-    /// It is of a type that is not known.
+    /// Its type is unknown.
     #[error("unknown event type {0}")]
     EventType(u64),
 }
@@ -41,7 +41,7 @@ pub(super) enum Value<'b> {
     Fixed32,
 }
 
-/// The fields of a message that are left. Ends after an error.
+/// The remaining fields of a message. Ends after an error.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'b> {
     rest: &'b [u8],
@@ -52,7 +52,7 @@ impl<'b> Fields<'b> {
         Self { rest: message }
     }
 
-    /// The bytes that were not read.
+    /// The unread bytes.
     pub(super) fn rest(&self) -> &'b [u8] {
         self.rest
     }
@@ -103,7 +103,7 @@ impl<'b> Fields<'b> {
     fn long_number(&mut self) -> Result<u64, LoggregatorError> {
         let mut number = 0;
         for (index, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
-            // The last byte has one bit; what is above it is ignored, as by other readers.
+            // The last byte has one bit; higher bits are ignored, as by other readers.
             number |= u64::from(byte & 0x7f) << (7 * index);
             if *byte < 0x80 {
                 self.rest = self.rest.get(index + 1..).unwrap_or_default();
@@ -143,7 +143,7 @@ pub(super) fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Appends a field with a number; zero is not written.
+/// Appends a field with a number, unless it is zero.
 pub(super) fn put_number_field(field: u64, number: u64, out: &mut Vec<u8>) {
     if number != 0 {
         put_number(field << 3, out);
@@ -151,25 +151,25 @@ pub(super) fn put_number_field(field: u64, number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field with bytes, also if there are none.
+/// Appends a field with bytes, even if there are none.
 pub(super) fn put_bytes_field(field: u64, bytes: &[u8], out: &mut Vec<u8>) {
     put_number(field << 3 | 2, out);
     put_number(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// Appends a field with a number of floating point, also if it is zero.
+/// Appends a field with a floating-point number, even if it is zero.
 pub(super) fn put_double_field(field: u64, number: f64, out: &mut Vec<u8>) {
     put_number(field << 3 | 1, out);
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-/// How many bytes a number takes.
+/// Returns the encoded length of a number.
 pub(super) fn number_len(number: u64) -> usize {
     (number.max(1).ilog2() as usize / 7) + 1
 }
 
-/// How many bytes a field with a number below 16 and this many bytes takes.
+/// Returns the encoded length of a field with a number below 16 and this many bytes.
 fn bytes_field_len(len: usize) -> usize {
     1 + number_len(len as u64) + len
 }

@@ -1,4 +1,5 @@
-//! Samples to envelopes: levels become gauges, and totals counters, as by Loggregator's own scraper.
+//! Converts samples to envelopes: current values become gauges, and totals counters, as by
+//! Loggregator's own scraper.
 
 use crate::loggregator::{
     LoggregatorEnvelope, LoggregatorGauge, LoggregatorMessage, LoggregatorMetric,
@@ -7,27 +8,27 @@ use crate::loggregator::{
 
 use super::text::{PrometheusKind, PrometheusSample};
 
-/// The label that states what a sample is about, instead of its target.
+/// The label with the source id of a sample, which overrides that of its target.
 const SOURCE_ID: &str = "source_id";
-/// The label that states which instance a sample is about, if its target does not.
+/// The label with the instance id of a sample, if its target has none.
 const INSTANCE_ID: &str = "instance_id";
-/// The label that is the unit of a level.
+/// The label with the unit of a gauge.
 const UNIT: &str = "unit";
 
-/// What is known about a target.
+/// Properties of a target.
 #[derive(Debug, Clone, Copy)]
 pub struct PrometheusOrigin<'o> {
-    /// What it is, unless a sample has the label `source_id`.
+    /// Source id, unless a sample has the label `source_id`.
     pub source_id: &'o str,
-    /// Which instance of it. If that is empty, a label `instance_id` says it.
+    /// Instance id. If it is empty, the label `instance_id` is used.
     pub instance_id: &'o str,
-    /// Tags of its metrics that have no label of that name.
+    /// Tags added to its metrics that have no label of that name.
     pub labels: &'o [(String, String)],
 }
 
 impl PrometheusSample<'_> {
     /// Appends the envelope of a sample. Returns false, and appends nothing, if it is a total that
-    /// is not a number or negative, which no counter can have.
+    /// is NaN or negative, which counters cannot represent.
     #[must_use]
     pub fn encode(
         &self,
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_no_counter_can_have_is_left_out() {
+    fn totals_that_counters_cannot_represent_are_omitted() {
         let body = "# TYPE a counter\na{n=\"1\"} NaN\na{n=\"2\"} -1\na{n=\"3\"} +Inf\na 1e18\n";
         let found = envelopes(body, "");
         assert_eq!(found.len(), 1);

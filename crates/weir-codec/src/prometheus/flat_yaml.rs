@@ -1,8 +1,8 @@
-//! The part of YAML that files of scrape targets use: one map of texts, and maps of texts in it, as
-//! blocks or in braces, with comments and quotes.
+//! The subset of YAML that files of scrape targets use: a map of strings, and maps of strings
+//! within it, in block or flow style, with comments and quotes.
 //!
-//! Invariants: what is not of this part is either [`FlatYaml::Other`], which the caller ignores for
-//! keys that it does not know, or an error, never read as something else; hostile text is an error,
+//! Invariants: anything outside this subset is either [`FlatYaml::Other`], which the caller ignores
+//! for keys that it does not know, or an error, and is never misread; hostile text is an error,
 //! never a panic.
 
 /// A value.
@@ -14,7 +14,7 @@ pub enum FlatYaml {
     Map(Vec<(String, String)>),
     /// Nothing: `null`, `~`, or no value.
     Null,
-    /// A list, a deeper map, a text over several lines.
+    /// A list, a deeper map or a multi-line string.
     Other,
 }
 
@@ -32,7 +32,7 @@ impl FlatYaml {
     /// Reads a file, as its keys with their values in order.
     ///
     /// # Errors
-    /// If it is not a map, or a key or value in quotes does not end.
+    /// If it is not a map, or a quoted key or value is not terminated.
     pub fn parse(text: &str) -> Result<Vec<(String, Self)>, FlatYamlError> {
         let mut entries: Vec<(String, Self)> = Vec::new();
         let mut inner_indent = None;
@@ -45,7 +45,7 @@ impl FlatYaml {
                 continue;
             }
             if trimmed.starts_with('\t') {
-                return Err(error("it is indented with a tab"));
+                return Err(error("indented with a tab"));
             }
             if indent == 0 && !trimmed.starts_with("- ") && trimmed != "-" {
                 let (key, value) = entry(trimmed).map_err(error)?;
@@ -54,7 +54,7 @@ impl FlatYaml {
                 continue;
             }
             let Some((_, outer)) = entries.last_mut() else {
-                return Err(error("it does not begin with a key"));
+                return Err(error("expected a key"));
             };
             let is_first = inner_indent.is_none();
             let is_level = *inner_indent.get_or_insert(indent) == indent;
@@ -80,7 +80,7 @@ impl FlatYaml {
     }
 }
 
-/// The text of an entry in a block; `None` if it is not a text.
+/// The string of an entry in a block; `None` if the value is not a string.
 fn inner_text((key, value): (String, &str)) -> Result<Option<(String, String)>, &'static str> {
     if value.starts_with(['{', '[', '|', '>', '&', '*', '!']) {
         return Ok(None);
@@ -88,7 +88,7 @@ fn inner_text((key, value): (String, &str)) -> Result<Option<(String, String)>, 
     Ok(Some((key, scalar(value)?.unwrap_or_default())))
 }
 
-/// Removes a comment, which stands outside quotes and after a blank.
+/// Removes a comment, which starts outside quotes and after a blank.
 fn without_comment(line: &str) -> &str {
     let (mut quote, mut before) = (None, b' ');
     for (at, byte) in line.bytes().enumerate() {
@@ -109,7 +109,7 @@ fn without_comment(line: &str) -> &str {
 
 /// Splits `key: value`.
 fn entry(line: &str) -> Result<(String, &str), &'static str> {
-    const NO_KEY: &str = "it is not of the form key: value";
+    const NO_KEY: &str = "expected key: value";
     let (key, rest) = if line.starts_with(['"', '\'']) {
         let (key, rest) = quoted(line)?;
         (key, rest.trim_start().strip_prefix(':').ok_or(NO_KEY)?)
@@ -124,12 +124,12 @@ fn entry(line: &str) -> Result<(String, &str), &'static str> {
     Ok((key, rest.trim()))
 }
 
-/// Reads a scalar; `None` if it is nothing.
+/// Reads a scalar; `None` if it is null.
 fn scalar(value: &str) -> Result<Option<String>, &'static str> {
     if value.starts_with(['"', '\'']) {
         let (text, rest) = quoted(value)?;
         if !rest.trim().is_empty() {
-            return Err("something follows a text in quotes");
+            return Err("unexpected data after a quoted string");
         }
         return Ok(Some(text));
     }
@@ -139,9 +139,9 @@ fn scalar(value: &str) -> Result<Option<String>, &'static str> {
     })
 }
 
-/// Reads a text in quotes; returns what follows it too.
+/// Reads a quoted string; also returns the text after it.
 fn quoted(text: &str) -> Result<(String, &str), &'static str> {
-    const OPEN: &str = "a text in quotes does not end";
+    const OPEN: &str = "unterminated quoted string";
     let mut chars = text.chars();
     let quote = chars.next().ok_or(OPEN)?;
     let mut value = String::new();
@@ -155,7 +155,7 @@ fn quoted(text: &str) -> Result<(String, &str), &'static str> {
                 'n' => '\n',
                 't' => '\t',
                 escaped @ ('"' | '\\' | '/' | ' ') => escaped,
-                _ => return Err("a text in quotes has an unknown escape"),
+                _ => return Err("unknown escape in a quoted string"),
             }),
             end if end == quote => return Ok((value, chars.as_str())),
             other => value.push(other),
@@ -163,9 +163,9 @@ fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     }
 }
 
-/// Reads a map in braces, after the first one.
+/// Reads a map in braces, after the opening brace.
 fn flow_map(mut rest: &str) -> Result<FlatYaml, &'static str> {
-    const OPEN: &str = "a map in braces does not end";
+    const OPEN: &str = "unterminated map";
     let mut map = Vec::new();
     loop {
         rest = rest.trim_start();
@@ -173,7 +173,7 @@ fn flow_map(mut rest: &str) -> Result<FlatYaml, &'static str> {
             return if after.trim().is_empty() {
                 Ok(FlatYaml::Map(map))
             } else {
-                Err("something follows a map in braces")
+                Err("unexpected data after a map")
             };
         }
         let key;
@@ -194,12 +194,12 @@ fn flow_map(mut rest: &str) -> Result<FlatYaml, &'static str> {
     }
 }
 
-/// Reads a text in a map in braces, up to one of these characters.
+/// Reads a string of a map in braces, up to one of these characters.
 fn flow_text<'t>(text: &'t str, ends: &[char]) -> Result<(String, &'t str), &'static str> {
     if text.starts_with(['"', '\'']) {
         return quoted(text);
     }
-    let at = text.find(ends).ok_or("a map in braces does not end")?;
+    let at = text.find(ends).ok_or("unterminated map")?;
     let (plain, rest) = text.split_at_checked(at).unwrap_or((text, ""));
     Ok((plain.trim().to_owned(), rest))
 }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_this_part_is_an_error() {
+    fn anything_outside_the_subset_is_an_error() {
         for (file, line) in [
             ("port 6061\n", 1),
             ("\n- a\n", 2),

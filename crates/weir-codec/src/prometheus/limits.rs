@@ -1,4 +1,4 @@
-//! Limits of an answer to a scrape. The caller limits its length.
+//! Limits of a response to a scrape. The caller limits its length.
 
 /// Maximum length of a line, in bytes: a record holds any metric of that length with its labels.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;

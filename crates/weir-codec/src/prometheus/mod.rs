@@ -1,12 +1,12 @@
-//! Metrics in Prometheus' text format, as a target answers a scrape, to envelopes of Loggregator:
-//! the mapping of Loggregator's own scraper.
+//! Converts metrics in the Prometheus text format, as scraped from a target, to Loggregator
+//! envelopes, with the mapping of Loggregator's own scraper.
 //!
-//! Formats: <https://prometheus.io/docs/instrumenting/exposition_formats/>, and what `OpenMetrics`
-//! adds to it: exemplars, `# EOF`, `# UNIT`, and further types.
+//! Formats: <https://prometheus.io/docs/instrumenting/exposition_formats/>, and the additions of
+//! `OpenMetrics`: exemplars, `# EOF`, `# UNIT`, and further types.
 //!
-//! Invariants: an answer is checked as a whole before the first sample is used, so one that is cut
-//! or damaged yields nothing; hostile bytes are an error, never a panic; memory is bounded by
-//! [`FAMILIES_MAX`](limits::FAMILIES_MAX) and [`LABELS_MAX`](limits::LABELS_MAX).
+//! Invariants: a response is checked as a whole before the first sample is used, so one that is
+//! incomplete or damaged yields nothing; hostile bytes are an error, never a panic; memory is
+//! bounded by [`FAMILIES_MAX`](limits::FAMILIES_MAX) and [`LABELS_MAX`](limits::LABELS_MAX).
 
 mod envelope;
 mod flat_yaml;

@@ -1,7 +1,7 @@
-//! Numbers as text in the form of Go's shortest `%g`: boundaries and quantiles are tags, which have
-//! to be equal to those of Loggregator's own scraper.
+//! Formats numbers like Go's shortest `%g`: boundaries and quantiles are tags, which have to be
+//! equal to those of Loggregator's own scraper.
 
-/// Decimal exponents from which on a number is written with an exponent.
+/// Decimal exponents from which a number is written with an exponent.
 const EXPONENT_MIN: i32 = -4;
 const EXPONENT_MAX: i32 = 6;
 

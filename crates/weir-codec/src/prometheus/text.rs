@@ -1,7 +1,7 @@
-//! Lines of the text format to samples.
+//! Parses lines of the text format into samples.
 //!
-//! Invariants: what [`PrometheusText::check`] has accepted is read again without an error; a sample
-//! refers to the answer, and only label values with escapes are copied.
+//! Invariants: a response that [`PrometheusText::check`] has accepted is read again without an
+//! error; a sample refers to the response, and only label values with escapes are copied.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::limits::{FAMILIES_MAX, LABELS_MAX, LINE_BYTES_MAX};
 use super::number::shortest;
 
-/// Why an answer is not in the text format.
+/// Why a response to a scrape is not in the text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct PrometheusError {
@@ -19,18 +19,18 @@ pub struct PrometheusError {
     pub problem: &'static str,
 }
 
-/// What a sample is, and so what its envelope says.
+/// What a sample measures, which decides the envelope that it becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrometheusKind {
-    /// A level; a label `unit` is its unit.
+    /// A current value, with its unit in the label `unit`.
     Gauge,
-    /// A sum or another part of a histogram or summary that is a level.
+    /// The sum, or another part of a histogram or summary, as a current value.
     Part,
-    /// A total.
+    /// A cumulative total.
     Counter,
-    /// A total of what is at most the boundary in the label `le`.
+    /// The cumulative number of observations up to the boundary in the label `le`.
     Bucket,
-    /// A level, at the quantile in the label `quantile`.
+    /// The value at the quantile in the label `quantile`.
     Quantile,
 }
 
@@ -46,11 +46,11 @@ pub struct PrometheusSample<'s> {
     pub labels: &'s [(&'s str, Cow<'s, str>)],
     /// Its value.
     pub value: f64,
-    /// What it is.
+    /// What it measures.
     pub kind: PrometheusKind,
 }
 
-/// Type of a family. Everything that is a level is a gauge.
+/// Type of a metric family. Every type whose samples are current values is a gauge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Gauge,
@@ -59,7 +59,7 @@ enum Family {
     Summary,
 }
 
-/// An answer to a scrape.
+/// A response to a scrape.
 #[derive(Debug)]
 pub struct PrometheusText<'b> {
     rest: &'b str,
@@ -77,17 +77,17 @@ struct Sample<'b> {
 }
 
 impl<'b> PrometheusText<'b> {
-    /// Checks an answer as a whole.
+    /// Checks a whole response.
     ///
     /// # Errors
-    /// If any line of it is not in the text format, or it ends within a line.
+    /// If any line is not in the text format, or the response ends within a line.
     pub fn check(body: &'b [u8]) -> Result<Self, PrometheusError> {
         let rest = simdutf8::basic::from_utf8(body)
-            .map_err(|_| PrometheusError { line: 0, problem: "the answer is not UTF-8" })?;
+            .map_err(|_| PrometheusError { line: 0, problem: "the response is not UTF-8" })?;
         let mut text =
             Self { rest, line: 0, families: HashMap::new(), labels: Vec::new(), has_ended: false };
         while text.sample()?.is_some() {}
-        // Types are read again with the samples, so that both times the same ones are known.
+        // Types are read again with the samples, so that both passes know the same ones.
         Ok(Self { rest, line: 0, has_ended: false, families: HashMap::new(), ..text })
     }
 
@@ -101,22 +101,24 @@ impl<'b> PrometheusText<'b> {
         PrometheusError { line: self.line, problem }
     }
 
-    /// Reads on to the next sample, whose labels are in `labels` then.
+    /// Reads up to and including the next sample, and leaves its labels in `labels`.
     fn sample(&mut self) -> Result<Option<Sample<'b>>, PrometheusError> {
         while !self.rest.is_empty() {
             self.line += 1;
-            let (line, rest) =
-                self.rest.split_once('\n').ok_or(self.error("the answer ends within it"))?;
+            let (line, rest) = self
+                .rest
+                .split_once('\n')
+                .ok_or(self.error("the response ends within this line"))?;
             self.rest = rest;
             if line.len() > LINE_BYTES_MAX {
-                return Err(self.error("it is too long"));
+                return Err(self.error("too long"));
             }
             let line = line.trim_matches(BLANKS);
             if let Some(comment) = line.strip_prefix('#') {
                 self.comment(comment).map_err(|problem| self.error(problem))?;
             } else if !line.is_empty() {
                 if self.has_ended {
-                    return Err(self.error("something follows the end"));
+                    return Err(self.error("unexpected data after # EOF"));
                 }
                 return self.read(line).map(Some).map_err(|problem| self.error(problem));
             }
@@ -128,27 +130,27 @@ impl<'b> PrometheusText<'b> {
         let mut words = comment.split(BLANKS).filter(|word| !word.is_empty());
         match words.next() {
             Some("TYPE") => {
-                let name = words.next().ok_or("a type has no name")?;
-                let family = family(words.next().ok_or("a family has no type")?)?;
+                let name = words.next().ok_or("TYPE without a metric name")?;
+                let family = family(words.next().ok_or("TYPE without a type")?)?;
                 if words.next().is_some() {
-                    return Err("something follows the type of a family");
+                    return Err("unexpected data after a type");
                 }
                 if self.families.insert(name, family).is_some_and(|known| known != family) {
-                    return Err("a family has two types");
+                    return Err("a metric family has two types");
                 }
                 if self.families.len() > FAMILIES_MAX {
-                    return Err("there are too many families");
+                    return Err("too many metric families");
                 }
             }
             Some("EOF") if words.next().is_none() => self.has_ended = true,
-            // Help, units and remarks.
+            // HELP, UNIT and comments.
             Some(_) | None => {}
         }
         Ok(())
     }
 
     fn read(&mut self, line: &'b str) -> Result<Sample<'b>, &'static str> {
-        let (name, rest) = split_name(line, true).ok_or("it does not begin with a name")?;
+        let (name, rest) = split_name(line, true).ok_or("expected a metric name")?;
         self.labels.clear();
         let rest = rest.trim_start_matches(BLANKS);
         let rest = match rest.strip_prefix('{') {
@@ -157,18 +159,18 @@ impl<'b> PrometheusText<'b> {
         };
         let rest = rest.trim_start_matches(BLANKS);
         let (value, rest) = rest.split_once(BLANKS).unwrap_or((rest, ""));
-        let value = value.parse().map_err(|_| "its value is not a number")?;
-        // What follows an exemplar's sign is about one event, which is no metric.
+        let value = value.parse().map_err(|_| "the value is not a number")?;
+        // An exemplar is about a single event, and not part of the metric.
         let (time, exemplar) = match rest.split_once('#') {
             Some((time, exemplar)) => (time, Some(exemplar)),
             None => (rest, None),
         };
         let time = time.trim_matches(BLANKS);
         if !time.is_empty() && time.parse::<f64>().is_err() {
-            return Err("its time is not a number");
+            return Err("the timestamp is not a number");
         }
         if exemplar.is_some_and(|text| !text.trim_start_matches(BLANKS).starts_with('{')) {
-            return Err("its exemplar has no labels");
+            return Err("the exemplar has no labels");
         }
         let kind = self.kind(name)?;
         Ok(Sample { name, value, kind })
@@ -181,29 +183,29 @@ impl<'b> PrometheusText<'b> {
             if let Some(rest) = rest.strip_prefix('}') {
                 return Ok(rest);
             }
-            let (name, after) = split_name(rest, false).ok_or("a label has no name")?;
+            let (name, after) = split_name(rest, false).ok_or("expected a label name")?;
             let after = after.trim_start_matches(BLANKS);
-            let after = after.strip_prefix('=').ok_or("a label has no value")?;
+            let after = after.strip_prefix('=').ok_or("expected = after a label name")?;
             let after = after.trim_start_matches(BLANKS);
-            let quoted = after.strip_prefix('"').ok_or("the value of a label has no quotes")?;
+            let quoted = after.strip_prefix('"').ok_or("a label value is not quoted")?;
             let (value, after) = unquote(quoted)?;
             if self.labels.iter().any(|(known, _)| *known == name) || name == "__name__" {
-                return Err("a label occurs twice");
+                return Err("duplicate label");
             }
             if self.labels.len() == LABELS_MAX {
-                return Err("it has too many labels");
+                return Err("too many labels");
             }
             self.labels.push((name, value));
             rest = after.trim_start_matches(BLANKS);
             match rest.strip_prefix(',') {
                 Some(after) => rest = after,
                 None if rest.starts_with('}') => {}
-                None => return Err("its labels do not end"),
+                None => return Err("expected , or } after a label"),
             }
         }
     }
 
-    /// What the sample is whose labels were just read.
+    /// Returns what the sample whose labels were just read measures.
     fn kind(&mut self, name: &str) -> Result<PrometheusKind, &'static str> {
         let of = |suffix: &str| self.families.get(name.strip_suffix(suffix)?).copied();
         let (label, kind, problem) = match self.families.get(name) {
@@ -217,7 +219,7 @@ impl<'b> PrometheusText<'b> {
                 ("quantile", PrometheusKind::Quantile, "a quantile is not a number")
             }
             None if of("_bucket") == Some(Family::Histogram) => {
-                ("le", PrometheusKind::Bucket, "a bucket has no boundary")
+                ("le", PrometheusKind::Bucket, "a bucket has no valid boundary")
             }
             None if of("_total") == Some(Family::Counter) => return Ok(PrometheusKind::Counter),
             None => {
@@ -256,11 +258,11 @@ fn family(name: &str) -> Result<Family, &'static str> {
         "gauge" | "untyped" | "unknown" | "info" | "stateset" | "gaugehistogram" => {
             Ok(Family::Gauge)
         }
-        _ => Err("a family has an unknown type"),
+        _ => Err("unknown metric type"),
     }
 }
 
-/// Splits the name at the beginning of a text from the rest; only names of metrics have colons.
+/// Splits the name at the start of a text from the rest; only metric names have colons.
 fn split_name(text: &str, has_colons: bool) -> Option<(&str, &str)> {
     let is_part =
         |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || has_colons && *byte == b':';
@@ -272,9 +274,9 @@ fn split_name(text: &str, has_colons: bool) -> Option<(&str, &str)> {
     text.split_at_checked(len)
 }
 
-/// Reads a text up to its closing quote; returns what follows that too.
+/// Reads a label value up to its closing quote; also returns the text after that.
 fn unquote(quoted: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
-    const OPEN: &str = "the value of a label does not end";
+    const OPEN: &str = "unterminated label value";
     let at = memchr::memchr2(b'"', b'\\', quoted.as_bytes()).ok_or(OPEN)?;
     let (plain, mut rest) = quoted.split_at_checked(at).ok_or(OPEN)?;
     if let Some(rest) = rest.strip_prefix('"') {
@@ -289,7 +291,7 @@ fn unquote(quoted: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
         value.push(match chars.next() {
             Some('n') => '\n',
             Some(escaped @ ('"' | '\\')) => escaped,
-            Some(_) | None => return Err("the value of a label has an unknown escape"),
+            Some(_) | None => return Err("unknown escape in a label value"),
         });
         rest = chars.as_str();
         let at = memchr::memchr2(b'"', b'\\', rest.as_bytes()).ok_or(OPEN)?;
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_open_metrics_adds_is_read() {
+    fn open_metrics_additions_are_read() {
         let body = "# TYPE hits counter\n# UNIT hits requests\n# HELP hits \n\
                     hits_total{a=\"b\"} 17 1520879607.789 # {trace_id=\"a#b\"} 0.67 1520879606\n\
                     hits_created 1520430000.123\n\
@@ -369,7 +371,7 @@ mod tests {
             "Gauge build_info version=1 1",
         ];
         assert_eq!(samples(body), expected);
-        assert_eq!(problem("a 1\n# EOF\nb 2\n"), "line 3: something follows the end");
+        assert_eq!(problem("a 1\n# EOF\nb 2\n"), "line 3: unexpected data after # EOF");
     }
 
     #[test]
@@ -384,37 +386,40 @@ mod tests {
         let twice = "# HELP a x\n# HELP a y\n# TYPE a counter\na 1\n# TYPE a counter\na 2\n";
         assert_eq!(samples(twice), ["Counter a  1", "Counter a  2"]);
         let differs = "# TYPE a counter\n# TYPE a gauge\n";
-        assert_eq!(problem(differs), "line 2: a family has two types");
+        assert_eq!(problem(differs), "line 2: a metric family has two types");
     }
 
     #[test]
-    fn a_damaged_answer_yields_nothing() {
+    fn a_damaged_response_yields_nothing() {
         for (body, expected) in [
-            ("a 1\nb 2", "line 2: the answer ends within it"),
-            ("a 1\nb\n", "line 2: its value is not a number"),
-            ("1a 1\n", "line 1: it does not begin with a name"),
-            ("<html>\n", "line 1: it does not begin with a name"),
-            ("a{b=\"c\"\n", "line 1: its labels do not end"),
-            ("a{b=\"c} 1\n", "line 1: the value of a label does not end"),
-            ("a{b=\"\\x\"} 1\n", "line 1: the value of a label has an unknown escape"),
-            ("a{b} 1\n", "line 1: a label has no value"),
-            ("a{b=c} 1\n", "line 1: the value of a label has no quotes"),
-            ("a{=\"c\"} 1\n", "line 1: a label has no name"),
-            ("a{b=\"1\",b=\"2\"} 1\n", "line 1: a label occurs twice"),
-            ("a 1 x\n", "line 1: its time is not a number"),
-            ("a 1 # x\n", "line 1: its exemplar has no labels"),
-            ("# TYPE a thing\n", "line 1: a family has an unknown type"),
-            ("# TYPE a\n", "line 1: a family has no type"),
-            ("# TYPE a histogram\na_bucket 1\n", "line 2: a bucket has no boundary"),
-            ("# TYPE a histogram\na_bucket{le=\"x\"} 1\n", "line 2: a bucket has no boundary"),
+            ("a 1\nb 2", "line 2: the response ends within this line"),
+            ("a 1\nb\n", "line 2: the value is not a number"),
+            ("1a 1\n", "line 1: expected a metric name"),
+            ("<html>\n", "line 1: expected a metric name"),
+            ("a{b=\"c\"\n", "line 1: expected , or } after a label"),
+            ("a{b=\"c} 1\n", "line 1: unterminated label value"),
+            ("a{b=\"\\x\"} 1\n", "line 1: unknown escape in a label value"),
+            ("a{b} 1\n", "line 1: expected = after a label name"),
+            ("a{b=c} 1\n", "line 1: a label value is not quoted"),
+            ("a{=\"c\"} 1\n", "line 1: expected a label name"),
+            ("a{b=\"1\",b=\"2\"} 1\n", "line 1: duplicate label"),
+            ("a 1 x\n", "line 1: the timestamp is not a number"),
+            ("a 1 # x\n", "line 1: the exemplar has no labels"),
+            ("# TYPE a thing\n", "line 1: unknown metric type"),
+            ("# TYPE a\n", "line 1: TYPE without a type"),
+            ("# TYPE a histogram\na_bucket 1\n", "line 2: a bucket has no valid boundary"),
+            (
+                "# TYPE a histogram\na_bucket{le=\"x\"} 1\n",
+                "line 2: a bucket has no valid boundary",
+            ),
         ] {
             assert_eq!(problem(body), expected, "{body}");
         }
         assert!(PrometheusText::check(b"a{b=\"\xff\"} 1\n").is_err());
         let long = format!("a{{b=\"{}\"}} 1\n", "x".repeat(LINE_BYTES_MAX));
-        assert_eq!(problem(&long), "line 1: it is too long");
+        assert_eq!(problem(&long), "line 1: too long");
         let labels: Vec<String> = (0..=LABELS_MAX).map(|n| format!("l{n}=\"\"")).collect();
         let labels = labels.join(",");
-        assert_eq!(problem(&format!("a{{{labels}}} 1\n")), "line 1: it has too many labels");
+        assert_eq!(problem(&format!("a{{{labels}}} 1\n")), "line 1: too many labels");
     }
 }

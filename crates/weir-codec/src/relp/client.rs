@@ -49,7 +49,7 @@ pub enum RelpClientStep {
         /// How many bytes of the buffer to remove.
         consumed: usize,
     },
-    /// The session cannot continue: close the connection, and send what is unanswered again.
+    /// The session cannot continue: close the connection, and send unanswered messages again.
     Failed(RelpError),
 }
 
@@ -114,7 +114,7 @@ impl RelpClient {
         Some(number)
     }
 
-    /// Appends the frame that closes the session. Answers still arrive for what is unanswered.
+    /// Appends the frame that closes the session. Answers to unanswered messages still arrive.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         if self.state == State::Open {
             let number = self.number();
@@ -128,8 +128,8 @@ impl RelpClient {
         self.unanswered.iter().copied()
     }
 
-    /// Looks for the next answer in what has arrived. Until bytes are consumed, the buffer may only
-    /// grow at its end.
+    /// Looks for the next answer in the received bytes. Until bytes are consumed, the buffer may
+    /// only grow at its end.
     pub fn next(&mut self, buffer: &[u8]) -> RelpClientStep {
         let header = match header(buffer) {
             Ok(Some(header)) => header,

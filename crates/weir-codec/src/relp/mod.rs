@@ -2,11 +2,11 @@
 //!
 //! A frame is `TRANSACTION COMMAND LENGTH[ DATA]` and a newline. The client opens a session, sends
 //! `syslog` frames, of which a window may be unanswered, and closes the session; the server answers
-//! each frame with `rsp` and a status (`200 OK`, `500 text`). What a client has no answer for it
-//! sends again on its next connection, so messages arrive at least once.
+//! each frame with `rsp` and a status (`200 OK`, `500 text`). A client sends unanswered messages
+//! again on its next connection, so messages arrive at least once.
 //!
-//! [`RelpServer`] and [`RelpClient`] are the two sides, without I/O: the caller keeps what has
-//! arrived and is not consumed, and sends what they append to a buffer.
+//! [`RelpServer`] and [`RelpClient`] are the two sides, without I/O: the caller keeps received
+//! bytes until they are consumed, and sends the bytes that they append to a buffer.
 //!
 //! Invariants: any bytes are accepted as input; a caller never has to keep more than one frame
 //! within the limits ([`RelpServer::buffer_bytes`], [`RelpClient::BUFFER_BYTES`]).
@@ -31,7 +31,7 @@ const COMMAND_BYTES_MAX: usize = 32;
 /// less than 200 bytes.
 const CONTROL_BYTES_MAX: usize = 4096;
 
-/// Maximum length of what is before and after the data of a frame.
+/// Maximum length of a frame without its data.
 const OVERHEAD_BYTES: usize = 2 * DIGITS_MAX + COMMAND_BYTES_MAX + 4;
 
 /// The number of a frame, which its answer repeats.
@@ -58,18 +58,18 @@ pub enum RelpError {
     /// A frame was sent before the session was opened, or after it was closed.
     #[error("the session is not open")]
     NotOpen,
-    /// The other side does not offer the command `syslog`, or its version is unknown.
-    #[error("the other side does not offer the command syslog")]
+    /// The peer does not offer the command `syslog`, or its version is unknown.
+    #[error("the peer does not offer the command syslog")]
     Offer,
-    /// The server answered what was not sent, or without a status.
-    #[error("an answer that was not expected")]
+    /// The server answered a frame that was not sent, or without a status.
+    #[error("unexpected response")]
     Answer,
     /// The server refused to open the session.
-    #[error("the session was refused")]
+    #[error("the server refused the session")]
     Refused,
 }
 
-/// What is before the data of a frame.
+/// The header of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Header {
     transaction: RelpTransaction,

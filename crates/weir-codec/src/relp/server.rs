@@ -125,8 +125,8 @@ impl RelpServer {
         self.unanswered.len()
     }
 
-    /// Looks for the next frame in what has arrived; answers that need no decision are appended to
-    /// `replies`. Until bytes are consumed, the buffer may only grow at its end.
+    /// Looks for the next frame in the received bytes; answers that need no decision are appended
+    /// to `replies`. Until bytes are consumed, the buffer may only grow at its end.
     pub fn next(&mut self, buffer: &[u8], replies: &mut Vec<u8>) -> RelpStep {
         let mut at = 0;
         if let State::Rest { left } = self.state {
@@ -146,9 +146,9 @@ impl RelpServer {
                 Err(error) => return Self::fail(error, replies),
             };
             match step {
-                Found::Step(step) => return step,
-                Found::Unfinished => return RelpStep::NeedMore { consumed: at },
-                Found::Answered { consumed } => at = consumed,
+                FrameOutcome::Step(step) => return step,
+                FrameOutcome::Unfinished => return RelpStep::NeedMore { consumed: at },
+                FrameOutcome::Answered { consumed } => at = consumed,
             }
         }
     }
@@ -182,45 +182,51 @@ impl RelpServer {
         }
     }
 
-    fn frame(&mut self, buffer: &[u8], at: usize, header: &Header, replies: &mut Vec<u8>) -> Found {
+    fn frame(
+        &mut self,
+        buffer: &[u8],
+        at: usize,
+        header: &Header,
+        replies: &mut Vec<u8>,
+    ) -> FrameOutcome {
         let transaction = header.transaction;
         let command = buffer.get(at + header.command.start..at + header.command.end);
         let is_syslog = command == Some(b"syslog");
         if transaction == 0 {
-            return Found::Step(Self::fail(RelpError::Transaction, replies));
+            return FrameOutcome::Step(Self::fail(RelpError::Transaction, replies));
         }
         if is_syslog && self.state == State::Open {
             return self.message(buffer, at, header, replies);
         }
         let Control { data, consumed } = match control(buffer, at, header) {
             Ok(Some(control)) => control,
-            Ok(None) => return Found::Unfinished,
-            Err(error) => return Found::Step(Self::fail(error, replies)),
+            Ok(None) => return FrameOutcome::Unfinished,
+            Err(error) => return FrameOutcome::Step(Self::fail(error, replies)),
         };
         let data = buffer.get(data).unwrap_or_default();
         match (self.state, command.unwrap_or_default()) {
             (State::Start, b"open") if is_acceptable(data) => {
                 push_frame(transaction, "rsp", &[b"200 OK\n", OFFER], replies);
                 self.state = State::Open;
-                Found::Step(RelpStep::Opened { consumed })
+                FrameOutcome::Step(RelpStep::Opened { consumed })
             }
             (State::Start, b"open") => {
                 push_frame(transaction, "rsp", &[b"500 syslog is not offered"], replies);
-                Found::Step(Self::fail(RelpError::Offer, replies))
+                FrameOutcome::Step(Self::fail(RelpError::Offer, replies))
             }
             (State::Open, b"close") => {
                 self.state = State::Closed;
                 self.answer_later(transaction, Answer::Closed, replies);
-                Found::Step(RelpStep::Closed { consumed })
+                FrameOutcome::Step(RelpStep::Closed { consumed })
             }
             (State::Open, _) => {
                 let answer = Answer::Refused("unknown command".into());
                 self.answer_later(transaction, answer, replies);
-                Found::Answered { consumed }
+                FrameOutcome::Answered { consumed }
             }
             (State::Start | State::Rest { .. } | State::Closed, _) => {
                 push_frame(transaction, "rsp", &[b"500 the session is not open"], replies);
-                Found::Step(Self::fail(RelpError::NotOpen, replies))
+                FrameOutcome::Step(Self::fail(RelpError::NotOpen, replies))
             }
         }
     }
@@ -231,20 +237,20 @@ impl RelpServer {
         at: usize,
         header: &Header,
         replies: &mut Vec<u8>,
-    ) -> Found {
+    ) -> FrameOutcome {
         let Header { transaction, data_len, len, .. } = *header;
         let start = at + len;
         let arrived = buffer.get(start..).unwrap_or_default();
         if data_len > self.message_bytes_max {
             // One more byte shows whether the limit splits a character.
             if arrived.len() <= self.message_bytes_max {
-                return Found::Unfinished;
+                return FrameOutcome::Unfinished;
             }
             let keep = cut_utf8(arrived, self.message_bytes_max);
             self.unanswered.push_back(Unanswered { transaction, answer: None });
             self.state = State::Rest { left: data_len - keep };
             let (span, consumed) = (start..start + keep, start + keep);
-            return Found::Step(RelpStep::Message {
+            return FrameOutcome::Step(RelpStep::Message {
                 transaction,
                 span,
                 consumed,
@@ -252,19 +258,19 @@ impl RelpServer {
             });
         }
         match arrived.get(data_len) {
-            None => return Found::Unfinished,
+            None => return FrameOutcome::Unfinished,
             Some(b'\n') => {}
-            Some(_) => return Found::Step(Self::fail(RelpError::End, replies)),
+            Some(_) => return FrameOutcome::Step(Self::fail(RelpError::End, replies)),
         }
         let consumed = start + data_len + 1;
         let message = without_line_end(arrived.get(..data_len).unwrap_or_default());
         if message.is_empty() {
             self.answer_later(transaction, Answer::Acknowledged, replies);
-            return Found::Answered { consumed };
+            return FrameOutcome::Answered { consumed };
         }
         self.unanswered.push_back(Unanswered { transaction, answer: None });
         let span = start..start + message.len();
-        Found::Step(RelpStep::Message { transaction, span, consumed, is_truncated: false })
+        FrameOutcome::Step(RelpStep::Message { transaction, span, consumed, is_truncated: false })
     }
 
     /// Answers a message that is on stable storage. The answer is appended to `replies` once all
@@ -321,7 +327,7 @@ impl RelpServer {
 }
 
 /// Result of looking at a frame whose header is complete.
-enum Found {
+enum FrameOutcome {
     /// Something for the caller.
     Step(RelpStep),
     /// It has not arrived completely.

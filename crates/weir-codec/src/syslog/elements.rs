@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_is_no_structured_data() {
+    fn malformed_structured_data_is_not_parsed() {
         for text in [
             "[",
             "[]",

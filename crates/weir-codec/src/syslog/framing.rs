@@ -1,9 +1,9 @@
 //! Where messages begin and end in a byte stream (RFC 6587, RFC 5425).
 //!
-//! Both framings are recognized, frame by frame: a length, a space and that many bytes
-//! (`11 <13>message`), or a line. The caller keeps what has arrived and is not consumed in a
-//! buffer, calls [`SyslogFraming::next`] until it returns [`SyslogStep::NeedMore`], and removes
-//! what each step has consumed from the front before the next call:
+//! Both framings are recognized, frame by frame: a length, a space and that many bytes (`11
+//! <13>message`), or a line. The caller keeps received bytes in a buffer, calls
+//! [`SyslogFraming::next`] until it returns [`SyslogStep::NeedMore`], and removes the bytes that
+//! each step has consumed from the front before the next call:
 //!
 //! ```
 //! use weir_codec::{SyslogFraming, SyslogFramingKind, SyslogStep};
@@ -90,11 +90,11 @@ pub enum SyslogStep {
         /// How many bytes of the buffer to remove; they were only framing.
         consumed: usize,
     },
-    /// The stream cannot be understood from here on: close the connection.
+    /// The stream is invalid from here on: close the connection.
     Failed(SyslogFramingError),
 }
 
-/// What is left when a stream has ended.
+/// The rest at the end of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyslogEnd {
     /// Nothing.
@@ -113,20 +113,20 @@ pub enum SyslogEnd {
     },
 }
 
-/// Why a stream cannot be understood.
+/// Why a stream is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SyslogFramingError {
     /// The length of a message has too many digits.
     #[error("a message length has more than {LENGTH_DIGITS_MAX} digits")]
     LengthTooLong,
     /// There is no message length where one must be.
-    #[error("a message length must come first, not byte {byte:#04x}")]
+    #[error("expected a message length, found byte {byte:#04x}")]
     NoLength {
         /// The byte found.
         byte: u8,
     },
     /// There is no space after a message length.
-    #[error("a space must follow a message length, not byte {byte:#04x}")]
+    #[error("expected a space after a message length, found byte {byte:#04x}")]
     NoSpace {
         /// The byte found.
         byte: u8,
@@ -190,7 +190,7 @@ impl SyslogFraming {
         self.state == State::Start
     }
 
-    /// Looks for the next message in what has arrived. Until bytes are consumed, the buffer may
+    /// Looks for the next message in the received bytes. Until bytes are consumed, the buffer may
     /// only grow at its end.
     #[inline]
     pub fn next(&mut self, buffer: &[u8]) -> SyslogStep {

@@ -1,4 +1,4 @@
-//! One message to one record.
+//! Converts a message to a record.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub enum SyslogFormat {
     Rfc3164,
 }
 
-/// A parsed message. Its parts are parts of `line`; an empty one is not stated.
+/// A parsed message. Its parts are parts of `line`, and empty if they are missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SyslogMessage<'l> {
     /// The whole message, without a line end.
@@ -63,14 +63,14 @@ impl SyslogMessage<'_> {
     }
 }
 
-/// What is known about a message besides its text.
+/// Properties of a message that are not in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SyslogOrigin {
     /// Number of the record's resource in the batch.
     pub resource: u16,
     /// Offset in the stream after the record.
     pub end_offset: u64,
-    /// Time of receipt, nanoseconds since 1970: the time of messages that state none.
+    /// Time of receipt, nanoseconds since 1970: the time of messages without one.
     pub observed_ns: i64,
     /// The message is only the beginning of one that was too long. The caller counts how many bytes
     /// were skipped ([`SourceBook::abandon`]).
@@ -101,7 +101,7 @@ impl SyslogDecoder {
         }
     }
 
-    /// Sets the zone of times that state none, in seconds east of UTC.
+    /// Sets the zone of times without one, in seconds east of UTC.
     pub fn set_utc_offset(&mut self, seconds: i32) {
         self.stamps.set_utc_offset(seconds);
     }

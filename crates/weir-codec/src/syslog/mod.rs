@@ -1,4 +1,4 @@
-//! Syslog as it is received: a stream of bytes or a datagram becomes messages, and a message a
+//! Receives syslog: splits a byte stream or a datagram into messages, and converts each to a
 //! record.
 //!
 //! [`SyslogFraming`] finds the messages of a byte stream (TCP, TLS, Unix), [`syslog_datagram`] the
@@ -26,9 +26,9 @@
 //! assert_eq!(batch.record(0).original(), b"<34>Oct 11 22:14:15 mymachine su[42]: failed");
 //! ```
 //!
-//! What a message does not state stays unstated: facility and severity without a priority
-//! (RFC 3164 lets relays assume 13), and host and program if there are none. The time of a message
-//! without one is that of receipt.
+//! Missing fields stay unset: facility and severity without a priority (RFC 3164 lets relays assume
+//! 13), and host and program if there are none. The time of a message without one is that of
+//! receipt.
 //!
 //! Invariants: any bytes are accepted and nothing is lost: the message, without its line end, is
 //! the record's original; body, process id and message id are parts of it.

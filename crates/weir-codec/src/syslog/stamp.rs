@@ -92,7 +92,7 @@ impl StampReader {
         }
     }
 
-    /// Sets the zone of times that state none.
+    /// Sets the zone of times without one.
     pub(crate) fn set_utc_offset(&mut self, seconds: i32) {
         self.utc_offset_ns = i64::from(seconds) * SECOND_NS;
         self.last = [0; STAMP_LEN];

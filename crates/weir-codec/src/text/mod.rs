@@ -1,7 +1,7 @@
-//! What the head of a plain text line states: its severity and its time.
+//! Severity and time in the head of a plain text line.
 //!
 //! Loggers write time, level and names before the message, in a hundred orders. So a line is read
-//! from its beginning as long as it looks like a head: times, numbers, months, text in brackets,
+//! from its beginning while it looks like a head: times, numbers, months, text in brackets,
 //! separators, and a few names that are not words of a language. A level counts only there; the
 //! first item that may be prose ends the scan.
 //!

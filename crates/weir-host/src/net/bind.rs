@@ -3,9 +3,9 @@
 //! The kernel distributes connections, and datagrams by their sender, over the sockets of one
 //! address (`SO_REUSEPORT`), so that several threads can receive without sharing anything.
 //!
-//! Invariant: an address that another process uses is an error, also with several sockets: an
-//! exclusive one is bound first. Only another process of the same user that binds in the same way
-//! within that moment would not be noticed.
+//! Invariant: an address in use by another process is an error, even with several sockets: an
+//! exclusive one is bound first. Only a process of the same user that binds in the same way at the
+//! same moment is not detected.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_sockets_share_an_address_that_nobody_else_uses() {
+    fn several_sockets_share_an_otherwise_unused_address() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let (tcp, address) = listen_many(any, 3).unwrap();
         assert!(tcp.iter().all(|socket| socket.local_addr().unwrap() == address));

@@ -1,7 +1,7 @@
 //! Datagram sockets: UDP, many datagrams per system call, and Unix datagram sockets.
 //!
-//! Invariants: a datagram is received whole, with the address of its sender; what the kernel drops
-//! because nobody reads fast enough is counted exactly, by the kernel itself.
+//! Invariants: a datagram is received whole, with the address of its sender; datagrams that the
+//! kernel drops because they are not read fast enough are counted exactly, by the kernel itself.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -78,7 +78,7 @@ fn set_receive_buffer(socket: &std::net::UdpSocket, bytes: usize) -> io::Result<
     Ok(sockopt::socket_recv_buffer_size(socket)? / 2)
 }
 
-/// Binds a Unix datagram socket, replacing one that nobody listens on.
+/// Binds a Unix datagram socket, replacing one without a listener.
 pub fn bind_unix_datagrams(path: &Path, mode: u32) -> io::Result<BoundDatagrams> {
     let open = |path: &Path| UnixDatagram::bind(path);
     let connect = |path: &Path| UnixDatagram::unbound()?.connect(path);
@@ -111,8 +111,7 @@ impl DatagramSocket {
         }
     }
 
-    /// Receives what there is, at most as many datagrams as `buffers` can hold; none if there are
-    /// none.
+    /// Receives available datagrams, at most as many as `buffers` can hold; possibly none.
     pub fn receive(&self, buffers: &mut DatagramBuffers) -> io::Result<()> {
         buffers.received.clear();
         let received = match &self.socket {
@@ -214,7 +213,7 @@ impl DatagramBuffers {
                     let is_truncated = len == DATAGRAM_BYTES_MAX;
                     self.received.push(Received { len, peer: None, is_truncated });
                 }
-                // What was received so far counts.
+                // Datagrams received so far count.
                 Err(_) if !self.received.is_empty() => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -223,7 +222,7 @@ impl DatagramBuffers {
     }
 }
 
-/// Returns the address without its port; IPv4 also where it arrived at an IPv6 socket.
+/// Returns the address without its port; IPv4 even if it arrived at an IPv6 socket.
 fn address_of(address: SockaddrStorage) -> Option<IpAddr> {
     let v4 = || Some(IpAddr::V4(address.as_sockaddr_in()?.ip()));
     let v6 = || Some(IpAddr::V6(address.as_sockaddr_in6()?.ip()).to_canonical());

@@ -18,7 +18,7 @@ pub enum ConnectError {
         /// The resolver error.
         error: String,
     },
-    /// Nothing listens there.
+    /// No process listens on that port.
     #[error("{target} ({address}) refused the connection: is the collector running?")]
     Refused {
         /// Host and port.
@@ -89,14 +89,14 @@ pub enum ConnectError {
         problem: String,
     },
     /// All addresses of the host are denied.
-    #[error("{host} has the address {address}, which connections are not allowed to")]
+    #[error("{host} resolves to {address}, and connections to that address are not allowed")]
     Denied {
         /// The name.
         host: String,
         /// One of its addresses.
         address: IpAddr,
     },
-    /// A certificate or key that was given as a text cannot be used.
+    /// A certificate or key given as text cannot be used.
     #[error("{what}: {problem}")]
     Pem {
         /// Which one.
@@ -138,7 +138,7 @@ pub(super) fn from_handshake(target: &str, name: &str, error: &io::Error) -> Con
         Some(rustls::Error::AlertReceived(alert)) => ConnectError::Tls {
             target,
             error: format!(
-                "the peer refused it ({alert:?}): does it ask for a client certificate?"
+                "the peer sent an alert ({alert:?}): does it require a client certificate?"
             ),
         },
         Some(rustls::Error::InvalidMessage(_)) => ConnectError::Tls {
@@ -169,12 +169,12 @@ fn describe(fault: &CertificateError, name: &str) -> (&'static str, String) {
         ),
         CertificateError::NotValidForName => (
             "certificate_wrong_name",
-            format!("is not for the name {name}: set tls.server_name to a name in the certificate"),
+            format!("is not valid for {name}: set tls.server_name to a name in the certificate"),
         ),
         CertificateError::NotValidForNameContext { presented, .. } => (
             "certificate_wrong_name",
             format!(
-                "is not for the name {name} but for {}: set tls.server_name to one of these",
+                "is valid for {}, not for {name}: set tls.server_name to one of these names",
                 presented.join(", ")
             ),
         ),

@@ -1,8 +1,8 @@
-//! TLS of many clients that trust the same authorities: each may have its own certificate, and an
-//! authority of its own, as texts.
+//! TLS for many clients that trust the same authorities: each may also have its own certificate and
+//! its own authority, as PEM text.
 //!
 //! Invariants: the common authorities are in memory once, however many clients there are; a peer is
-//! accepted if one of both sides, common and own authorities, accepts it completely.
+//! accepted if either the common or the client's own authorities accept it completely.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -20,13 +20,13 @@ use rustls::{
 use super::ConnectError;
 use super::tls::{AnyCertificate, roots};
 
-/// The ciphers of TLS 1.2 that components of Cloud Foundry use among each other.
+/// The TLS 1.2 ciphers that components of Cloud Foundry use with each other.
 const STRICT_CIPHERS: [CipherSuite; 2] = [
     CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
     CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 ];
 
-/// Certificates as texts, in PEM.
+/// Certificates as PEM text.
 #[derive(Clone, Copy, Default)]
 pub struct TlsPem<'p> {
     /// Authorities to trust in addition.
@@ -38,9 +38,9 @@ pub struct TlsPem<'p> {
 /// How a client speaks TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TlsOptions {
-    /// Only the ciphers that components of Cloud Foundry use among each other.
+    /// Only the ciphers that components of Cloud Foundry use with each other.
     pub is_strict: bool,
-    /// HTTP/1.1 is spoken; otherwise a protocol that has no name.
+    /// HTTP/1.1 is negotiated; otherwise no protocol is.
     pub is_http: bool,
 }
 
@@ -48,13 +48,13 @@ pub struct TlsOptions {
 #[derive(Debug, Clone)]
 pub struct ClientTlsConfig(pub(super) Arc<ClientConfig>);
 
-/// What clients have in common.
+/// The part of the configuration that all clients share.
 #[derive(Debug)]
 pub struct ClientTls {
     provider: Arc<CryptoProvider>,
     strict_provider: Arc<CryptoProvider>,
     trust: Trust,
-    /// Configurations of clients without own certificates, by their options.
+    /// Configurations of clients without certificates of their own, by options.
     shared: [OnceLock<Arc<ClientConfig>>; 4],
 }
 
@@ -62,10 +62,10 @@ pub struct ClientTls {
 enum Trust {
     /// Any certificate is accepted.
     Any,
-    /// Those that this accepts.
+    /// Certificates that this verifier accepts.
     Verified(Arc<WebPkiServerVerifier>),
-    /// There are no authorities: clients need their own.
-    Nobody,
+    /// There are no common authorities: clients need their own.
+    OwnOnly,
 }
 
 impl TlsPem<'_> {
@@ -131,7 +131,7 @@ impl ClientTls {
         } else {
             match roots(ca_file) {
                 Ok(roots) => Trust::Verified(verifier(roots, &provider)?),
-                Err(ConnectError::NoRoots) => Trust::Nobody,
+                Err(ConnectError::NoRoots) => Trust::OwnOnly,
                 Err(error) => return Err(error),
             }
         };
@@ -184,8 +184,8 @@ impl ClientTls {
             (Trust::Verified(common), Some(own)) => {
                 Arc::new(EitherAuthority { common: Arc::clone(common), own })
             }
-            (Trust::Nobody, Some(own)) => own,
-            (Trust::Nobody, None) => return Err(ConnectError::NoRoots),
+            (Trust::OwnOnly, Some(own)) => own,
+            (Trust::OwnOnly, None) => return Err(ConnectError::NoRoots),
         })
     }
 }
@@ -199,7 +199,7 @@ fn verifier(
         .map_err(|error| unusable("authority", &error))
 }
 
-/// Accepts what one of two sets of authorities accepts.
+/// Accepts certificates that either of two sets of authorities accepts.
 #[derive(Debug)]
 struct EitherAuthority {
     common: Arc<WebPkiServerVerifier>,
@@ -220,7 +220,7 @@ impl ServerCertVerifier for EitherAuthority {
         };
         let Err(common) = verify(&self.common) else { return Ok(ServerCertVerified::assertion()) };
         verify(&self.own).map_err(|own| {
-            // Whoever knows the authority says what is wrong.
+            // Return the error of the set that knows the authority.
             let is_unknown = matches!(
                 own,
                 rustls::Error::InvalidCertificate(

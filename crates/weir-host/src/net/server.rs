@@ -19,12 +19,12 @@ use tokio_rustls::server::TlsStream;
 use super::ConnectError;
 use super::tls::{Files, Reloading, authorities, certificates, file_error, private_key};
 
-/// The protocol that is spoken over TLS.
+/// The application protocol over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerProtocol {
-    /// HTTP/1.1, or one that clients do not name.
+    /// HTTP/1.1, or a protocol without ALPN.
     Http1,
-    /// HTTP/2; a client that names protocols has to name it.
+    /// HTTP/2; a client that sends ALPN must offer it.
     Http2,
     /// Either of them, as the client prefers.
     Http1And2,
@@ -39,7 +39,7 @@ pub struct ServerTlsFiles {
     pub key_file: PathBuf,
     /// PEM file of authorities, one of which must have signed the client's certificate.
     pub client_ca_file: Option<PathBuf>,
-    /// The protocol that is spoken.
+    /// The application protocol.
     pub protocol: ServerProtocol,
 }
 

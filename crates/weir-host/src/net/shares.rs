@@ -1,6 +1,6 @@
-//! How many connections each address has.
+//! Counts the connections of each address.
 //!
-//! Invariant: an address is remembered only while it has a connection.
+//! Invariant: an address is stored only while it has a connection.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -6,7 +6,7 @@
 //! case the one that has been in this state for longest.
 //!
 //! Invariants: at most the configured number of slots exist; a slot whose request is being
-//! processed, or whose response is being produced, is never taken away; a slot is free as soon as
+//! processed, or whose response is being produced, is never reclaimed; a slot is free as soon as
 //! its last handle is dropped.
 
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use tokio::time::{Instant, timeout};
 /// packet.
 const RECEIVING_MIN: Duration = Duration::from_secs(1);
 
-/// How often to check again whether a connection has become slow.
+/// Interval between checks whether a connection has become slow.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What a connection is waiting for.
+/// The side that a connection is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// The client, which has not sent the head of its next request, or has not received all of its

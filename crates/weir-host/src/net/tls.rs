@@ -171,7 +171,7 @@ fn pem_error(
 ) -> ConnectError {
     use rustls::pki_types::pem::Error;
     match error {
-        Error::NoItemsFound => file_error(what, path, &"contains nothing of this kind in PEM"),
+        Error::NoItemsFound => file_error(what, path, &"contains no such item in PEM format"),
         Error::Io(error) => file_error(what, path, &error),
         other => file_error(what, path, &format!("is not valid PEM: {other}")),
     }

@@ -1,7 +1,7 @@
 //! Listening Unix sockets in the file system.
 //!
-//! Invariants: a socket that somebody listens on is never replaced, one that a killed process left
-//! behind is; nothing but a socket is ever removed.
+//! Invariants: a socket with a listener is never replaced, one that a killed process left behind
+//! is; only sockets are ever removed.
 
 use std::fs::Permissions;
 use std::io;
@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Binds a non-blocking Unix stream socket, replacing one that nobody listens on.
+/// Binds a non-blocking Unix stream socket, replacing one without a listener.
 pub fn listen_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let open = |path: &Path| UnixListener::bind(path);
     let connect = |path: &Path| UnixStream::connect(path).map(drop);
@@ -18,7 +18,7 @@ pub fn listen_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     Ok(socket)
 }
 
-/// Binds with `open`; `connect` finds out whether somebody listens on an existing socket.
+/// Binds with `open`; `connect` checks whether an existing socket has a listener.
 pub(super) fn bind<T>(
     path: &Path,
     mode: u32,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_that_nobody_listens_on_is_replaced() {
+    fn only_a_socket_without_a_listener_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.sock");
         let first = listen_unix(&path, 0o600).unwrap();

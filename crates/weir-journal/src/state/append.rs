@@ -476,8 +476,8 @@ impl State {
     }
 
     /// Ensures that what the stream has in the journal reaches stable storage. What only
-    /// destinations hold is theirs to make durable: they are asked to do it soon, and whoever waits
-    /// for the stream waits for that.
+    /// destinations hold is theirs to make durable: they are asked to do it soon, and callers that
+    /// wait for the stream wait for that.
     pub(crate) fn persist_stream(&mut self, stream: StreamId, now: Duration) {
         let joined = |e: &&Entry| e.status == Status::Held && e.is_joined;
         let entries = || self.cursor_streams(stream).flat_map(|(_, cs)| &cs.entries);

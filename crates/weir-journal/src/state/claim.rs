@@ -588,8 +588,8 @@ fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<Che
     Arc::new(first.map_or(start, |f| Checkpoint::at(f.base)))
 }
 
-/// What a source can still read of a stream: its latest epoch, from its start. What was appended in
-/// earlier epochs is gone, except for the frames on disk.
+/// The part of a stream that its source can still read: its latest epoch, from its start. Content
+/// appended in earlier epochs is gone, except for the frames on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Content {
     epoch: u32,

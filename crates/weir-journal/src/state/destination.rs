@@ -1,4 +1,5 @@
-//! A required destination: what waits for it, what it is charged, its reader, and its book.
+//! A required destination: its waiting batches, what it is charged for them, its reader, and its
+//! book.
 //!
 //! Invariants: `pending_bytes` is what is charged for its entries that are neither settled nor
 //! held, over all streams; `taken_bytes` of that are taken; `waiting_bytes` is the rest. A
@@ -26,7 +27,7 @@ pub(crate) struct CursorState {
     pub(crate) spec: Option<CursorSpec>,
     /// Identifies the current reader; increases with each.
     pub(crate) reader: u64,
-    /// It was removed while weir runs, and has no reader: what is routed to it waits.
+    /// It was removed while weir runs, and has no reader: batches routed to it wait.
     pub(crate) is_detached: bool,
     /// Nothing more will be routed to it: its reader ends once it has delivered what waits.
     pub(crate) is_closing: bool,
@@ -184,8 +185,8 @@ impl State {
         self.cursors[index].notify.notify_one();
     }
 
-    /// Takes the reader away from a destination: what waits for it, and what is still routed to it,
-    /// is kept on disk and holds nobody up.
+    /// Detaches the reader of a destination: its waiting batches, and those still routed to it, are
+    /// kept on disk and hold up nothing.
     pub(crate) fn detach(&mut self, index: usize, now: Duration) {
         self.return_taken(index, now);
         let cursor = &mut self.cursors[index];
@@ -217,7 +218,7 @@ impl State {
         self.streams.iter().filter(|(_, known)| waits(known)).map(|(stream, _)| *stream).collect()
     }
 
-    /// Makes what a reader has taken and not settled wait again, for the next one.
+    /// Makes batches that a reader has taken and not settled wait again, for the next one.
     fn return_taken(&mut self, index: usize, now: Duration) {
         for stream in self.streams_of(index) {
             let Some((cursor, cs)) = self.reader(index, stream) else { continue };
@@ -243,7 +244,8 @@ impl State {
         cursor.waiting_since = now;
     }
 
-    /// Forgets a destination that is no longer configured; what it still needed is discarded.
+    /// Forgets a destination that is no longer configured; batches that it still needed are
+    /// discarded.
     pub(crate) fn drop_cursor(&mut self, name: &str, now: Duration) -> bool {
         let unread = |c: &CursorState| c.name == name && !c.dropped && !c.is_attached();
         let Some(index) = self.cursors.iter().position(unread) else { return false };
@@ -295,7 +297,7 @@ impl State {
         self.detached > 0 && batch.routed_counts().into_iter().any(|(index, _)| is_removed(index))
     }
 
-    /// Updates what is known about all destinations together after a change.
+    /// Updates the totals over all destinations after a change.
     pub(crate) fn note_absent(&mut self) {
         let is_absent = |(_, c): &(usize, &CursorState)| !c.is_active() && !c.dropped;
         let absent = self.cursors.iter().enumerate().filter(is_absent);

@@ -1,7 +1,7 @@
-//! Discarding what waits for a destination: the oldest of its heaviest stream, for room, or
-//! everything, because it was dropped.
+//! Discarding waiting batches of a destination: the oldest of its heaviest stream, to make room, or
+//! all, because it was dropped.
 //!
-//! Invariant: what is discarded is settled like anything else, and counted with its reason.
+//! Invariant: discarded batches are settled like any other, and counted with their reason.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -75,7 +75,7 @@ impl State {
         true
     }
 
-    /// Discards everything that waits for a destination without a reader.
+    /// Discards all waiting batches of a destination without a reader.
     pub(super) fn discard_waiting(&mut self, index: usize, now: Duration) {
         for stream in self.streams_of(index) {
             while self.discard_next(index, stream, DiscardReason::CursorDropped, now) {}

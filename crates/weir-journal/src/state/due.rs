@@ -1,4 +1,4 @@
-//! What the writer should do next, and when; nothing is done here.
+//! Decides what the writer does next, and when; performs no action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ pub(crate) enum Work {
         batches: Vec<(u64, Arc<Batch>)>,
         sync: bool,
     },
-    /// Find out whether frames can be written again.
+    /// Check whether frames can be written again.
     Probe,
     /// Records for the cursor log, and frames whose space may be freed once those are durable.
     Positions {
         records: Records,
         dead: Vec<Location>,
     },
-    /// Frames to rewrite with what is still needed of them.
+    /// Frames to rewrite with only the records that are still needed.
     Compact(Vec<Move>),
     Stop,
 }

@@ -1,4 +1,4 @@
-//! What the books say at one moment.
+//! A snapshot of the books.
 //!
 //! Invariant: reading them changes nothing.
 
@@ -24,7 +24,7 @@ impl State {
                 }
                 SourceLedger { id: *id, name: source.name.clone(), streams, book }
             })
-            // What a destination hands on is of no source: it was not received there.
+            // Records that a destination moves have no source: they were not received there.
             .filter(|source| !source.name.is_empty() || source.book != SourceBook::default())
             .collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Allows no further appends; readers drain what is left.
+    /// Allows no further appends; readers drain the rest.
     pub(crate) fn close(&mut self) {
         self.closing = true;
         for cursor in &mut self.cursors {

@@ -1,4 +1,4 @@
-//! How far a stream is known, and what each destination is owed of it.
+//! The furthest known position of a stream, and the rows of it that each destination is owed.
 //!
 //! Invariants:
 //! - `furthest` never moves back. It is what the cursor log guarantees: it has the source's counts
@@ -301,7 +301,7 @@ impl CursorStream {
     pub(crate) fn owed(&self, end: Position) -> (u64, u64) {
         debug_assert!(
             self.owed_rows.rows == 0 || self.owed_rows.until <= end,
-            "a owed_rows lies before `furthest`"
+            "the owed rows end after `end`"
         );
         let there = |end| self.entered_up_to(end) + self.kept_up_to(end);
         let owed = there(end) + self.owed_rows.rows;
@@ -628,7 +628,7 @@ impl State {
                 destination,
                 reason,
                 records = rows,
-                "records were lost and are counted as discarded; further losses are counted, too"
+                "records were lost and counted as discarded; further losses are not logged"
             );
             lost.push(LostRecords { source, destination, reason, records: rows });
         }

@@ -1,10 +1,10 @@
-//! Counts what arrived: one bit per line, so that millions are counted exactly.
+//! Counts arrived lines: one bit per line, so that millions are counted exactly.
 
 use std::collections::BTreeMap;
 
 use crate::load::LineId;
 
-/// Everything that arrived.
+/// Counts of everything that arrived.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Counts by the stream name in the lines.
@@ -27,7 +27,7 @@ pub struct Tally {
     pub unanswered: u64,
 }
 
-/// What arrived of one stream.
+/// Arrived lines of one stream.
 #[derive(Debug, Clone, Default)]
 pub struct StreamTally {
     seen: Vec<u64>,

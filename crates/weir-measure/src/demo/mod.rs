@@ -1,6 +1,6 @@
-//! `weir load demo`: log files of a small web shop, so that there is something worth looking at:
-//! several services on several hosts, traces that cross them, durations with queueing, bursts of
-//! errors with stack traces, a slow host and a noisy service.
+//! `weir load demo`: log files of a simulated web shop, as realistic data to explore: several
+//! services on several hosts, traces that cross them, durations with queueing, bursts of errors
+//! with stack traces, a slow host and a noisy service.
 //!
 //! Invariants: everything is derived from a seed and the time, so a run can be repeated; lines are
 //! written in the order of their times; files are rotated, so the disk does not fill.
@@ -22,24 +22,24 @@ use shop::Shop;
 /// Interval of writes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Time of the past that is written at once.
+/// Length of the steps in which the past is written.
 const BACKFILL_STEP: Duration = Duration::from_secs(10);
 
 /// Size at which a file is rotated.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
-/// What to write.
+/// Settings of the demo.
 #[derive(Debug, Clone)]
 pub struct DemoPlan {
     /// Directory of the files; created if missing.
     pub dir: PathBuf,
     /// Requests to the shop per second; each is several lines.
     pub requests_per_second: f64,
-    /// How much of the past is written first.
+    /// Length of the past for which lines are written first.
     pub backfill: Duration,
     /// Duration of the run after that; `None` = unlimited.
     pub duration: Option<Duration>,
-    /// Seed of everything that is random.
+    /// Seed of the random generators.
     pub seed: u64,
 }
 
@@ -83,7 +83,7 @@ struct Writer<'p> {
 }
 
 impl Writer<'_> {
-    /// Writes everything that was logged before that time.
+    /// Writes all lines logged before that time.
     fn write(&mut self, shop: &mut Shop, until_ns: i64) -> io::Result<()> {
         let mut blocks: BTreeMap<&'static str, Vec<u8>> = BTreeMap::new();
         shop.advance(until_ns, |service, line| {

@@ -1,8 +1,8 @@
 //! The shop: requests, the services that they pass through, and what these log.
 //!
 //! A request waits for a free worker of its web host and is then served, as in any pool of workers:
-//! `duration_ms` is the sum of `queueing_delay_ms` and `service_time_ms`, and the delay grows as the
-//! hosts are busy. Incidents come and go: payments fail, one host is slow, traffic doubles.
+//! `duration_ms` is the sum of `queueing_delay_ms` and `service_time_ms`, and the delay grows as
+//! the hosts are busy. Incidents come and go: payments fail, one host is slow, traffic doubles.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,19 +25,19 @@ const INCIDENT_NS: i64 = 25 * SECOND_NS;
 
 const PRODUCTS: [&str; 6] = ["teapot", "kettle", "saucer", "mug", "sieve", "tray"];
 
-/// What goes wrong at a time.
+/// An incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Incident {
     /// The provider of payments does not answer.
     PaymentsFail,
     /// One of the web hosts is slow.
     SlowHost,
-    /// Twice as many customers.
+    /// Traffic is doubled.
     Rush,
 }
 
 impl Incident {
-    /// The incident at a time, if there is one.
+    /// Returns the incident at a time, if there is one.
     fn at(time_ns: i64) -> Option<Self> {
         let period = time_ns.div_euclid(INCIDENT_PERIOD_NS);
         let is_on = time_ns.rem_euclid(INCIDENT_PERIOD_NS) >= INCIDENT_PERIOD_NS - INCIDENT_NS;
@@ -58,22 +58,22 @@ struct Logged {
     line: Vec<u8>,
 }
 
-/// See the module.
+/// Generates the log lines of the shop.
 #[derive(Debug)]
 pub(super) struct Shop {
     rng: Rng,
-    /// Of its own, so that nothing depends on how time is divided into steps.
+    /// A generator of its own, so that the output does not depend on the division into steps.
     noise_rng: Rng,
     requests_per_second: f64,
     next_request_ns: i64,
     next_noise_ns: i64,
-    /// When each worker of each web host is free.
+    /// When each worker of each web host is free again.
     workers: [Vec<i64>; WEB_HOSTS.len()],
     waiting: BinaryHeap<Reverse<Logged>>,
     number: u64,
 }
 
-/// What the lines of a request have in common.
+/// Fields common to the lines of a request.
 struct Request {
     trace_id: String,
     method: &'static str,
@@ -97,7 +97,7 @@ impl Shop {
         }
     }
 
-    /// Calls `log` with everything that is logged before that time, in order: service and line.
+    /// Calls `log` with the service and text of each line logged before that time, in order.
     pub(super) fn advance(&mut self, until_ns: i64, mut log: impl FnMut(&'static str, &[u8])) {
         while self.next_request_ns < until_ns {
             let at_ns = self.next_request_ns;
@@ -118,7 +118,7 @@ impl Shop {
         }
     }
 
-    /// A customer's request, from the gateway to the last service that it reaches.
+    /// Simulates a customer's request, from the gateway to the last service that it reaches.
     fn request(&mut self, at_ns: i64) {
         let request = self.draw_request();
         let host = self.rng.usize(..WEB_HOSTS.len());
@@ -164,7 +164,7 @@ impl Shop {
         self.log("gateway", end_ns + MS_NS, line);
     }
 
-    /// What the web host and the services behind it do; returns the status of the response.
+    /// Simulates the web host and the services behind it; returns the status of the response.
     fn serve(
         &mut self,
         request: &Request,
@@ -204,7 +204,7 @@ impl Shop {
         }
     }
 
-    /// An order, and its payment.
+    /// Simulates an order and its payment.
     fn checkout(
         &mut self,
         request: &Request,
@@ -256,7 +256,7 @@ impl Shop {
         if fails { 503 } else { 201 }
     }
 
-    /// The service that logs far more than anybody reads.
+    /// Simulates a noisy service.
     fn noise(&mut self, at_ns: i64) {
         let product = PRODUCTS[self.noise_rng.usize(..PRODUCTS.len())];
         let score = rounded(self.noise_rng.f64());
@@ -304,7 +304,8 @@ impl Shop {
         format!("{:016x}", self.rng.u64(..))
     }
 
-    /// Log-normally distributed around a median, as most durations (Box and Muller).
+    /// Returns a log-normally distributed number around a median, like most durations (Box and
+    /// Muller).
     fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.rng.f64()).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * self.rng.f64()).cos();
@@ -312,12 +313,12 @@ impl Shop {
     }
 }
 
-/// Exponentially distributed, as the time between independent events.
+/// Returns an exponentially distributed number, like the time between independent events.
 fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.f64()).ln()
 }
 
-/// To three decimals, as programs log numbers.
+/// Rounds to three decimals, as programs log numbers.
 fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }

@@ -1,5 +1,5 @@
-//! A destination of the test: a collector with or without a fault, and how much of what arrived
-//! there may be unknown to weir.
+//! A destination of the test: a collector with or without a fault, and how many of its arrived
+//! lines may be unknown to weir.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(super) struct Target {
     pub(super) resent: u64,
 }
 
-/// What is known about acknowledgements since the process started.
+/// Acknowledgements since the process started.
 #[derive(Debug, Default)]
 struct Life {
     received_before: u64,
@@ -61,7 +61,7 @@ impl Target {
         self.collector.look(|tally| tally.events)
     }
 
-    /// A process starts.
+    /// Notes that a process starts.
     pub(super) fn begin(&mut self) {
         self.life = Life { received_before: self.received(), ..Life::default() };
     }
@@ -87,8 +87,8 @@ impl Target {
         self.counted_max = self.counted_max.max(counted);
     }
 
-    /// The process has ended. If it was asked to and did not take longer than necessary, it has
-    /// recorded every response of a destination that gave one.
+    /// Notes that the process has ended. If it was asked to stop and did so in time, it has
+    /// recorded every response of the destination.
     pub(super) fn end(&mut self, is_clean: bool) {
         if is_clean && self.trouble_ends.is_none() {
             return;
@@ -117,7 +117,7 @@ impl Target {
         self.collector.answer(answer);
     }
 
-    /// Ends a fault whose time is up.
+    /// Ends a fault whose duration has passed.
     pub(super) fn look(&mut self) {
         if self.trouble_ends.is_some_and(|end| Instant::now() >= end) {
             self.recover();

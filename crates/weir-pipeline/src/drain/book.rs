@@ -1,12 +1,12 @@
-//! The book of a drain: what it was given, and what became of it, since weir started.
+//! The book of a drain: the records it was given since weir started, and their fates.
 //!
-//! Invariant: `routed = delivered + discarded + waiting`. `waiting` is counted up and down on its
-//! own, so that the book can fail to balance.
+//! Invariant: `routed = delivered + discarded + waiting`. `waiting` is counted independently, so
+//! that an error in counting shows as a book that does not balance.
 
 use weir_model::DiscardReason;
 
-/// The counts of one drain. What an earlier run has left in its stream counts as routed when it is
-/// read.
+/// The counts of one drain. Records that an earlier run left in its stream count as routed when
+/// they are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DrainBook {
     /// Records that the drain was given.
@@ -15,9 +15,9 @@ pub struct DrainBook {
     pub delivered: u64,
     /// Records discarded, by reason.
     pub discarded: [u64; DiscardReason::COUNT],
-    /// Records that are neither.
+    /// Records that are neither delivered nor discarded.
     pub waiting: u64,
-    /// Records that were moved to its stream since it lagged.
+    /// Records that were moved to its stream because it lagged.
     pub moved: u64,
     /// Records that came from an earlier run.
     pub recovered: u64,
@@ -29,14 +29,14 @@ impl DrainBook {
         self.waiting += 1;
     }
 
-    /// Counts records that an earlier run has left.
+    /// Counts records that an earlier run left.
     pub(super) fn recover(&mut self, records: u64) {
         self.routed += records;
         self.waiting += records;
         self.recovered += records;
     }
 
-    /// Counts them no longer: they are counted when they are taken again.
+    /// Removes records from the counts: they are counted when they are taken again.
     pub(super) fn forget(&mut self, records: u64) {
         self.routed -= records;
         self.waiting -= records;

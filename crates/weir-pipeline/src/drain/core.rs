@@ -1,13 +1,14 @@
-//! What every drain has to send, and what becomes of it. Decides; sends nothing and touches neither
-//! journal nor network, so that a test can place anything between two of its steps.
+//! The queues of all drains, and the fates of their records. Makes all decisions, but sends nothing
+//! and touches neither journal nor network, so that tests control every step.
 //!
-//! A drain is *direct* as long as it keeps up: it sends records out of the batches of the sources. One
-//! that lags is *relocated*: all that it has, what is being sent included, and everything new goes to
-//! a stream of its own, and it sends from there, in order, until that stream is empty.
+//! A drain is *direct* while it keeps up: it sends records from the batches of the sources. A drain
+//! that lags is *relocated*: its queue, including records that are being sent, and everything new
+//! goes to a stream of its own, and it sends from there, in order, until that stream is empty.
 //!
 //! Invariants: a record is in exactly one place: a queue, gathered, appended, or in the stream; it
-//! is finished once, by whoever takes it out of there. Records of a drain keep their order. While a
-//! drain is direct its queue has only records of sources, while it lags only those of its stream.
+//! is finished once, by the code that removes it from there. Records of a drain keep their order.
+//! The queue of a direct drain has only records of sources, that of a lagging one only records of
+//! its stream.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -32,20 +33,20 @@ use super::taken::{Fate, Origin, Row, Taken};
 pub(super) struct Appended {
     pub(super) ticket: AppendTicket,
     pub(super) rows: Vec<Row>,
-    /// The disk has failed: they wait until they are delivered instead.
+    /// The disk has failed: the records are kept in memory until they are delivered.
     pub(super) has_failed: bool,
 }
 
-/// Whether a drain keeps up.
+/// Where a drain takes its records from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// It sends what comes.
+    /// It keeps up, and sends from the batches of the sources.
     Direct,
-    /// It sends what is in its stream.
+    /// It lags, and sends from its own stream.
     Lagging,
 }
 
-/// Why a drain does not send.
+/// Why the last attempt of a drain to send failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) since: Duration,
@@ -54,15 +55,15 @@ pub(super) struct Failure {
     pub(super) error: String,
 }
 
-/// What is being sent.
+/// Records that are being sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InFlight {
     Nothing,
-    /// So many records from the front of the queue.
+    /// This number of records at the front of the queue.
     Queued(usize),
-    /// They are in the stream by now, as its first ones.
+    /// The records have been moved to the stream meanwhile, as its first ones.
     Relocated(usize),
-    /// They were discarded in the meantime.
+    /// The records have been discarded meanwhile.
     Discarded,
 }
 
@@ -75,21 +76,22 @@ pub(super) struct Drain {
     in_flight: InFlight,
     /// Records at the beginning of the stream that were delivered while they were moved there.
     sent_ahead: usize,
-    /// Nothing was appended since the drain was relocated: these are the first that are gathered.
+    /// Nothing was appended since the drain was relocated: those records are the first gathered
+    /// ones.
     is_ahead_gathered: bool,
     pub(super) gathered: VecDeque<Row>,
     pub(super) gathered_bytes: usize,
     pub(super) gathered_since: Duration,
-    /// The journal had no room: it is asked again then.
+    /// When to try to append again, after the journal had no room.
     pub(super) append_after: Duration,
-    /// Since when the journal has had no room for what is gathered.
+    /// Since when the journal has had no room for the gathered records.
     refused_since: Option<Duration>,
     pub(super) appended: VecDeque<Appended>,
     pub(super) stream: Option<DrainStream>,
     pub(super) is_paused: bool,
     pub(super) failure: Option<Failure>,
     pub(super) book: DrainBook,
-    /// Tells whoever sends for it that there is something to do.
+    /// Wakes the worker of the drain.
     pub(super) wake: Rc<Notify>,
     pub(super) has_worker: bool,
 }
@@ -100,19 +102,19 @@ pub(super) struct Core {
     pub(super) drains: HashMap<u64, Drain>,
     pub(super) matcher: Matcher,
     pub(super) by_stream: HashMap<StreamId, u64>,
-    /// Drains that have anything anywhere.
+    /// Drains with any records.
     pub(super) active: BTreeSet<u64>,
     /// Batches that every drain has finished.
     finished: Vec<Rc<Taken>>,
-    /// Drains that have something to send and nobody who does it.
+    /// Drains that have records to send and no worker.
     pub(super) to_start: Vec<u64>,
-    /// Tells whoever takes batches that something has changed.
+    /// Wakes the loop that takes batches.
     pub(super) wake: Rc<Notify>,
-    /// Size of what is taken from sources and not finished.
+    /// Size in bytes of unfinished records of sources.
     pub(super) source_bytes: usize,
-    /// Something was sent since this was looked at.
+    /// Something was sent since this was last read.
     pub(super) has_sent: bool,
-    /// Every list of drains is known: what has no drain will not get one.
+    /// Every list of drains is known: a stream without a drain will not get one.
     pub(super) is_complete: bool,
 }
 
@@ -140,12 +142,12 @@ impl Drain {
         }
     }
 
-    /// Returns whether nothing may be sent now: it is paused, or has just failed.
+    /// Returns whether the drain must not send now, because it is paused or has just failed.
     pub(super) fn is_resting(&self, now: Duration) -> bool {
         self.is_paused || self.failure.as_ref().is_some_and(|failure| failure.until > now)
     }
 
-    /// Returns whether all that it has is in its stream, and cannot be delivered now.
+    /// Returns whether all its records are in its stream, and cannot be delivered now.
     pub(super) fn is_kept(&self, now: Duration) -> bool {
         self.mode == Mode::Lagging
             && self.is_resting(now)
@@ -155,7 +157,7 @@ impl Drain {
     }
 
     /// Returns whether batches of its stream should be taken.
-    fn is_hungry(&self, now: Duration) -> bool {
+    fn needs_more(&self, now: Duration) -> bool {
         self.mode == Mode::Lagging
             && !self.is_resting(now)
             && !matches!(self.in_flight, InFlight::Relocated(_) | InFlight::Discarded)
@@ -171,7 +173,7 @@ impl Drain {
         });
     }
 
-    /// Returns how many of the last records in the queue are of a batch.
+    /// Returns how many records at the back of the queue are from a batch.
     fn last_of(&self, taken: &Rc<Taken>) -> usize {
         let is_of_it = |row: &&Row| Rc::ptr_eq(&row.taken, taken);
         self.queue.iter().rev().take_while(is_of_it).count()
@@ -181,7 +183,7 @@ impl Drain {
         self.mode == Mode::Direct && self.queue.is_empty() && self.in_flight == InFlight::Nothing
     }
 
-    /// Returns when the oldest record of a source came, while the drain is direct.
+    /// Returns when the oldest record of a source arrived, while the drain is direct.
     pub(super) fn waiting_since(&self) -> Option<Duration> {
         let front = self.queue.front().filter(|_| self.mode == Mode::Direct)?;
         Some(front.taken.at)
@@ -189,7 +191,7 @@ impl Drain {
 }
 
 impl Core {
-    /// Adds a drain. `stream` is what an earlier run may have left for it.
+    /// Adds a drain, with the stream that an earlier run may have left.
     pub(super) fn add(&mut self, spec: DrainSpec, stream: Option<DrainStream>, mode: Mode) {
         let id = spec.id;
         if let Some(stream) = &stream {
@@ -202,7 +204,7 @@ impl Core {
         }
     }
 
-    /// Removes a drain; what waits for it is discarded.
+    /// Removes a drain and discards its waiting records.
     pub(super) fn remove(&mut self, id: u64) -> Option<Drain> {
         let drain = self.drains.get_mut(&id)?;
         let rows: Vec<Row> = drain.queue.drain(..).chain(drain.gathered.drain(..)).collect();
@@ -228,7 +230,7 @@ impl Core {
         if let Some(stream) = &drain.stream
             && stream.contains(row.taken.stream(), row.position())
         {
-            // It was moved before a crash, and is counted where it is found.
+            // It was moved before a crash, and is counted when it is read from the stream.
             drain.book.routed -= 1;
             drain.book.waiting -= 1;
             self.finish_row(&row, Fate::Moved);
@@ -241,7 +243,7 @@ impl Core {
                 if drain.queue.len() > QUEUE_RECORDS_MAX {
                     self.relocate(id, now);
                 }
-                self.stir(id);
+                self.wake_worker(id);
             }
             Mode::Lagging => Self::gather(drain, row, now),
         }
@@ -256,7 +258,7 @@ impl Core {
         drain.gathered.push_back(row);
     }
 
-    /// Takes what is gathered for a drain, to append it to its stream, with that.
+    /// Takes the gathered records of a drain, with the stream to append them to.
     pub(super) fn take_gathered(
         &mut self,
         id: u64,
@@ -265,7 +267,7 @@ impl Core {
         Some((drain.stream.take(), std::mem::take(&mut drain.gathered)))
     }
 
-    /// Notes that what was gathered was appended.
+    /// Notes that the gathered records were appended.
     pub(super) fn note_appended(
         &mut self,
         id: u64,
@@ -285,8 +287,8 @@ impl Core {
         }
     }
 
-    /// Notes that the journal had no room for what was gathered: it is kept, or discarded if the
-    /// window has no room either, and that has lasted for a while.
+    /// Notes that the journal had no room for the gathered records: they are kept, or discarded if
+    /// the window has been full too for a while.
     pub(super) fn note_refused(
         &mut self,
         id: u64,
@@ -319,8 +321,8 @@ impl Core {
         }
     }
 
-    /// Wakes whoever sends for the drain.
-    pub(super) fn stir(&mut self, id: u64) {
+    /// Wakes the worker of a drain, or has one started.
+    pub(super) fn wake_worker(&mut self, id: u64) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
         if drain.queue.is_empty() || drain.is_paused {
             return;
@@ -333,7 +335,7 @@ impl Core {
         }
     }
 
-    /// Moves everything that a drain has to its stream.
+    /// Moves all records of a drain to its stream.
     pub(super) fn relocate(&mut self, id: u64, now: Duration) {
         let Some(drain) = self.drains.get_mut(&id).filter(|drain| drain.mode == Mode::Direct)
         else {
@@ -347,12 +349,12 @@ impl Core {
         for row in std::mem::take(&mut drain.queue) {
             Self::gather(drain, row, now);
         }
-        // They have waited long enough.
+        // Append them at once.
         drain.gathered_since = Duration::ZERO;
         self.active.insert(id);
     }
 
-    /// Returns what to send next for a drain.
+    /// Returns the records to send next for a drain.
     pub(super) fn chunk(&mut self, id: u64, now: Duration) -> Vec<Row> {
         let Some(drain) = self.drains.get_mut(&id) else { return Vec::new() };
         if drain.is_resting(now) || drain.in_flight != InFlight::Nothing {
@@ -365,7 +367,7 @@ impl Core {
         rows
     }
 
-    /// Notes what became of the first records of the last chunk, and why the others were not sent.
+    /// Notes the fates of the first records of the last chunk, and why the others were not sent.
     pub(super) fn sent(&mut self, id: u64, fates: &[Fate], failure: Option<String>, now: Duration) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
         match std::mem::replace(&mut drain.in_flight, InFlight::Nothing) {
@@ -376,7 +378,7 @@ impl Core {
                     self.finish(id, row, *fate);
                 }
             }
-            // A record that could not be sent will be found so once more.
+            // A record that was rejected will be rejected again.
             InFlight::Relocated(count) => {
                 let is_delivered = |fate: &&Fate| **fate == Fate::Delivered;
                 drain.sent_ahead = fates.iter().take(count).take_while(is_delivered).count();
@@ -390,7 +392,8 @@ impl Core {
         self.wake.notify_one();
     }
 
-    /// Takes what a lagging drain has not begun to send out of its queue, to be put back.
+    /// Takes the records that a lagging drain has not begun to send from its queue, to put them
+    /// back into the journal.
     pub(super) fn put_back(&mut self, id: u64) -> Vec<Rc<Taken>> {
         let Some(drain) = self.drains.get_mut(&id) else { return Vec::new() };
         if drain.mode == Mode::Direct || drain.in_flight != InFlight::Nothing {
@@ -404,7 +407,7 @@ impl Core {
             }
             drain.queue.truncate(drain.queue.len() - count);
             if let Some(stream) = &mut drain.stream {
-                // Whatever was missing before it is found missing again.
+                // Records missing before it will be found missing again.
                 let missing = last.missing.get();
                 drain.book.take_back(DiscardReason::BufferFull, missing);
                 if stream.is_earlier(&last.delivery) {
@@ -417,20 +420,21 @@ impl Core {
         back
     }
 
-    /// Returns the drain of a stream, if it wants more of it now. `None`: the stream has no drain.
+    /// Returns whether the drain of a stream needs more of it now; `None` if the stream has no
+    /// drain.
     pub(super) fn wants(&self, stream: StreamId, now: Duration) -> Option<bool> {
         let id = self.by_stream.get(&stream)?;
-        self.drains.get(id).map(|drain| drain.is_hungry(now))
+        self.drains.get(id).map(|drain| drain.needs_more(now))
     }
 
-    /// Notes that all records of a batch were given away.
+    /// Notes that all records of a batch were given to drains.
     pub(super) fn given(&mut self, taken: &Rc<Taken>) {
         if taken.given() {
             self.note_finished(taken);
         }
     }
 
-    /// Discards what was taken last of the stream of a drain that cannot be reached.
+    /// Discards the batch last taken from the stream of an unreachable drain.
     pub(super) fn expire(&mut self, taken: &Rc<Taken>) {
         let Some(id) = self.by_stream.get(&taken.stream()).copied() else { return };
         let Some(drain) = self.drains.get_mut(&id) else { return };
@@ -444,7 +448,7 @@ impl Core {
         }
     }
 
-    /// Gives a drain what was taken of its stream.
+    /// Gives a drain records taken from its stream.
     pub(super) fn catch_up(&mut self, taken: &Rc<Taken>, rows: Vec<Row>) {
         let id = self.by_stream.get(&taken.stream()).copied();
         let Some((id, drain)) = id.and_then(|id| Some((id, self.drains.get_mut(&id)?))) else {
@@ -473,10 +477,10 @@ impl Core {
         if let Some(drain) = self.drains.get_mut(&id) {
             drain.queue.extend(rows.into_iter().skip(ahead));
         }
-        self.stir(id);
+        self.wake_worker(id);
     }
 
-    /// Notes that everything that a drain had in its stream is settled: it is direct again.
+    /// Notes that the whole stream of a drain is settled: it is direct again.
     pub(super) fn caught_up(&mut self, id: u64, missing: u64) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
         drain.book.discard(DiscardReason::BufferFull, missing);
@@ -487,10 +491,10 @@ impl Core {
         drain.sent_ahead = 0;
         drain.queue = std::mem::take(&mut drain.gathered);
         drain.gathered_bytes = 0;
-        self.stir(id);
+        self.wake_worker(id);
     }
 
-    /// Returns whether nothing of a lagging drain is anywhere but in its stream or gathered.
+    /// Returns whether a lagging drain has no records outside its stream and the gathered ones.
     pub(super) fn may_have_caught_up(drain: &Drain) -> bool {
         drain.mode == Mode::Lagging
             && drain.queue.is_empty()
@@ -505,11 +509,11 @@ impl Core {
         drain.is_paused = is_paused;
         drain.failure = None;
         self.active.insert(id);
-        self.stir(id);
+        self.wake_worker(id);
         self.wake.notify_one();
     }
 
-    /// Finishes records of a drain in the same way.
+    /// Finishes records of a drain with the same fate.
     pub(super) fn finish_all(&mut self, id: u64, rows: &[Row], fate: Fate) {
         for row in rows {
             self.finish(id, row, fate);
@@ -537,7 +541,7 @@ impl Core {
         }
     }
 
-    /// Notes that a batch may be settled.
+    /// Queues a batch for settling if all its records are finished.
     fn note_finished(&mut self, taken: &Rc<Taken>) {
         if taken.origin == Origin::Source {
             let bytes = taken.delivery.batch.memory_bytes();
@@ -551,7 +555,7 @@ impl Core {
         std::mem::take(&mut self.finished)
     }
 
-    /// Forgets which drains have something, where they have nothing any more.
+    /// Marks a drain as inactive if it has no more records.
     pub(super) fn retire(&mut self, id: u64) {
         if self.drains.get(&id).is_none_or(Drain::is_idle) {
             self.active.remove(&id);

@@ -1,6 +1,6 @@
-//! Records as envelopes of Loggregator, which is what drains send.
+//! Records as Loggregator envelopes, which drains send.
 //!
-//! Invariant: what is in the stream of a drain is an envelope already.
+//! Invariant: the streams of drains contain envelopes.
 
 use std::sync::Arc;
 

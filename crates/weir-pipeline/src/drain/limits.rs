@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// A drain whose oldest record has waited for this long is relocated. What its batches hold back is
-/// sent again after a crash, to every drain that has records in them.
+/// A drain whose oldest record has waited for this long is relocated. Unsettled batches are sent
+/// again after a crash, to every drain that has records in them.
 pub(super) const RELOCATE_AFTER: Duration = Duration::from_secs(2);
 
-/// The same while more than three quarters of the common window are used: whoever holds it up gives
-/// way before others have to wait.
+/// The same while more than three quarters of the common window are used, so that a slow drain
+/// gives way before others have to wait.
 pub(super) const RELOCATE_EARLY_AFTER: Duration = Duration::from_millis(200);
 
-/// Records of one drain in the window. One with more is slower than its application; it is relocated
-/// before it takes the window from others.
+/// Maximum number of records of one drain in the window. A drain with more is slower than its
+/// application; it is relocated before it uses up the window of others.
 pub(super) const QUEUE_RECORDS_MAX: usize = 16 * 1024;
 
-/// Maximum time that records of a lagging drain are gathered before they are appended to its stream:
-/// a frame and its place in the journal cost about as much as 500 bytes.
+/// Maximum time that records of a lagging drain are gathered before they are appended to its
+/// stream: a frame and its place in the journal cost about as much as 500 bytes.
 pub(super) const GATHER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Size at which the gathered records are appended without waiting any longer.
@@ -25,15 +25,14 @@ pub(super) const GATHER_BYTES: usize = 128 * 1024;
 pub(super) const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long the journal may have no room for a lagging drain before records are discarded, if the
-/// window has none either. A ring that is full of what the sources have appended since is written to
-/// disk in that time; a disk that is full stays so.
+/// window has none either. A full ring is written to disk within that time; a full disk stays full.
 pub(super) const REFUSED_MAX: Duration = Duration::from_secs(2);
 
 /// Records of a lagging drain that are in memory at once: enough to fill several requests.
 pub(super) const CATCH_UP_RECORDS: usize = 1024;
 
-/// How many records go into one request or write. What is sent twice after a connection broke is at
-/// most this.
+/// Maximum number of records in one request or write, and so of those that are sent twice after a
+/// connection failed.
 pub(super) const SEND_RECORDS_MAX: usize = 256;
 
 /// Size at which a request or write ends.
@@ -47,16 +46,16 @@ pub(super) const RETRY_MAX: Duration = Duration::from_secs(15);
 /// Batches taken from the sources between two of lagging drains, so that those always get a tenth.
 pub(super) const TURNS: usize = 9;
 
-/// Interval between checks of what waits for time to pass.
+/// Interval between checks of timeouts.
 pub(super) const TICK: Duration = Duration::from_millis(50);
 
-/// Resources whose drains are remembered.
+/// Number of resources whose drains are cached.
 pub(super) const RESOURCES_MAX: usize = 64 * 1024;
 
-/// How often a worker without anything to send looks whether it should close its connection.
+/// Interval at which an idle worker checks whether to close its connection.
 pub(super) const IDLE_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Commands that wait to be carried out. They come from people.
+/// Maximum number of queued commands. They come from users.
 pub(super) const COMMANDS_MAX: usize = 64;
 
 /// Interval at which the state of all drains is published.
@@ -72,11 +71,11 @@ pub(super) const READY_BYTES: u64 = 64 * 1024;
 /// See [`READY_BYTES`].
 pub(super) const READY_AFTER: Duration = Duration::from_millis(2);
 
-/// Messages for owners of applications that wait to be logged. If the journal has no room for them,
-/// the newest ones say most.
+/// Maximum number of queued messages for the owners of applications. If the journal has no room for
+/// them, the newest are kept, which are the most useful.
 pub(super) const MESSAGES_MAX: usize = 1000;
 
-/// How long a drain must fail before its owner is told: what is over by then has lost nothing.
+/// How long a drain must fail before its owner is told: shorter failures lose nothing.
 pub(super) const TELL_FAILURE_AFTER: Duration = Duration::from_secs(2);
 
 /// How often the owner is told that a drain still fails, has lost more, or still cannot be used.
@@ -86,5 +85,5 @@ pub(super) const REPEAT_LOSS_AFTER: Duration = Duration::from_mins(1);
 /// See [`REPEAT_FAILURE_AFTER`].
 pub(super) const REPEAT_REJECTION_AFTER: Duration = Duration::from_hours(1);
 
-/// Drains altogether. Each takes about a kilobyte.
+/// Maximum number of drains. Each takes about a kilobyte.
 pub(super) const DRAINS_MAX: usize = 100_000;

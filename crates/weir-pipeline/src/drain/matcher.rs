@@ -1,6 +1,6 @@
-//! Which drains get the records of a resource.
+//! Which drains receive the records of a resource.
 //!
-//! Invariant: what is remembered about a resource is forgotten as soon as a drain comes or goes.
+//! Invariant: the cache is cleared when a drain is added or removed.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,29 +15,29 @@ const SERVICE: &str = "service.name";
 const SPACE: &str = "space_id:";
 const ORGANIZATION: &str = "organization_id:";
 
-/// A drain that gets the records of a resource, if they are of these kinds.
+/// A drain that receives the records of a resource that are of these kinds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Match {
     pub(super) drain: u64,
     pub(super) kinds: Kinds,
 }
 
-/// What is known about a resource.
+/// The cached drains of a resource.
 #[derive(Debug)]
-struct Known {
+struct CachedMatches {
     resource: Box<[u8]>,
     matches: Rc<[Match]>,
 }
 
-/// All drains, by what they select.
+/// All drains, by selector.
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
     apps: HashMap<String, Vec<Match>>,
     spaces: HashMap<String, Vec<Match>>,
     organizations: HashMap<String, Vec<Match>>,
     all: Vec<Match>,
-    /// By a hash of the resource.
-    known: HashMap<u64, Known>,
+    /// By the hash of a resource.
+    known: HashMap<u64, CachedMatches>,
 }
 
 impl Matcher {
@@ -80,7 +80,7 @@ impl Matcher {
         if self.known.len() >= RESOURCES_MAX {
             self.known.clear();
         }
-        let known = Known { resource: encoded.into(), matches: matches.clone() };
+        let known = CachedMatches { resource: encoded.into(), matches: matches.clone() };
         self.known.insert(hash, known);
         matches
     }

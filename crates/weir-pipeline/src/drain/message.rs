@@ -1,9 +1,9 @@
-//! What the owner of an application should know about its drains: that one cannot be used, does not
+//! Messages for the owner of an application about its drains: that one cannot be used, does not
 //! accept records, or has lost some.
 //!
-//! Invariants: what waits to be taken is limited; the same is not said again and again; nothing is
-//! said of drains that are for more than one application, which operators see; a loss that consists
-//! of such messages alone is not said, since that would be another one.
+//! Invariants: the queue of messages is limited; a message is not repeated too often; there are no
+//! messages about drains for more than one application, which are the operators' concern; the loss
+//! of such messages alone is not reported, since the report could be lost in turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -26,29 +26,29 @@ pub struct DrainMessage {
     pub text: String,
 }
 
-/// What was said about a drain.
+/// What was reported about a drain.
 #[derive(Debug, Default)]
-struct Told {
-    /// Lost records that were mentioned.
+struct Reported {
+    /// Number of lost records that were reported.
     lost: u64,
-    /// When that was; `None`: never.
+    /// When a loss was last reported.
     lost_at: Option<Duration>,
     failure_at: Option<Duration>,
-    /// Messages for its application since a loss was mentioned: they may be what was lost.
+    /// Messages for its application since a loss was reported: these may be the lost records.
     own: u64,
 }
 
 /// Writes messages.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    told: HashMap<u64, Told>,
+    told: HashMap<u64, Reported>,
     rejected: HashMap<RejectedBinding, Duration>,
-    /// To be taken by whoever logs them.
+    /// Messages that have yet to be logged.
     pub(super) waiting: VecDeque<DrainMessage>,
 }
 
 impl Messages {
-    /// Notes the state of a drain.
+    /// Queues messages about the state of a drain, if they are due.
     pub(super) fn note(
         &mut self,
         drain: &Definition,
@@ -65,7 +65,7 @@ impl Messages {
         let is_due = |last: Option<Duration>, after| last.is_none_or(|last| now >= last + after);
         let mut texts = Vec::new();
         let url = &drain.binding.url;
-        // Fewer than before: weir was wrong, and has found them again.
+        // The number can decrease when records that were counted as lost are found again.
         let missed = lost.saturating_sub(told.lost);
         if missed > told.own && is_due(told.lost_at, REPEAT_LOSS_AFTER) {
             texts.push(format!(
@@ -87,7 +87,7 @@ impl Messages {
         }
     }
 
-    /// Notes the bindings of a list that cannot be used.
+    /// Queues messages about the bindings of a list that cannot be used, if they are due.
     pub(super) fn note_rejected(&mut self, rejected: &[RejectedBinding], now: Duration) {
         self.rejected.retain(|known, _| rejected.contains(known));
         for one in rejected {
@@ -100,7 +100,7 @@ impl Messages {
         }
     }
 
-    /// Forgets what was said about a drain that is gone.
+    /// Forgets the messages about a drain that was removed.
     pub(super) fn forget(&mut self, drain: u64) {
         self.told.remove(&drain);
     }
@@ -113,7 +113,7 @@ impl Messages {
     }
 }
 
-/// Records that the owner of a drain will miss.
+/// Number of records lost to the owner of a drain.
 fn lost_by(book: &DrainBook) -> u64 {
     book.discarded_total() - book.discarded[DiscardReason::DrainRemoved as usize]
 }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_with_pauses_and_not_because_of_what_was_told() {
+    fn losses_are_reported_with_pauses_and_not_if_only_reports_were_lost() {
         let drain = drain(Some("app"));
         let (mut messages, mut book) = (Messages::default(), DrainBook::default());
         let mut lost_at = |lost: u64, second: u64| {

@@ -1,12 +1,12 @@
 //! Drains: the records of an application (a space, an organization, or all) go to a destination of
-//! its owner. There may be ten thousand of them, and any of them may hang.
+//! its owner. There may be ten thousand drains, and any of them may hang.
 //!
 //! All drains together are one destination of the journal, `drains`. A drain that lags is given a
-//! stream of its own in the journal, read by a second destination, `drains/lagging`; so it costs disk
-//! for its own records, and nobody else's time.
+//! stream of its own in the journal, read by a second destination, `drains/lagging`; so it takes
+//! disk space for its own records, and does not delay other drains.
 //!
-//! Reading order: `binding` (what a drain is), `provider` (where bindings come from), `registry` (all
-//! of them), `core` (decides), `pump` (journal), `worker` and `sender` (network), `run`.
+//! Reading order: `binding` (what a drain is), `provider` (where bindings come from), `registry`
+//! (all of them), `core` (decides), `pump` (journal), `worker` and `sender` (network), `run`.
 
 pub mod binding;
 mod book;

@@ -1,4 +1,4 @@
-//! What drains are, as far as records are concerned, and their settings.
+//! The settings of drains.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::provider::ProviderSettings;
 use super::registry::Definition;
 use super::sender::DrainNetworkSettings;
 
-/// Whose records a drain gets.
+/// Whose records a drain receives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Selector {
     /// An application, by its id.
@@ -21,33 +21,33 @@ pub enum Selector {
     All,
 }
 
-/// A drain, as far as its records are concerned.
+/// The identity of a drain, and which records it receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DrainSpec {
     /// Identifies it, also after a restart.
     pub(super) id: u64,
-    /// Whose records it gets.
+    /// Whose records it receives.
     pub(super) selector: Selector,
-    /// Which kinds of them.
+    /// The kinds of records it receives.
     pub(super) kinds: Kinds,
 }
 
 /// All settings of drains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DrainsPlan {
-    /// Disk for the records of lagging drains, in bytes; beyond it the oldest of the heaviest drain
-    /// are discarded.
+    /// Disk limit for the records of lagging drains, in bytes; beyond it, the oldest records of the
+    /// drain that uses the most are discarded.
     pub limit_bytes: u64,
-    /// Memory for records that drains have not accepted, in bytes.
+    /// Memory limit for records that drains have not accepted, in bytes.
     pub window_bytes: u64,
-    /// How long the records of a drain that cannot be reached are kept.
+    /// How long the records of an unreachable drain are kept.
     pub retry_for: Duration,
-    /// Messages have tags, unless the URL of a drain says otherwise.
+    /// Whether messages contain tags, if the URL of a drain does not specify it.
     pub with_metadata: bool,
-    /// Which addresses are denied, and who is trusted.
+    /// Denied addresses, and trusted authorities.
     pub network: DrainNetworkSettings,
     /// Drains of the configuration.
     pub drains: Vec<Definition>,
-    /// Who lists further ones.
+    /// The servers that list further drains.
     pub providers: Vec<ProviderSettings>,
 }

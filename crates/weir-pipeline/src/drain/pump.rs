@@ -1,9 +1,9 @@
-//! Between the journal and the drains: takes batches, appends what is relocated, settles what is
-//! finished. Never waits.
+//! Connects the journal and the drains: takes batches, appends relocated records, and settles
+//! finished batches. Never waits.
 //!
-//! Invariants: a record that is moved to the stream of a drain is settled in its own batch only when
-//! it is on stable storage there, or delivered; batches of sources are taken as long as the window
-//! has room, whatever any drain does.
+//! Invariants: a record that is moved to the stream of a drain is settled in its original batch
+//! only when it is on stable storage there, or delivered; batches of sources are taken while the
+//! window has room, independently of any single drain.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ use super::plan::DrainSpec;
 use super::stream::{DrainStream, source, stream_of};
 use super::taken::{Fate, Origin, Row, Taken};
 
-/// What the drains have of the journal.
+/// The drains' side of the journal.
 #[derive(Debug)]
 pub(super) struct Pump {
     pub(super) core: Rc<RefCell<Core>>,
@@ -34,13 +34,13 @@ pub(super) struct Pump {
     /// Batches of the streams of lagging drains.
     pub(super) lagging: Cursor,
     lagging_memory: CursorMemory,
-    /// Size of what may be taken from sources.
+    /// Maximum size of unfinished records of sources.
     window_bytes: usize,
     /// How long a record may wait to be delivered.
     retry_for: Duration,
     envelopes: Rc<RefCell<Envelopes>>,
     builder: BatchBuilder,
-    /// Streams that an earlier run has left, of drains that were not added so far.
+    /// Streams left by an earlier run whose drains have not been added yet.
     left: HashSet<StreamId>,
 }
 
@@ -77,7 +77,7 @@ impl Pump {
         }
     }
 
-    /// Adds a drain, which goes on where an earlier run has left it.
+    /// Adds a drain, which continues with the stream that an earlier run may have left.
     pub(super) fn add(&mut self, spec: DrainSpec) {
         let is_known = self.left.remove(&stream_of(spec.id));
         let stream = is_known.then(|| self.open_stream(spec.id));
@@ -92,18 +92,18 @@ impl Pump {
         DrainStream::open(&self.journal, memories, &*self.clock, drain)
     }
 
-    /// Removes a drain with everything that waits for it.
+    /// Removes a drain and discards its waiting records.
     pub(super) fn remove(&mut self, id: u64) {
         let removed = self.core.borrow_mut().remove(id);
-        // Its stream has no owner now: what is left in it is discarded when it is taken.
+        // Its stream has no drain now: the rest of it is discarded when it is taken.
         if let Some(stream) = removed.and_then(|drain| drain.stream) {
             self.core.borrow_mut().by_stream.remove(&stream.id);
             self.journal.close_stream(stream.id);
         }
     }
 
-    /// Takes and gives away what there is, settles what is finished. Returns false if there was
-    /// nothing to do.
+    /// Takes and distributes available batches, and settles finished ones. Returns false if there
+    /// was nothing to do.
     pub(super) fn step(&mut self) -> bool {
         let now = self.clock.monotonic();
         let mut is_busy = false;
@@ -122,7 +122,7 @@ impl Pump {
         self.core.borrow().source_bytes <= self.window_bytes
     }
 
-    /// Returns whether nothing waits, except in the streams of drains that do not accept it now.
+    /// Returns whether no records wait, except in the streams of drains that accept none now.
     pub(super) fn is_done(&self) -> bool {
         let (core, now) = (self.core.borrow(), self.clock.monotonic());
         let is_kept = |id| core.drains.get(id).is_some_and(|drain| drain.is_kept(now));
@@ -157,7 +157,7 @@ impl Pump {
     fn take_lagging(&mut self, now: Duration) -> bool {
         let is_passed_over = |stream: StreamId| {
             let core = self.core.borrow();
-            // Of a drain that may still be named, everything is kept.
+            // Streams of drains that may still be listed are kept.
             !core.wants(stream, now).unwrap_or(core.is_complete)
         };
         let Some(delivery) = self.lagging.take(is_passed_over) else { return false };
@@ -192,8 +192,8 @@ impl Pump {
         is_busy
     }
 
-    /// Does what is due by now: relocates, appends, notes what is safe, and who has caught up.
-    /// `is_final`: nothing more will come.
+    /// Does the periodic work: relocates and appends, and notes records that are on stable storage
+    /// and drains that have caught up. `is_final`: no more records will arrive.
     pub(super) fn tick(&mut self, is_final: bool) {
         let now = self.clock.monotonic();
         let active: Vec<u64> = self.core.borrow().active.iter().copied().collect();
@@ -235,8 +235,8 @@ impl Pump {
         }
     }
 
-    /// Appends what is gathered for a drain to its stream. If the journal has no room, and the
-    /// window neither, the records are discarded: nobody waits for a lagging drain.
+    /// Appends the gathered records of a drain to its stream. If neither the journal nor the window
+    /// has room, they are discarded, so that a lagging drain does not hold up others.
     fn append(&mut self, id: u64, now: Duration) {
         let Some((stream, gathered)) = self.core.borrow_mut().take_gathered(id) else { return };
         let mut stream = stream.unwrap_or_else(|| self.open_stream(id));
@@ -273,7 +273,7 @@ impl Pump {
             let is_full = self.builder.arena().len() + envelope.len() > GATHER_BYTES;
             if is_full || !push(&mut self.builder, row, envelope, end) {
                 self.seal(stream, &mut frames, &mut held);
-                // One that has no place in an empty frame does not exist: frames are larger.
+                // Every record fits in an empty frame.
                 let _fits = push(&mut self.builder, row, envelope, end);
             }
             frames.end = end;
@@ -306,7 +306,7 @@ impl Pump {
         frames.rows.push(std::mem::take(held));
     }
 
-    /// Finishes records that were moved, once they are safe in the stream.
+    /// Finishes moved records once they are on stable storage in the stream.
     fn note_safe(&mut self, id: u64) {
         let mut core = self.core.borrow_mut();
         let is_full = core.source_bytes > self.window_bytes;
@@ -323,7 +323,7 @@ impl Pump {
                     Some(Err(_)) => first.has_failed = true,
                 }
             }
-            // The disk fails: they are in memory, and will be delivered from there.
+            // The disk fails: the records stay in memory, and are delivered from there.
             if first.has_failed && !is_settled() && !is_full {
                 break;
             }
@@ -337,7 +337,7 @@ impl Pump {
         }
     }
 
-    /// Gives back what was taken for a drain that cannot be reached.
+    /// Gives the records taken for an unreachable drain back to the journal.
     fn rest_if_failing(&mut self, id: u64, now: Duration) {
         let mut core = self.core.borrow_mut();
         let Some(drain) = core.drains.get(&id) else { return };

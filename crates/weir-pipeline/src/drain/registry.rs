@@ -1,9 +1,9 @@
-//! Which drains there are: those of the configuration, those that were added by hand, and those that
-//! each provider lists. What came from outside is kept in a file, so that a start does not depend on
-//! a provider.
+//! The set of all drains: those of the configuration, manually added ones, and those listed by each
+//! provider. The last two are saved in a file, so that a start does not depend on a provider.
 //!
-//! Invariants: a drain is known by its id, whoever names it; one that several name exists once. The
-//! file is replaced as a whole, and readable for its owner only, since it contains credentials.
+//! Invariants: a drain is identified by its id, whatever its origin; a drain with several origins
+//! exists once. The file is replaced atomically, and readable only by its owner, since it contains
+//! credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,25 +22,25 @@ use super::plan::{DrainSpec, Selector};
 pub struct Definition {
     /// Identifies it, also after a restart.
     pub id: u64,
-    /// Whose records it gets.
+    /// Whose records it receives.
     pub selector: Selector,
-    /// Where they go.
+    /// Destination of the records.
     pub binding: Arc<Binding>,
-    /// Who named it: `config`, `added`, or a provider.
+    /// Its origin: `config`, `added`, or a provider.
     pub origin: &'static str,
 }
 
-/// A drain as it is written to the file, and as it is added.
+/// A drain in the file, and in requests to add one.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct StoredDrain {
     /// Id of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// Id of the space, if it is for all of its applications.
+    /// Id of the space, for a drain of all applications of a space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
-    /// Id of the organization, if it is for all of its applications.
+    /// Id of the organization, for a drain of all applications of an organization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organization: Option<String>,
     /// The URL, with its parameters.
@@ -62,8 +62,8 @@ pub struct StoredDrain {
 /// Why a drain cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// It is for several things at once.
-    #[error("a drain is for one of app, space and organization, or for everything")]
+    /// It selects more than one of an application, a space and an organization.
+    #[error("set at most one of app, space and organization")]
     Ambiguous,
     /// Its binding cannot be used.
     #[error(transparent)]
@@ -93,7 +93,7 @@ impl StoredDrain {
 }
 
 impl Definition {
-    /// A drain for what a selector says.
+    /// Creates a drain for the records that a selector matches.
     pub fn new(selector: Selector, binding: Binding, origin: &'static str) -> Self {
         let id = match &selector {
             Selector::App(_) | Selector::All => binding.id(),
@@ -105,7 +105,7 @@ impl Definition {
         Self { id, selector, binding: Arc::new(binding), origin }
     }
 
-    /// A drain as a provider lists it.
+    /// Creates a drain that a provider lists.
     pub(super) fn of_provider(binding: Binding, origin: &'static str) -> Self {
         let selector = binding.app.clone().map_or(Selector::All, Selector::App);
         Self::new(selector, binding, origin)
@@ -154,23 +154,23 @@ const VERSION: u32 = 1;
 /// Name of the file in the data directory.
 const FILE: &str = "drains.json";
 
-/// Names of what can name drains.
+/// Names of the origins of drains.
 pub(super) const CONFIG: &str = "config";
 pub(super) const ADDED: &str = "added";
 pub(super) const BINDING_CACHE: &str = "binding_cache";
 pub(super) const CLOUD_CONTROLLER: &str = "cloud_controller";
 
-/// All drains that there are.
+/// All drains.
 #[derive(Debug)]
 pub(super) struct Registry {
     path: PathBuf,
     disk: Arc<dyn Disk>,
-    /// By who names them.
+    /// By origin.
     lists: BTreeMap<&'static str, Vec<Definition>>,
     pub(super) paused: BTreeSet<u64>,
 }
 
-/// What a change of the lists means.
+/// The effect of a changed list on the set of drains.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     pub(super) added: Vec<Definition>,
@@ -178,14 +178,14 @@ pub(super) struct Difference {
 }
 
 impl Registry {
-    /// Reads what an earlier run has kept of these providers.
+    /// Reads the drains of these providers that an earlier run has saved.
     pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, providers: &[&'static str]) -> Self {
         let path = dir.join(FILE);
         let mut registry = Self { path, disk, lists: BTreeMap::new(), paused: BTreeSet::new() };
         let stored = match registry.read() {
             Ok(stored) => stored,
             Err(error) => {
-                tracing::error!(%error, file = FILE, "the drains of the last run cannot be read");
+                tracing::error!(%error, file = FILE, "cannot read the saved list of drains");
                 return registry;
             }
         };
@@ -205,12 +205,15 @@ impl Registry {
         };
         let stored: Stored = serde_json::from_slice(&bytes)?;
         if stored.version != VERSION {
-            return Err(io::Error::other(format!("version {} is not known", stored.version)));
+            return Err(io::Error::other(format!(
+                "version {} is not supported by this release",
+                stored.version
+            )));
         }
         Ok(stored)
     }
 
-    /// Keeps what came from outside.
+    /// Saves the drains that did not come from the configuration.
     pub(super) fn write(&self) -> io::Result<()> {
         let lists = self.lists.iter().filter(|(name, _)| **name != CONFIG);
         let lists = lists
@@ -232,7 +235,7 @@ impl Registry {
         all
     }
 
-    /// Replaces what one of them names.
+    /// Replaces the drains of one origin.
     pub(super) fn replace(&mut self, origin: &'static str, drains: Vec<Definition>) -> Difference {
         let before: BTreeSet<u64> = self.all().into_keys().collect();
         self.lists.insert(origin, drains);
@@ -244,7 +247,7 @@ impl Registry {
         }
     }
 
-    /// Returns the drains that one of them names.
+    /// Returns the drains of one origin.
     pub(super) fn of(&self, origin: &'static str) -> Vec<Definition> {
         self.lists.get(origin).cloned().unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! The thread of the drains: all of them on one event loop.
 //!
-//! Invariants: it never waits for a drain; a change of the drains that there are is kept in the file
-//! before it is answered.
+//! Invariants: it never waits for a drain; a change to the set of drains is saved in the file
+//! before the request for it is answered.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ use super::registry::{
 };
 use super::sender::{DrainNetwork, DrainSender, SendResult};
 use super::status::{DrainState, DrainStatus, ProviderStatus};
-use super::worker::{Workshop, work};
+use super::worker::{WorkerContext, work};
 use crate::health::Severity;
 use crate::pipeline::{ActiveProblem, Running};
 use crate::source::SourceNames;
@@ -45,15 +45,15 @@ pub const LAGGING: &str = "drains/lagging";
 /// The error about a drain that does not exist.
 pub const UNKNOWN: &str = "there is no such drain";
 
-/// Buffer for what the drains have not taken yet. They take at once, so it is not used.
+/// Buffer for records that the drains have not taken yet. They take them at once, so it is unused.
 const BUFFER_BYTES: u64 = 256 << 20;
-/// What lagging drains may have in memory of their streams.
+/// Memory limit for records of lagging drains.
 const LAGGING_WINDOW_BYTES: u64 = 32 << 20;
 
 /// Why drains cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainsError {
-    /// The journal has no place for them.
+    /// The journal has no cursor for them.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A certificate file cannot be used.
@@ -64,7 +64,7 @@ pub enum DrainsError {
     Thread(#[from] std::io::Error),
 }
 
-/// A change, asked for by a person.
+/// A change requested by a user.
 #[derive(Debug)]
 enum Command {
     Add(Box<Definition>),
@@ -73,10 +73,10 @@ enum Command {
     Test(u64),
 }
 
-/// The answer to a command; to a test, why the destination cannot be reached, if it cannot.
+/// The answer to a command; for a test, the reason if the destination cannot be reached.
 type Answer = Result<Option<String>, String>;
 
-/// What the thread and others share.
+/// State shared with the thread.
 #[derive(Debug, Default)]
 struct Shared {
     drains: Mutex<Arc<[DrainStatus]>>,
@@ -97,7 +97,7 @@ pub struct Drains {
     pub(crate) cursor: usize,
 }
 
-/// What the thread is started with.
+/// Everything that the thread needs to start.
 struct Start {
     plan: DrainsPlan,
     journal: Journal,
@@ -152,43 +152,43 @@ impl Drains {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let here = shared.clone();
         let thread = std::thread::Builder::new().name("drains".to_owned()).spawn(move || {
-            let mut all = All::new(start, here);
+            let mut all = DrainLoop::new(start, here);
             LocalSet::new().block_on(&runtime, async move { all.run(receiver).await });
         })?;
         Ok(Self { shared, commands, thread: Mutex::new(Some(thread)), cursor })
     }
 
-    /// Returns the state of all drains, as of a moment ago.
+    /// Returns the state of all drains as last published.
     pub fn statuses(&self) -> Arc<[DrainStatus]> {
         lock(&self.shared.drains).clone()
     }
 
-    /// Returns the state of those who list drains.
+    /// Returns the state of the providers.
     pub fn providers(&self) -> Vec<ProviderStatus> {
         lock(&self.shared.providers).clone()
     }
 
-    /// Takes what the owners of applications should know.
+    /// Takes the queued messages for the owners of applications.
     pub(crate) fn take_messages(&self) -> Vec<DrainMessage> {
         lock(&self.shared.messages).waiting.drain(..).collect()
     }
 
-    /// Adds a drain, which is kept until it is removed. An error says why that is not possible.
+    /// Adds a drain, which persists until it is removed.
     pub async fn add(&self, drain: Definition) -> Result<(), String> {
         self.command(Command::Add(Box::new(drain))).await.map(drop)
     }
 
-    /// Removes a drain that was added; what waits for it is discarded.
+    /// Removes a manually added drain and discards its waiting records.
     pub async fn remove(&self, id: u64) -> Result<(), String> {
         self.command(Command::Remove(id)).await.map(drop)
     }
 
-    /// Stops or resumes a drain; what comes in the meantime waits in its stream.
+    /// Pauses or resumes a drain; meanwhile its records wait in its stream.
     pub async fn pause(&self, id: u64, is_paused: bool) -> Result<(), String> {
         self.command(Command::Pause(id, is_paused)).await.map(drop)
     }
 
-    /// Opens a connection to the destination of a drain. Returns why that is not possible, if so.
+    /// Opens a connection to the destination of a drain. Returns the reason if that fails.
     pub async fn test(&self, id: u64) -> Result<Option<String>, String> {
         self.command(Command::Test(id)).await
     }
@@ -223,7 +223,7 @@ impl Running for Drains {
         }
         for provider in self.providers() {
             let Some(error) = provider.error else { continue };
-            let text = format!("the drains of the {} are those of earlier: {error}", provider.name);
+            let text = format!("using the last drain list of the {}: {error}", provider.name);
             let severity = Severity::Degraded;
             problems.push(ActiveProblem { reason: "drains_list", severity, text });
         }
@@ -246,10 +246,10 @@ fn name_of(settings: &super::provider::ProviderSettings) -> &'static str {
     }
 }
 
-/// All drains, on their thread.
-struct All {
+/// The event loop of all drains.
+struct DrainLoop {
     pump: Pump,
-    shop: Rc<Workshop>,
+    context: Rc<WorkerContext>,
     registry: Registry,
     definitions: HashMap<u64, Arc<Definition>>,
     providers: Vec<(&'static str, watch::Receiver<ProviderState>)>,
@@ -257,13 +257,13 @@ struct All {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     published_at: Duration,
-    /// How long that took.
+    /// How long the last publishing took.
     publish_time: Duration,
-    /// Something may differ from what was published.
+    /// The published state may be out of date.
     has_changed: bool,
 }
 
-impl All {
+impl DrainLoop {
     fn new(start: Start, shared: Arc<Shared>) -> Self {
         let envelopes = Rc::new(RefCell::new(Envelopes::new(start.sources)));
         let window = usize::try_from(start.plan.window_bytes).unwrap_or(usize::MAX);
@@ -271,7 +271,7 @@ impl All {
         let limits = (window / 4 * 3, start.plan.retry_for);
         let clock = start.clock.clone();
         let pump = Pump::new(start.journal, start.cursors, start.clock, envelopes.clone(), limits);
-        let shop = Rc::new(Workshop {
+        let context = Rc::new(WorkerContext {
             core: pump.core.clone(),
             envelopes,
             network: start.network,
@@ -286,7 +286,7 @@ impl All {
         }
         let mut all = Self {
             pump,
-            shop,
+            context,
             registry: start.registry,
             definitions: HashMap::new(),
             providers,
@@ -315,7 +315,7 @@ impl All {
         self.publish();
     }
 
-    /// What has no drain will not get one once every provider has answered.
+    /// Once every provider has answered, records without a drain will not get one.
     fn note_completeness(&self) {
         let has_list = |state: &ProviderState| state.list.is_some();
         let is_complete = self.providers.iter().all(|(_, state)| has_list(&state.borrow()));
@@ -324,7 +324,7 @@ impl All {
 
     fn add(&mut self, drain: Definition) {
         if self.definitions.len() >= DRAINS_MAX {
-            tracing::error!(limit = DRAINS_MAX, "there are too many drains");
+            tracing::error!(limit = DRAINS_MAX, "too many drains: a drain was not started");
             return;
         }
         self.pump.add(drain.spec());
@@ -369,7 +369,7 @@ impl All {
                 Some((command, answer)) = commands.recv() => {
                     self.carry_out(command, answer);
                 }
-                // Also when there is always something to take: relocating makes room.
+                // Even when there are always batches to take: relocating makes room.
                 _ = ticks.tick() => self.tick(end.is_some()),
                 () = std::future::ready(()), if is_busy => {}
                 () = self.pump.sources.ready(READY_BYTES, READY_AFTER), if has_room && !is_closing => {}
@@ -403,7 +403,7 @@ impl All {
         let to_start = std::mem::take(&mut self.pump.core.borrow_mut().to_start);
         for id in to_start {
             if let Some(drain) = self.definitions.get(&id) {
-                tokio::task::spawn_local(work(self.shop.clone(), drain.clone()));
+                tokio::task::spawn_local(work(self.context.clone(), drain.clone()));
             }
         }
     }
@@ -434,11 +434,11 @@ impl All {
         self.note_completeness();
     }
 
-    /// Writes what came from outside to the file.
+    /// Saves the drains that did not come from the configuration.
     fn keep(&self) -> bool {
         let kept = self.registry.write();
         if let Err(error) = &kept {
-            tracing::error!(%error, "the list of drains cannot be written");
+            tracing::error!(%error, "cannot save the list of drains");
         }
         kept.is_ok()
     }
@@ -449,7 +449,7 @@ impl All {
             Command::Add(drain) => {
                 let mut added = self.registry.of(ADDED);
                 if added.iter().any(|known| known.id == drain.id) {
-                    Err("the drain exists already".to_owned())
+                    Err("the drain already exists".to_owned())
                 } else {
                     added.push(*drain);
                     self.replace_added(added)
@@ -462,7 +462,7 @@ impl All {
                 if added.len() < count {
                     self.replace_added(added)
                 } else if self.definitions.contains_key(&id) {
-                    Err("only drains that were added can be removed".to_owned())
+                    Err("only manually added drains can be removed".to_owned())
                 } else {
                     unknown()
                 }
@@ -480,7 +480,7 @@ impl All {
             },
         };
         self.publish();
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _waited_for = answer.send(result);
     }
 
@@ -504,12 +504,13 @@ impl All {
         if self.keep() {
             Ok(None)
         } else {
-            Err("it is done, but cannot be kept for the next start: see the log".to_owned())
+            Err("the change applies until the next start, but could not be saved: see the log"
+                .to_owned())
         }
     }
 
     fn test(&self, drain: Arc<Definition>, answer: oneshot::Sender<Answer>) {
-        let network = self.shop.network.clone();
+        let network = self.context.network.clone();
         tokio::task::spawn_local(async move {
             let result = DrainSender::new(drain.binding.clone(), network).probe().await;
             let error = match result {

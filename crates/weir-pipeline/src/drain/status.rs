@@ -1,24 +1,24 @@
-//! What is known about each drain, for people.
+//! The published state of each drain and provider.
 
 use super::book::DrainBook;
 
-/// What a drain does.
+/// The activity of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainState {
-    /// Nothing waits.
+    /// It has no records.
     Idle,
-    /// It sends what comes.
+    /// It keeps up.
     Sending,
     /// It has a stream of its own in the journal, and sends from there.
     Lagging,
-    /// Its destination does not accept anything.
+    /// Its destination does not accept records.
     Failing,
     /// It was stopped by an operator.
     Paused,
 }
 
 impl DrainState {
-    /// Its name in the API.
+    /// Returns its name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -35,21 +35,21 @@ impl DrainState {
 pub struct DrainStatus {
     /// Its id, hexadecimal.
     pub id: String,
-    /// Who named it: `config`, `added`, `binding_cache` or `cloud_controller`.
+    /// Its origin: `config`, `added`, `binding_cache` or `cloud_controller`.
     pub origin: &'static str,
-    /// Whose records it gets, as `app`, `space` or `organization` with an id, or `all`.
+    /// Whose records it receives: `app`, `space` or `organization` with an id, or `all`.
     pub selects: String,
     /// Its URL, without user and query.
     pub url: String,
-    /// What it does.
+    /// Its activity.
     pub state: DrainState,
     /// Why it fails.
     pub error: Option<String>,
-    /// For how long, seconds.
+    /// How long it has been failing, in seconds.
     pub failing_seconds: f64,
     /// Its counts since weir started.
     pub book: DrainBook,
-    /// 0 when the book balances.
+    /// Number of unaccounted records; 0 when the book balances.
     pub unaccounted: i64,
 }
 
@@ -62,10 +62,10 @@ pub struct ProviderStatus {
     pub drains: usize,
     /// Number of those that cannot be used.
     pub rejected: usize,
-    /// How often it was asked.
+    /// Number of requests for the list.
     pub refreshes: u64,
-    /// How often that failed.
+    /// Number of failed requests.
     pub errors: u64,
-    /// Why it failed the last time, if it did.
+    /// The error of the last request, if it failed.
     pub error: Option<String>,
 }

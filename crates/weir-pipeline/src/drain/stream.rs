@@ -1,9 +1,9 @@
 //! The stream of a lagging drain: its own records only, in the journal, until it has caught up.
 //!
 //! Invariants: records are numbered from 1 in each epoch, and each start begins a later epoch. The
-//! state of each frame has the *high water* of every stream that its records came from, up to there:
-//! after a crash the sources' batches come again, and whatever is at or before it is in this stream
-//! already, or was delivered. It is kept until the batches themselves are settled.
+//! state of each frame has the *high water* of every stream that its records came from, up to
+//! there: after a crash the sources' batches come again, and whatever is at or before it is in this
+//! stream already, or was delivered. It is kept until the batches themselves are settled.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use weir_host::Clock;
 use weir_journal::{CursorMemory, Delivery, Journal, StreamSpec};
 use weir_model::{Position, SourceBook, SourceId, StreamId, hash64};
 
-/// Sources of records whose high water is stated in a frame. Each is a stream of a listener or a
-/// file; more would only be sent twice after a crash.
+/// Maximum number of high waters in a frame, each of a stream of a listener or a file. Records of
+/// further ones would only be sent twice after a crash.
 const HIGH_WATERS_MAX: usize = 4096;
 
-/// Size of one in a state: stream, epoch, offset.
+/// Encoded size of a high water: stream, epoch, offset.
 const HIGH_WATER_BYTES: usize = 20;
 
-/// The identifier under which all these streams are known to the journal. It is not the name of a
-/// source, since nothing is received here.
+/// Returns the source id of all these streams in the journal. There is no source with this name,
+/// since nothing is received here.
 pub(crate) fn source() -> SourceId {
     SourceId(hash64(b"\0drains"))
 }
@@ -29,15 +29,15 @@ pub(super) fn stream_of(drain: u64) -> StreamId {
     StreamId(hash64(&[b"drain".as_slice(), &drain.to_le_bytes()].concat()))
 }
 
-/// How far the stream of a drain is written and read.
+/// The positions up to which the stream of a drain is written and read.
 #[derive(Debug)]
 pub(super) struct DrainStream {
     pub(super) id: StreamId,
-    /// The end of what was appended last, in this or an earlier run.
+    /// The end of the last appended frame, in this or an earlier run.
     end: Position,
-    /// Where the next frame begins.
+    /// The start of the next frame.
     next: Position,
-    /// The end of what was taken.
+    /// The end of the last taken batch.
     read: Position,
     high: BTreeMap<StreamId, Position>,
 }
@@ -60,7 +60,8 @@ impl DrainStream {
             gone: false,
         });
         let now_seconds = u32::try_from(clock.unix_ns() / 1_000_000_000).unwrap_or_default();
-        // See the lanes of listeners: neither a wrong clock nor a lost directory makes numbers old.
+        // As in the lanes of listeners: neither a wrong clock nor a lost directory repeats an
+        // epoch.
         let epoch = now_seconds.max(resume.last_epoch.saturating_add(1));
         let next = Position::new(epoch, 0);
         let read = lagging.committed(id).unwrap_or(resume.position);
@@ -74,7 +75,7 @@ impl DrainStream {
         self.next
     }
 
-    /// Returns whether a record of a source is in the stream, or was.
+    /// Returns whether a record of a source is or was in the stream.
     pub(super) fn contains(&self, stream: StreamId, position: Position) -> bool {
         self.high.get(&stream).is_some_and(|high| *high >= position)
     }
@@ -85,8 +86,8 @@ impl DrainStream {
         *high = position.max(*high);
     }
 
-    /// Forgets high waters when there are many. What is settled now could come again if weir was
-    /// killed before that is on stable storage, so few are better kept until the next start.
+    /// Forgets high waters if there are many. If there are few they are kept until the next start:
+    /// settled records could come again if weir was killed before that is on stable storage.
     pub(super) fn forget_some(&mut self, sources: &CursorMemory) {
         if self.high.len() > HIGH_WATERS_MAX / 4 {
             self.high.retain(|stream, high| {
@@ -95,7 +96,7 @@ impl DrainStream {
         }
     }
 
-    /// Forgets, at the start, the high waters of what will not come again. Nothing may be stated
+    /// Forgets, at the start, the high waters of settled records. The journal may know nothing
     /// about a stream whose frames were written just before a crash.
     fn forget(&mut self, sources: &CursorMemory) {
         self.high.retain(|stream, high| {
@@ -103,7 +104,7 @@ impl DrainStream {
         });
     }
 
-    /// Returns the high waters as they are, to go back to them.
+    /// Returns a copy of the high waters, to restore them.
     pub(super) fn high(&self) -> BTreeMap<StreamId, Position> {
         self.high.clone()
     }
@@ -113,7 +114,7 @@ impl DrainStream {
         encode(&self.high)
     }
 
-    /// Goes back to earlier high waters, since the frames were not appended.
+    /// Restores earlier high waters, since the frames were not appended.
     pub(super) fn lower(&mut self, high: BTreeMap<StreamId, Position>) {
         self.high = high;
     }
@@ -137,7 +138,7 @@ impl DrainStream {
         missing
     }
 
-    /// Notes that the batch that was taken last, with so many missing before it, will be taken again.
+    /// Notes that the last taken batch, with `missing` records before it, will be taken again.
     pub(super) fn put_back(&mut self, delivery: &Delivery, missing: u64) {
         let base = delivery.batch.header().base();
         self.read = Position::new(base.epoch, base.offset.saturating_sub(missing));
@@ -148,15 +149,15 @@ impl DrainStream {
         if self.read.epoch == epoch { self.read.offset } else { 0 }
     }
 
-    /// Returns whether everything that was appended is settled; then also how many records of this
-    /// epoch the journal has discarded at the end.
+    /// If everything that was appended is settled, returns how many records at the end of this
+    /// epoch the journal has discarded.
     pub(super) fn is_settled(&self, lagging: &CursorMemory) -> Option<u64> {
         let is_settled = lagging.committed(self.id).is_none_or(|at| at >= self.end);
         let written = if self.end.epoch == self.next.epoch { self.end.offset } else { 0 };
         is_settled.then(|| written.saturating_sub(self.read_in(self.next.epoch)))
     }
 
-    /// Notes that nothing more can be taken.
+    /// Notes that the stream was taken to its end.
     pub(super) fn read_to_end(&mut self) {
         self.read = self.end;
     }

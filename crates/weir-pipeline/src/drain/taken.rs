@@ -1,7 +1,7 @@
-//! A batch in the hands of the drains, and what has become of each of its records.
+//! A batch that the drains have taken, and the fate of each of its records.
 //!
-//! Invariants: a batch is finished when every drain has finished every record that it got; what is
-//! said of a record is the worst that has happened to it at any of its drains.
+//! Invariants: a batch is finished when every drain has finished every record that it was given;
+//! the fate of a record is the worst one at any of its drains.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,12 +19,12 @@ pub(super) enum Origin {
     Stream,
 }
 
-/// What has become of a record, from good to bad.
+/// The fate of a record, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
-    /// It is not for the drains at all.
+    /// It is not routed to the drains.
     Elsewhere,
-    /// No drain wants it.
+    /// It matches no drain.
     Unbound,
     /// Delivered.
     Delivered,
@@ -57,7 +57,7 @@ pub(super) struct Taken {
 impl Taken {
     pub(super) fn new(delivery: Delivery, origin: Origin, at: Duration) -> Self {
         let fates = RefCell::new(vec![Fate::Elsewhere; delivery.batch.record_count()]);
-        // One for whoever gives the records away: see `given`.
+        // One for the distribution itself: see `given`.
         Self { delivery, origin, at, missing: Cell::new(0), open: Cell::new(1), fates }
     }
 
@@ -65,23 +65,23 @@ impl Taken {
         self.delivery.stream()
     }
 
-    /// Notes that a record is one of those to be finished, even if no drain should get it.
+    /// Notes that a record was routed to the drains, even if it matches none.
     pub(super) fn note(&self, index: usize) {
         self.fates.borrow_mut()[index] = Fate::Unbound;
     }
 
-    /// Notes that a drain gets the record.
+    /// Notes that a drain was given a record.
     pub(super) fn give(&self) {
         self.open.set(self.open.get() + 1);
     }
 
-    /// Notes that all records were given away. Returns true if none of them is open.
+    /// Notes that all records were given to drains. Returns true if none of them is open.
     pub(super) fn given(&self) -> bool {
         self.open.set(self.open.get() - 1);
         self.open.get() == 0
     }
 
-    /// Notes what became of a record that a drain got. Returns true if that was the last one.
+    /// Notes the fate of a record at one drain. Returns true if it was the last open one.
     pub(super) fn finish(&self, index: usize, fate: Fate) -> bool {
         let mut fates = self.fates.borrow_mut();
         fates[index] = fates[index].max(fate);
@@ -90,13 +90,13 @@ impl Taken {
         self.open.get() == 0
     }
 
-    /// Returns whether no drain has finished any of the `count` records that it got.
+    /// Returns whether none of the `count` records that were given to drains is finished.
     pub(super) fn is_untouched(&self, count: usize) -> bool {
         self.open.get() == count
     }
 
-    /// Returns the outcome for the journal. If records were discarded for several reasons, they are
-    /// counted under that of most of them; the books of the drains have each.
+    /// Returns the outcome for the journal. If records were discarded for several reasons, all are
+    /// counted under the most frequent one; the books of the drains are exact.
     pub(super) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
         let mut discarded = [0_u64; DiscardReason::COUNT];

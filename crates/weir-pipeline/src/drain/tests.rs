@@ -1,9 +1,10 @@
 //! Random histories of drains over a real journal: destinations that hang and come back, sends that
-//! are interrupted by a relocation, kills between any two steps, pauses, a buffer that is too small.
+//! are interrupted by a relocation, kills between any two steps, pauses, a buffer that is too
+//! small.
 //!
-//! What must hold: in one life of the process each drain gets its records strictly in order, so none
-//! twice; over all lives each record that was accepted has arrived, or the drain has discarded as
-//! many; every book balances after every step.
+//! Checked properties: in one life of the process each drain receives its records strictly in
+//! order, so none twice; over all lives each accepted record has arrived, or the drain has
+//! discarded as many; every book balances after every step.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

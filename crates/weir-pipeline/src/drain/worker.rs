@@ -1,8 +1,8 @@
-//! Sends for one drain: a task that lives as long as there is something to send, and for a while
-//! after that.
+//! Sends the records of one drain: a task that runs while there are records to send, and for a
+//! while after that.
 //!
-//! Invariants: nothing of the drains is borrowed while it waits; what became of a record is told once,
-//! in order.
+//! Invariants: no borrow of the drains is held across an await; the fate of each record is reported
+//! once, in order.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,26 +20,26 @@ use super::registry::Definition;
 use super::sender::{DrainNetwork, DrainSender, Messages, SendResult};
 use super::taken::{Fate, Row};
 
-/// What all workers share.
+/// State shared by all workers.
 #[derive(Debug)]
-pub(super) struct Workshop {
+pub(super) struct WorkerContext {
     pub(super) core: Rc<RefCell<Core>>,
     pub(super) envelopes: Rc<RefCell<Envelopes>>,
     pub(super) network: DrainNetwork,
     pub(super) clock: Arc<dyn Clock>,
-    /// Messages of drains that do not say anything else have tags.
+    /// Whether messages contain tags, if the URL of a drain does not specify it.
     pub(super) with_metadata: bool,
 }
 
-/// The records of a request or write, as messages.
+/// The records of a request or write, encoded as messages.
 #[derive(Debug, Default)]
-struct Sheet {
+struct EncodedRecords {
     messages: Messages,
-    /// For each record the number of messages up to its end, and what is known of it already.
+    /// For each record the number of messages up to its end, and its fate if that is already known.
     records: Vec<(usize, Option<Fate>)>,
 }
 
-impl Sheet {
+impl EncodedRecords {
     fn fill(
         &mut self,
         rows: &[Row],
@@ -61,8 +61,8 @@ impl Sheet {
         }
     }
 
-    /// Returns the fates of the first records, of whose messages so many were accepted, and so many
-    /// after those rejected.
+    /// Returns the fates of the first records, given the number of accepted messages and that of
+    /// rejected ones after those.
     fn fates(&self, accepted: usize, rejected: usize) -> Vec<Fate> {
         let mut start = 0;
         let fate = |(end, known): &(usize, Option<Fate>)| {
@@ -80,63 +80,63 @@ impl Sheet {
     }
 }
 
-/// Sends for a drain until it is gone, or has had nothing to send for a while.
-pub(super) async fn work(shop: Rc<Workshop>, drain: Arc<Definition>) {
+/// Sends the records of a drain until it is removed, or has had none for a while.
+pub(super) async fn work(context: Rc<WorkerContext>, drain: Arc<Definition>) {
     let id = drain.id;
     let binding = &drain.binding;
     let format = DrainFormat {
         hostname: binding.hostname.clone(),
-        with_metadata: binding.url.with_metadata.unwrap_or(shop.with_metadata),
+        with_metadata: binding.url.with_metadata.unwrap_or(context.with_metadata),
         with_length: !binding.url.scheme.is_http(),
     };
-    let mut sender = DrainSender::new(binding.clone(), shop.network.clone());
-    let (mut encoder, mut sheet) = (DrainEncoder::default(), Sheet::default());
+    let mut sender = DrainSender::new(binding.clone(), context.network.clone());
+    let (mut encoder, mut encoded) = (DrainEncoder::default(), EncodedRecords::default());
     loop {
-        let rows = shop.core.borrow_mut().chunk(id, shop.clock.monotonic());
+        let rows = context.core.borrow_mut().chunk(id, context.clock.monotonic());
         if rows.is_empty() {
-            if !wait(&shop, id, &mut sender).await {
+            if !wait(&context, id, &mut sender).await {
                 return;
             }
             continue;
         }
-        sheet.fill(&rows, &mut encoder, &format, &shop.envelopes);
+        encoded.fill(&rows, &mut encoder, &format, &context.envelopes);
         drop(rows);
-        let (fates, failure) = send(&mut sender, &sheet).await;
-        let now = shop.clock.monotonic();
-        shop.core.borrow_mut().sent(id, &fates, failure, now);
+        let (fates, failure) = send(&mut sender, &encoded).await;
+        let now = context.clock.monotonic();
+        context.core.borrow_mut().sent(id, &fates, failure, now);
     }
 }
 
-async fn send(sender: &mut DrainSender, sheet: &Sheet) -> (Vec<Fate>, Option<String>) {
-    if sheet.messages.is_empty() {
-        return (sheet.fates(0, 0), None);
+async fn send(sender: &mut DrainSender, encoded: &EncodedRecords) -> (Vec<Fate>, Option<String>) {
+    if encoded.messages.is_empty() {
+        return (encoded.fates(0, 0), None);
     }
-    let sent = sender.send(&sheet.messages).await;
+    let sent = sender.send(&encoded.messages).await;
     match sent.result {
-        SendResult::Done => (sheet.fates(sent.accepted, 0), None),
-        SendResult::Retry { text, .. } => (sheet.fates(sent.accepted, 0), Some(text)),
+        SendResult::Done => (encoded.fates(sent.accepted, 0), None),
+        SendResult::Retry { text, .. } => (encoded.fates(sent.accepted, 0), Some(text)),
         SendResult::Rejected { messages, text } => {
             tracing::debug!(text, "a drain rejects records");
-            (sheet.fates(sent.accepted, messages), None)
+            (encoded.fates(sent.accepted, messages), None)
         }
     }
 }
 
 /// Waits until there may be something to send. Returns false if the worker should end.
-async fn wait(shop: &Workshop, id: u64, sender: &mut DrainSender) -> bool {
+async fn wait(context: &WorkerContext, id: u64, sender: &mut DrainSender) -> bool {
     let (wake, pause) = {
-        let core = shop.core.borrow();
+        let core = context.core.borrow();
         let Some(drain) = core.drains.get(&id) else { return false };
-        let now = shop.clock.monotonic();
+        let now = context.clock.monotonic();
         let failure = drain.failure.as_ref();
         let pause = failure.map(|failure| failure.until.saturating_sub(now));
         let pause = pause.filter(|pause| !pause.is_zero() && !drain.queue.is_empty());
         (drain.wake.clone(), pause)
     };
     if let Some(pause) = pause {
-        // More records wake it, too: the pause is not over for them either.
+        // New records wake it too, but do not end the pause.
         let is_there = || {
-            let core = shop.core.borrow();
+            let core = context.core.borrow();
             core.drains.get(&id).is_some_and(|drain| Rc::ptr_eq(&drain.wake, &wake))
         };
         let removed = async {
@@ -148,13 +148,13 @@ async fn wait(shop: &Workshop, id: u64, sender: &mut DrainSender) -> bool {
         return true;
     }
     let has_waited = tokio::time::timeout(IDLE_CHECK_INTERVAL, wake.notified()).await.is_err();
-    !has_waited || !end_if_idle(shop, id, sender)
+    !has_waited || !end_if_idle(context, id, sender)
 }
 
 /// Ends the worker of a drain that has nothing to send and no connection.
-fn end_if_idle(shop: &Workshop, id: u64, sender: &mut DrainSender) -> bool {
+fn end_if_idle(context: &WorkerContext, id: u64, sender: &mut DrainSender) -> bool {
     sender.close_if_idle(Instant::now());
-    let mut core = shop.core.borrow_mut();
+    let mut core = context.core.borrow_mut();
     let Some(drain) = core.drains.get_mut(&id) else { return true };
     let is_idle = drain.queue.is_empty() && !sender.is_open();
     drain.has_worker = !is_idle;
@@ -170,12 +170,12 @@ mod tests {
         let unserializable = Fate::discarded(DiscardReason::NotSerializable);
         let rejected = Fate::discarded(DiscardReason::Rejected);
         let records = vec![(2, None), (2, Some(unserializable)), (3, None), (3, None), (5, None)];
-        let sheet = Sheet { messages: Messages::default(), records };
+        let encoded = EncodedRecords { messages: Messages::default(), records };
         let delivered = Fate::Delivered;
-        assert_eq!(sheet.fates(1, 0), []);
-        assert_eq!(sheet.fates(2, 0), [delivered, unserializable]);
-        assert_eq!(sheet.fates(3, 0), [delivered, unserializable, delivered, delivered]);
-        assert_eq!(sheet.fates(2, 1), [delivered, unserializable, rejected, rejected]);
-        assert_eq!(sheet.fates(5, 0).len(), 5);
+        assert_eq!(encoded.fates(1, 0), []);
+        assert_eq!(encoded.fates(2, 0), [delivered, unserializable]);
+        assert_eq!(encoded.fates(3, 0), [delivered, unserializable, delivered, delivered]);
+        assert_eq!(encoded.fates(2, 1), [delivered, unserializable, rejected, rejected]);
+        assert_eq!(encoded.fates(5, 0).len(), 5);
     }
 }

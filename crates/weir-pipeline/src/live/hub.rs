@@ -1,10 +1,10 @@
 //! The live tails, and the shared backlog of records found for them or missed by them.
 //!
-//! Invariants: a tail gets what was found for it in order, each record once, or counted in a gap at
-//! the position where it is missing; entries that nobody waits for are released; the lock is held
-//! only for this bookkeeping, never for work that depends on an expression. The expression of a
-//! tail is compiled by the joining caller, one caller at a time, before anything changes for
-//! others. Readers of envelopes have queues of their own; here is only who they are.
+//! Invariants: a tail receives its matches in order, each record once, or counted in a gap at the
+//! position where it is missing; entries that no tail waits for are released; the lock is held only
+//! for this bookkeeping, never for work that depends on an expression. The expression of a tail is
+//! compiled by the joining caller, one caller at a time, before anything changes for others.
+//! Readers of envelopes have queues of their own, and are only registered here.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -25,11 +25,11 @@ use crate::view::PipelineView;
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// Held by whoever is compiling.
+    /// Held while a caller compiles.
     turn: Mutex<()>,
-    /// What is searched for has changed.
+    /// Notified when the set of expressions or readers changes.
     pub(super) changed: Notify,
-    /// Memory of readers of envelopes.
+    /// Memory limit of readers of envelopes.
     pub(super) budget: Arc<Budget>,
     pub(super) faces: FacesStats,
 }
@@ -38,13 +38,13 @@ pub(crate) struct Hub {
 struct State {
     tails: HashMap<u64, Tail>,
     next_tail: u64,
-    /// What is searched for: every expression that a tail follows, including those whose tails have
-    /// left since it was compiled.
+    /// The compiled set of the expressions of all tails, including those that have left since it
+    /// was compiled.
     set: Option<Arc<Set>>,
     /// Number of the next expression, as in `Tail::expression`.
     next_expression: u64,
     names: Names,
-    /// Readers of envelopes, and the index of what they ask for.
+    /// Readers of envelopes, and the index of their selectors.
     readings: Vec<Reading>,
     index: Arc<Index>,
     /// Version of the set, the names and the index.
@@ -65,11 +65,11 @@ struct Tail {
     /// Records missed before those of the backlog, and not reported yet.
     missed: u64,
     wake: Arc<Notify>,
-    /// Nothing will follow.
+    /// The pipeline has ended.
     is_over: bool,
 }
 
-/// What was found in a batch.
+/// The matches in a batch.
 #[derive(Debug)]
 pub(super) struct MatchedBatch {
     pub(super) batch: Arc<Batch>,
@@ -89,7 +89,7 @@ struct BacklogEntry {
 
 #[derive(Debug)]
 enum Entry {
-    /// For tails whose expressions match something in it.
+    /// Matches, for the tails of their expressions.
     Matched(MatchedBatch),
     /// Number of records missed here by all tails that had joined.
     Gap(u64),
@@ -102,7 +102,7 @@ pub(super) struct Matches {
     pub(super) indexes: Arc<[u32]>,
 }
 
-/// What a tail gets next.
+/// The next event of a tail.
 #[derive(Debug)]
 pub(super) enum TailNext {
     Event(LiveEvent),
@@ -110,14 +110,14 @@ pub(super) enum TailNext {
     Over,
 }
 
-/// What to search for.
+/// The set of expressions and readers to match.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// The same as before.
+    /// Unchanged.
     Same,
-    /// Nothing: the thread ends.
+    /// Empty: the thread ends.
     Nothing,
-    /// This.
+    /// A new set.
     Changed { version: u64, set: Option<Arc<Set>>, names: Names, index: Arc<Index> },
 }
 
@@ -165,9 +165,9 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a tail, which sees everything that is appended from now on and, if others are active,
-    /// also what was appended shortly before and not matched yet. Fields whose units change later
-    /// keep those that they have now.
+    /// Adds a tail, which matches records appended from now on and, if others are active, also
+    /// records appended shortly before and not matched yet. Later changes of units do not affect
+    /// it.
     pub(super) fn join(
         self: &Arc<Self>,
         view: &PipelineView,
@@ -191,7 +191,7 @@ impl Hub {
             let (expression, wanted) = state.wanted_with(query);
             drop(state);
             // Meanwhile tails may leave, and others may join with the expression of one of these:
-            // nobody can come to need an expression that is not in this set.
+            // all expressions that can be needed are in this set.
             let set = Set::compile(wanted)?;
             state = self.state();
             state.set = Some(Arc::new(set));
@@ -224,7 +224,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Adds a reader of envelopes, which gets everything that is appended from now on.
+    /// Adds a reader of envelopes, which receives records appended from now on.
     pub(super) fn read(
         self: &Arc<Self>,
         view: &PipelineView,
@@ -267,7 +267,7 @@ impl Hub {
         self.changed.notify_one();
     }
 
-    /// Returns what to search for, if it is not that of this version. If there is nothing, the
+    /// Returns what to match, if it has changed since this version. If there is nothing, the
     /// calling thread must end, and the compiled set is dropped; the next tail starts another
     /// thread.
     pub(super) fn wanted(&self, version: u64) -> Wanted {
@@ -286,17 +286,17 @@ impl Hub {
         Wanted::Changed { version: state.version, set, names, index }
     }
 
-    /// Adds records that were found.
+    /// Adds matches.
     pub(super) fn push(&self, found: MatchedBatch) {
         self.state().push(Entry::Matched(found));
     }
 
-    /// Records that all tails missed this many records, after what was found before.
+    /// Notes that all tails missed this many records, after the matches so far.
     pub(super) fn missed(&self, records: u64) {
         self.state().push(Entry::Gap(records));
     }
 
-    /// Records that nothing will follow.
+    /// Notes that the pipeline has ended.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.is_running = false;
@@ -307,14 +307,14 @@ impl Hub {
         state.readings.iter().for_each(|reading| reading.reader.end());
     }
 
-    /// Returns what comes next for a tail.
+    /// Returns the next event for a tail.
     pub(super) fn take(&self, id: u64) -> TailNext {
         self.state().take(id)
     }
 }
 
 impl State {
-    /// Updates the index of what readers of envelopes ask for.
+    /// Updates the index of the selectors of readers.
     fn index_readings(&mut self) {
         self.index = Arc::new(Index::new(&self.readings));
         self.version += 1;

@@ -18,23 +18,24 @@ const _: () = assert!(SET_BYTES_MAX >= 2 * REGEXP_BYTES_MAX, "one alone leaves r
 /// Maximum number of envelopes that are sent together, as by the original.
 pub(super) const CHUNK_ENVELOPES_MAX: usize = 100;
 
-/// Maximum size of envelopes that are sent together, unless one alone is larger: clients accept 4
-/// MiB, but each stream has one chunk on its way, and what is lost should be a small part of what
-/// waits.
+/// Maximum size of envelopes that are sent together, unless a single one is larger. Clients accept
+/// 4 MiB, but each stream has one chunk in flight, and a loss should be a small part of the queue.
 pub(super) const CHUNK_BYTES_MAX: usize = 256 * 1024;
 
-/// Size of what one envelope becomes in version 1, in bytes: each measurement of a gauge has all of
-/// its tags there. Those above it are counted as lost.
+/// Maximum size of one envelope converted to version 1, where each measurement of a gauge repeats
+/// all its tags. Larger ones are counted as lost.
 pub(super) const V1_BYTES_MAX: usize = 1024 * 1024;
 
-/// The part of the memory for readers of envelopes in which batches wait for the thread: at 120 MB/s
-/// it may be kept from running for half a second. The other part is for the queues of readers.
+/// One part in this many of the memory for readers of envelopes is for batches that wait for the
+/// thread: at 120 MB/s the thread may be delayed by half a second. The rest is for the queues of
+/// readers.
 pub(super) const BACKLOG_SHARE: u64 = 2;
 
-/// The part of it that a single reader may use: a few that are stuck leave room for others.
+/// One part in this many of that rest is the limit of a single reader, so that a few stuck readers
+/// leave room for others.
 pub(super) const READER_SHARE: u64 = 8;
 
-/// Origins (application with instance and tags) that are remembered: those of a large network.
+/// Number of cached origins (application with instance and tags): those of a large network.
 pub(super) const ORIGINS_MAX: usize = 8192;
 
 const _: () = assert!(

@@ -1,8 +1,8 @@
 //! The thread that matches every record for all live tails and readers of envelopes.
 //!
-//! Invariants: a batch is matched for all that had joined when it was appended; expressions
-//! are compiled as one set, so many of them cost little more than one; the thread does not compile
-//! anything, joining callers do; it ends with the last of them.
+//! Invariants: a batch is matched for all tails and readers that had joined when it was appended;
+//! expressions are compiled as one set, so many of them cost little more than one; compiling is
+//! left to the joining callers; the thread ends with the last tail or reader.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ fn rule(expression: &Expr) -> Rule {
     Rule { name: String::new(), when: expression.clone() }
 }
 
-/// All expressions that are searched for, compiled as one set.
+/// The expressions of all tails, compiled as one set.
 #[derive(Debug)]
 pub(super) struct Set {
     rules: RuleSet,
@@ -66,10 +66,10 @@ impl Set {
     }
 }
 
-/// Starts the thread, with everything that is appended from now on.
+/// Starts the thread, which reads records appended from now on.
 pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     let backlog_bytes = BACKLOG_BYTES.max(hub.budget.backlog());
-    // What is moved to the stream of a drain was there before.
+    // Records moved to the stream of a drain were matched in their original stream.
     let subscriber = view.journal.subscribe(backlog_bytes, Some(relocated_source()));
     let source = |view: &SourceView| {
         let (name, origin) = (Arc::from(view.name.as_str()), Origin::new(&view.name));
@@ -88,7 +88,7 @@ pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends all tails if the thread panics, so that none waits forever.
+/// Ends all tails if the thread panics, so that they do not wait forever.
 struct EndIfPanicking<'a>(&'a Hub);
 
 impl Drop for EndIfPanicking<'_> {
@@ -140,7 +140,7 @@ struct Source {
     has_envelopes: bool,
 }
 
-/// What is searched for, and the working state.
+/// The current set, and the working state.
 #[derive(Debug)]
 struct Matcher {
     sources: HashMap<SourceId, Source>,
@@ -169,7 +169,7 @@ impl Matcher {
         }
     }
 
-    /// Changes what is searched for.
+    /// Replaces the set.
     fn change(&mut self, version: u64, set: Option<Arc<Set>>, names: Names, index: Arc<Index>) {
         let known = set.iter().flat_map(|set| &set.expressions);
         self.found = known.map(|(number, _)| (*number, Vec::new())).collect();

@@ -1,14 +1,14 @@
-//! Live tails: records that match an expression, as they come in; and envelopes of Loggregator for
-//! those who ask for some of them ([`envelopes`]).
+//! Live tails: records that match an expression, as they arrive; and Loggregator envelopes for
+//! readers that request them ([`envelopes`]).
 //!
 //! All of them share one reader of the journal, one thread and one pass over each record
-//! ([`matcher`]); what live tails match waits in one backlog for all of them ([`hub`]).
+//! ([`matcher`]); the matches of all live tails wait in one backlog ([`hub`]).
 //!
 //! Invariants: the reader of the journal is optional, so it never holds anything back; the backlog
 //! is bounded, whatever the number of tails, and missed records are counted exactly; a slow tail
-//! does not affect others; records are seen after rules were applied, so what is hidden from
-//! outputs is hidden here; without a tail or a reader of envelopes there is neither a reader of
-//! the journal nor a thread.
+//! does not affect others; records are matched after rules were applied, so redacted data is
+//! redacted here too; without a tail or a reader of envelopes there is neither a reader of the
+//! journal nor a thread.
 
 mod envelopes;
 mod hub;
@@ -83,8 +83,8 @@ pub struct Rows {
 }
 
 impl LiveTail {
-    /// Starts with what is appended from now on, and misses none of it. If other live tails are
-    /// active, what was appended shortly before may come first, and may be counted in a gap.
+    /// Starts with the records appended from now on, without missing any. If other live tails are
+    /// active, records appended shortly before may come first, and may be counted in a gap.
     ///
     /// The expression is compiled here, together with those of the others, which takes up to a
     /// second.

@@ -1,32 +1,32 @@
-//! What the programs of Loggregator that weir replaces would state as events: that a reader was too
-//! slow. A source of type `loggregator_metrics` states them.
+//! Events that the Loggregator components replaced by weir would emit, such as that a reader was
+//! too slow. A source of type `loggregator_metrics` emits them.
 //!
-//! Invariants: nothing waits for anyone; what waits to be stated is limited, and the oldest is
-//! dropped, since what was done is counted elsewhere.
+//! Invariants: adding an event never waits; the queue is limited, and the oldest event is dropped,
+//! since metrics count the same incidents.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use super::Original;
 
-/// Events that wait: more readers that are cut within one interval say nothing new. Each has less
-/// than 3 KiB.
+/// Maximum number of queued events: more slow readers within one interval add no information. Each
+/// event takes less than 3 KiB.
 const EVENTS_MAX: usize = 100;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginalEvent {
-    /// Whose event it is.
+    /// The component.
     pub of: Original,
     /// When it happened, nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// What happened.
+    /// Its title.
     pub title: &'static str,
-    /// To whom, and what it means.
+    /// Its text: which reader, and the consequence.
     pub body: String,
 }
 
-/// The events that wait to be stated, oldest first.
+/// The queued events, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct OriginalEvents(Mutex<VecDeque<OriginalEvent>>);
 
@@ -40,7 +40,7 @@ impl OriginalEvents {
         waiting.push_back(event);
     }
 
-    /// Calls `state` with one after the other until it returns false, and removes those before.
+    /// Calls `state` with each event until it returns false, and removes the events before that.
     pub(crate) fn state_each(&self, mut state: impl FnMut(&OriginalEvent) -> bool) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(event) = waiting.front() {

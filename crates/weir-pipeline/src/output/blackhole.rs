@@ -7,7 +7,7 @@ use weir_journal::{Cursor, Outcome};
 use super::Job;
 use crate::stats::add;
 
-/// Minimum interval between reads at low traffic: nobody waits for the output of this one.
+/// Maximum age of records before they are taken: nothing waits for this output.
 const AGE: Duration = Duration::from_millis(500);
 const BYTES: u64 = 1024 * 1024;
 
@@ -26,7 +26,7 @@ pub(super) async fn run(job: &Job, mut cursor: Cursor) {
                 tokio::task::yield_now().await;
                 bytes = 0;
             }
-            // Before the acknowledgement: whoever sees the ledger settled also sees this metric.
+            // Before the acknowledgement, so that this metric is never behind a settled ledger.
             add(&job.stats.bytes_encoded, delivery.batch.arena().len() as u64);
             cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
         }

@@ -1,4 +1,4 @@
-//! Work of outputs that waits for a disk, on a few threads for each device.
+//! Runs the blocking disk work of outputs, on a few threads for each device.
 //!
 //! Invariants: a device has at most [`WORKERS_MAX`] threads, whatever the number of outputs, so one
 //! that hangs delays the outputs that write to it and no other; flushes of many files that run at
@@ -29,7 +29,7 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Devices(Arc<Mutex<HashMap<u64, Device>>>);
 
-/// One of them. Clones share its threads.
+/// A device. Clones share its threads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Device(Arc<Shared>);
 
@@ -69,13 +69,13 @@ impl Device {
             let before = thread_cpu_ns();
             let result = catch_unwind(AssertUnwindSafe(work));
             add(&stats.cpu_ns, thread_cpu_ns().saturating_sub(before));
-            // Nobody may be waiting for it any more.
+            // The caller may no longer wait for it.
             let _waited_for = sender.send(result);
         }));
         match receiver.await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => resume_unwind(panic),
-            // Every piece of work is done before its thread ends.
+            // Does not happen: a thread ends only after all its work is done.
             Err(_) => std::future::pending().await,
         }
     }
@@ -90,10 +90,10 @@ impl Device {
             let thread = std::thread::Builder::new().name("output-disk".to_owned());
             match thread.spawn(move || shared.work()) {
                 Ok(_) => queue.workers += 1,
-                // The others get to it.
+                // The other threads do the work.
                 Err(_) if queue.workers > 0 => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot start a thread: an output blocks others");
+                    tracing::warn!(%error, "cannot start a thread: an output blocks other outputs");
                     let work = queue.waiting.pop_back();
                     drop(queue);
                     if let Some(work) = work {
@@ -110,7 +110,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what is waiting, until there has been nothing for a while.
+    /// Does queued work, until there has been none for a while.
     fn work(&self) {
         let mut queue = self.lock();
         loop {

@@ -51,7 +51,7 @@ struct FileLoop<'a> {
     cursor: Cursor,
     device: Device,
     rounds: Box<Rounds>,
-    /// The window is used up by what is written and not flushed: that must not wait.
+    /// The window is used up by unflushed batches, so a flush must not wait.
     is_window_full: bool,
     /// When a requested stop must be complete.
     deadline: Option<Instant>,
@@ -123,8 +123,8 @@ impl FileLoop<'_> {
         }
     }
 
-    /// Writes and flushes what is due, where that may wait for the disk; a failure starts a pause.
-    /// Returns `None` if a stop must be complete before that is done.
+    /// Writes and flushes due batches on a disk thread; a failure starts a pause. Returns `None` if
+    /// the deadline of a stop passes first.
     async fn round(mut self, is_ending: bool) -> Option<Self> {
         let stop = self.job.stop.clone();
         let must_flush = is_ending || std::mem::take(&mut self.is_window_full);
@@ -163,7 +163,7 @@ impl FileLoop<'_> {
     async fn leave(self) {
         let mut rounds = self.rounds;
         let leaving = self.device.run(&self.job.stats, move || rounds.writer.leave());
-        // A disk that hangs is not waited for.
+        // Does not wait for a disk that hangs.
         let _in_time = tokio::time::timeout(PAUSE_MIN, leaving).await;
     }
 

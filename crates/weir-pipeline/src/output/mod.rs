@@ -1,7 +1,7 @@
-//! Outputs: the components that send records out. Each output is a task on one of a few threads
-//! (`threads`), and what waits for a disk is done elsewhere (`devices`), so that a slow one does not
-//! hold up others; it owns one journal cursor and settles every delivery exactly once, or not at
-//! all if it is stopped (the journal then keeps it).
+//! Outputs: the components that deliver records. Each output is a task on one of a few threads
+//! (`threads`), and blocking disk work runs on other threads (`devices`), so that a slow output
+//! does not hold up others; it owns one journal cursor and settles every delivery exactly once, or
+//! not at all if it is stopped (the journal then keeps it).
 //!
 //! Reading order: this file, `file`, then `post`, `hec`, `http`, `socket`, `syslog`.
 //!
@@ -44,7 +44,7 @@ pub(crate) use http::credentials as http_credentials;
 pub use post::{Endpoint, EndpointError};
 pub use signal::Stop;
 
-/// What every output is given from outside.
+/// Dependencies of every output.
 #[derive(Debug, Clone)]
 pub struct OutputContext {
     /// Parent directory of the dead-letter files.
@@ -53,7 +53,7 @@ pub struct OutputContext {
     pub clock: Arc<dyn Clock>,
     /// The disk that files are written to.
     pub disk: Arc<dyn Disk>,
-    /// The sources whose records may come.
+    /// The sources whose records may arrive.
     pub sources: Arc<SourceNames>,
     threads: OutputThreads,
     devices: Devices,
@@ -66,7 +66,7 @@ impl OutputContext {
         Self { data_dir, clock, disk, sources: Arc::default(), threads, devices }
     }
 
-    /// Makes sources known to the outputs.
+    /// Sets the sources that the outputs know.
     #[must_use]
     pub fn with_sources(self, sources: &[SourcePlan]) -> Self {
         Self { sources: Arc::new(SourceNames::new(sources)), ..self }
@@ -155,15 +155,15 @@ impl OutputHandle {
         if end == End::Not {
             tracing::warn!(
                 output = %self.name,
-                "output is stuck in a system call and was abandoned; what it has not delivered \
-                 stays in the journal"
+                "output is stuck in a system call and was abandoned; undelivered records stay \
+                 in the journal"
             );
         }
         end != End::Panicked
     }
 }
 
-/// What the task of an output works with.
+/// The context of an output's task.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) plan: OutputPlan,

@@ -14,7 +14,7 @@ pub(crate) struct PendingBatch {
 }
 
 impl PendingBatch {
-    /// Creates a batch from what the cursor with index `cursor` took.
+    /// Creates a batch from a delivery of the cursor with index `cursor`.
     pub(crate) fn of_delivery(delivery: Delivery, cursor: usize) -> Self {
         let count = delivery.record_count as usize;
         let records =

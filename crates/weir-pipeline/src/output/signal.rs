@@ -1,4 +1,4 @@
-//! What an event loop waits for: a request from another thread, and a deadline that may not exist.
+//! Signals for event loops: a request from another thread, and an optional deadline.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,13 @@
 //! `type = "socket"`: one line per record over TCP or TLS, or one datagram per record over UDP.
-//! Messages of syslog without acknowledgement are sent in the same way.
+//! Syslog messages without acknowledgement are sent in the same way.
 //!
 //! The protocol has no acknowledgement: a record counts as delivered when the kernel has accepted
-//! all of it. Data in the kernel's buffers is lost without notice when a connection breaks; records
-//! that the kernel had not accepted completely are sent again.
+//! all of it. Data in the kernel's buffers is lost silently when a connection fails; records that
+//! the kernel had not accepted completely are sent again.
 //!
 //! Reading order: this file, `link`, `payload`, `retry`.
 //!
-//! Invariants: after a connection broke, the next one begins with a complete line; a peer that
+//! Invariants: after a connection failed, the next one begins with a complete line; a peer that
 //! accepts nothing within the write timeout is disconnected and retried; a cancelled wait resumes
 //! where it was.
 
@@ -40,13 +40,13 @@ pub(super) const AGE: Duration = Duration::from_millis(50);
 /// Size of the batches at which they are sent at once, and the most sent in one cycle.
 pub(super) const BYTES: u64 = 256 * 1024;
 
-/// Why nothing can be sent at present.
+/// Why nothing can be sent at the moment.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SocketError {
     /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection broke.
+    /// The connection failed.
     #[error("{target}: {error}")]
     Broken { target: String, error: io::Error },
     /// The peer accepts nothing.
@@ -234,7 +234,7 @@ impl SocketLoop<'_> {
         Ok(())
     }
 
-    /// Acknowledges what the kernel has accepted completely.
+    /// Acknowledges batches that the kernel has accepted completely.
     fn settle(payload: &mut Payload, cursor: &mut Cursor) {
         while let Some((pending, resent)) = payload.settled() {
             if let Some(delivery) = &pending.delivery {

@@ -15,7 +15,8 @@ use super::pending::PendingBatch;
 use crate::config::Encoding;
 use crate::stats::add;
 
-/// Someone may be watching: lines appear at once, but without one system call per line.
+/// Maximum age of lines before they are written: short for a user at a terminal, but long enough to
+/// avoid one system call per line.
 const AGE: Duration = Duration::from_millis(50);
 const BYTES: u64 = 64 * 1024;
 

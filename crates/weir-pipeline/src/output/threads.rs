@@ -1,8 +1,8 @@
 //! The threads on which outputs run: a few event loops, each with any number of outputs.
 //!
 //! Invariants: an output is one task and stays on the thread that it was started on; it must not
-//! block, so whatever may wait for a disk goes to [`Devices`](super::devices::Devices), and an
-//! output that cannot avoid blocking has a thread of its own. A panic of an output ends that output
+//! block, so blocking disk work goes to [`Devices`](super::devices::Devices), and an output that
+//! cannot avoid blocking has a thread of its own. A panic of an output ends that output
 //! and no other. The CPU time of an output is that of its polls and of its work for disks.
 
 use std::future::Future;
@@ -29,8 +29,8 @@ type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 /// Creates the future of an output on the thread that will run it.
 type Start = Box<dyn FnOnce() -> LocalFuture + Send>;
 
-/// The event loops of a pipeline. They are started when they are needed, and end when no output is
-/// left that uses them. Clones share them.
+/// The event loops of a pipeline. They are started when they are needed, and end with the last
+/// output that uses them. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OutputThreads(Arc<Mutex<Vec<EventLoop>>>);
 
@@ -126,7 +126,7 @@ impl EventLoop {
                 let output = Metered { future: Box::pin(start()), stats };
                 let has_returned = tokio::task::spawn_local(output).await.is_ok();
                 load.fetch_sub(1, Ordering::Relaxed);
-                // Nobody may be waiting for it.
+                // The caller may not wait for it.
                 let _waited_for = sender.send(has_returned);
             }) as LocalFuture
         };
@@ -136,7 +136,7 @@ impl EventLoop {
     }
 }
 
-/// Starts outputs as they come, until there will be no more and all have ended.
+/// Starts outputs as they arrive, until the channel is closed and all have ended.
 async fn run_all(mut starts: Receiver<Start>) {
     let mut running = tokio::task::JoinSet::new();
     while let Some(start) = starts.recv().await {

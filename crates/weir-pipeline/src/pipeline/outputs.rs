@@ -1,10 +1,10 @@
-//! The running outputs of a pipeline, which are added, changed and removed one by one while
-//! everything else goes on.
+//! The running outputs of a pipeline, which are added, changed and removed one by one while the
+//! rest keeps running.
 //!
 //! Invariants: an output reads with the cursor of its name, so one that is changed continues where
-//! it was; whatever may fail is tried before anything changes; an output that is removed gets no
-//! further records, may deliver what waits for it for [`LEAVE_GRACE`], and leaves the rest on disk
-//! under its name.
+//! it was; every step that can fail is done before anything changes; an output that is removed
+//! receives no further records, may deliver its waiting records for [`LEAVE_GRACE`], and leaves the
+//! rest on disk under its name.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,7 +21,7 @@ use crate::view::OutputView;
 /// How long a changed output may take to complete its requests before its successor sends them
 /// again.
 const CHANGE_GRACE: Duration = Duration::from_secs(5);
-/// How long a removed output may take to deliver what waits for it.
+/// How long a removed output may take to deliver its waiting records.
 const LEAVE_GRACE: Duration = Duration::from_secs(10);
 
 /// The outputs.
@@ -50,22 +50,22 @@ struct Leaving {
 
 /// An output that can be started, with the view that it will have.
 #[derive(Debug)]
-struct Ready {
+struct PreparedOutput {
     plan: OutputPlan,
     prepared: Prepared,
     view: Arc<OutputView>,
 }
 
-/// A change of the outputs of which everything that may fail was done.
+/// A change of the outputs that is prepared: the remaining steps cannot fail.
 #[derive(Debug)]
 pub(super) struct Change {
-    added: Vec<(Ready, Cursor)>,
-    changed: Vec<Ready>,
+    added: Vec<(PreparedOutput, Cursor)>,
+    changed: Vec<PreparedOutput>,
     /// Names and cursor indexes afterwards, in the order of the configuration.
     pub(super) names: Vec<(String, usize)>,
 }
 
-/// What a change has changed.
+/// The outputs affected by a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedOutputs {
     /// Names of new outputs.
@@ -82,13 +82,13 @@ impl Outputs {
         Self { journal, context, running: Vec::new(), leaving: Vec::new() }
     }
 
-    /// Returns whether this change is possible only with a restart: an output that an earlier run
-    /// knew returns, and what is kept for it is assigned at a start.
+    /// Returns whether this change needs a restart: an output of an earlier run returns, and its
+    /// kept records are only assigned at a start.
     pub(super) fn needs_restart(&self, plans: &[OutputPlan]) -> bool {
         plans.iter().any(|plan| self.journal.is_absent(&plan.name))
     }
 
-    /// Does everything that may fail of a change to these outputs.
+    /// Does the steps of a change to these outputs that can fail.
     pub(super) fn prepare(&mut self, plans: &[OutputPlan]) -> Result<Change, StartError> {
         self.await_leaving(plans);
         let mut changed = Vec::new();
@@ -100,7 +100,7 @@ impl Outputs {
                 None => new.push(self.ready(plan, None)?),
             }
         }
-        let mut added: Vec<(Ready, Cursor)> = Vec::new();
+        let mut added: Vec<(PreparedOutput, Cursor)> = Vec::new();
         for ready in new {
             match self.journal.cursor(spec(&ready.plan)) {
                 Ok(cursor) => added.push((ready, cursor)),
@@ -113,7 +113,7 @@ impl Outputs {
         let index_of = |plan: &OutputPlan| {
             let of_running = |output: &&RunningOutput| output.plan.name == plan.name;
             let running = self.running.iter().find(of_running).map(|output| output.cursor);
-            let of_added = |(ready, _): &&(Ready, Cursor)| ready.plan.name == plan.name;
+            let of_added = |(ready, _): &&(PreparedOutput, Cursor)| ready.plan.name == plan.name;
             running.or_else(|| added.iter().find(of_added).map(|(_, cursor)| cursor.index()))
         };
         let names = plans.iter().filter_map(|plan| Some((plan.name.clone(), index_of(plan)?)));
@@ -125,10 +125,10 @@ impl Outputs {
         &self,
         plan: &OutputPlan,
         before: Option<&Arc<OutputView>>,
-    ) -> Result<Ready, StartError> {
+    ) -> Result<PreparedOutput, StartError> {
         let view = Arc::new(OutputView::new(plan, before.map(|view| &**view)));
         let prepared = Prepared::new(plan.clone(), self.context.clone(), view.stats.clone())?;
-        Ok(Ready { plan: plan.clone(), prepared, view })
+        Ok(PreparedOutput { plan: plan.clone(), prepared, view })
     }
 
     /// Undoes what was prepared.
@@ -139,7 +139,7 @@ impl Outputs {
         }
     }
 
-    /// Starts what is new, and replaces what has changed.
+    /// Starts new outputs, and replaces changed ones.
     pub(super) fn begin(&mut self, change: Change) -> Result<ChangedOutputs, StartError> {
         let mut done = ChangedOutputs::default();
         for (ready, cursor) in change.added {
@@ -164,15 +164,15 @@ impl Outputs {
         Ok(done)
     }
 
-    fn start(&mut self, ready: Ready, cursor: Cursor) -> Result<(), StartError> {
-        let Ready { plan, prepared, view } = ready;
+    fn start(&mut self, ready: PreparedOutput, cursor: Cursor) -> Result<(), StartError> {
+        let PreparedOutput { plan, prepared, view } = ready;
         let index = cursor.index();
         let handle = prepared.start(cursor)?;
         self.running.push(RunningOutput { plan, handle, view, cursor: index });
         Ok(())
     }
 
-    /// Ends the outputs that are no longer configured; nothing may be routed to them any more.
+    /// Stops the outputs that are no longer configured; nothing may be routed to them any more.
     /// Orders the others as configured. Returns the names of those that were removed.
     pub(super) fn end_others(&mut self, names: &[(String, usize)]) -> Vec<String> {
         let place =
@@ -201,11 +201,13 @@ impl Outputs {
         let thread = std::thread::Builder::new().name("removed-output".to_owned()).spawn(wait);
         match thread {
             Ok(thread) => self.leaving.push(Leaving { name, thread }),
-            Err(error) => tracing::error!(output = name, %error, "cannot wait for its end"),
+            Err(error) => {
+                tracing::error!(output = name, %error, "cannot wait for the output to stop")
+            }
         }
     }
 
-    /// Waits for outputs that are being removed and shall be added again.
+    /// Waits for outputs that are being removed and will be added again.
     fn await_leaving(&mut self, plans: &[OutputPlan]) {
         let returns = |leaving: &mut Leaving| plans.iter().any(|plan| plan.name == leaving.name);
         let returning: Vec<_> = self.leaving.extract_if(.., returns).collect();
@@ -223,7 +225,7 @@ impl Outputs {
         self.running.iter().map(|output| output.view.clone()).collect()
     }
 
-    /// Tells all of them to deliver what they can within `grace` and then end.
+    /// Tells all of them to deliver what they can within `grace` and then stop.
     pub(super) fn stop(&self, grace: Duration) {
         self.running.iter().for_each(|output| output.handle.stop(grace));
     }
@@ -238,7 +240,7 @@ impl Outputs {
 impl Leaving {
     fn join(self) {
         if self.thread.join().is_err() {
-            tracing::error!(output = self.name, "internal error while it was removed");
+            tracing::error!(output = self.name, "internal error while removing the output");
         }
     }
 }

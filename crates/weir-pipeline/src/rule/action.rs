@@ -140,8 +140,8 @@ fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) -> bo
     of_body.or(of_line).is_some()
 }
 
-/// Replaces what the agent says by what the line itself says. The line, at `path`, remains the
-/// message of the body.
+/// Replaces attributes from the agent with those in the line itself. The line, at `path`, remains
+/// the message of the body.
 fn unwrap_line(path: &str, wrapped: &mut Attributes, own: &mut Attributes) {
     own.remove(path.as_bytes());
     wrapped.remove(path.as_bytes());

@@ -1,8 +1,8 @@
 //! What rules changed in the records of a batch, and the batch that is written with it.
 //!
-//! Invariants: of a changed record nothing remains but its new body and attributes, and its columns;
-//! records that no rule changed keep every byte. A resource that changes in the same way for
-//! consecutive records is encoded once.
+//! Invariants: a changed record keeps only its new body and attributes, and its columns; records
+//! that no rule changed keep every byte. A resource that changes in the same way for consecutive
+//! records is encoded once.
 
 use std::ops::Range;
 

@@ -129,7 +129,7 @@ impl Message {
 /// An attribute that rules set in a resource: its path and its text.
 pub(super) type ResourceChange = (&'static str, Vec<u8>);
 
-/// What was parsed of one record, and what rules changed.
+/// The parsed fields of one record, and the changes of rules.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     is_own_read: bool,
@@ -257,8 +257,8 @@ impl Draft {
         self.resource.push((path, text));
     }
 
-    /// Sets a column of the header, in place of an attribute of the same meaning. A name that is not
-    /// that of a facility changes nothing, and a name that is too long for syslog is cut.
+    /// Sets a column of the header, in place of an attribute of the same meaning. A name that is
+    /// not that of a facility changes nothing, and a name that is too long for syslog is cut.
     pub(super) fn set_header(&mut self, field: HeaderField, mut text: Vec<u8>) {
         let bytes_max = match field {
             HeaderField::ProcessId => PROCESS_ID_BYTES_MAX,
@@ -373,7 +373,7 @@ impl Draft {
         if key.of_header().is_some_and(|it| self.header(origin, view, it, visit)) {
             return;
         }
-        // Most records have neither, and rules on the service evaluate every record.
+        // A shortcut: most records have neither, and rules on the service evaluate every record.
         let is_told = !(self.own.is_empty() && self.inside.is_empty())
             && key.record_paths().iter().any(|path| {
                 visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)
@@ -477,7 +477,7 @@ fn split_tag(tag: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&tag[..colon], &tag[colon + 1..]))
 }
 
-/// Fields of one record: the record, its origin, and what was parsed of it so far.
+/// Fields of one record: the record, its origin, and the fields parsed so far.
 #[derive(Debug)]
 pub(crate) struct RecordFields<'a> {
     pub(crate) origin: &'a Origin,

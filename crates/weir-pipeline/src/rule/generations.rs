@@ -22,7 +22,7 @@ use weir_model::hash64;
 use crate::config::PipelinePlan;
 
 const FORMAT: &str = "weir.rules.v1";
-/// Number of generations that are remembered.
+/// Maximum number of generations in the file.
 const GENERATIONS_MAX: usize = 1000;
 /// Maximum size of the file.
 const FILE_BYTES_MAX: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! Rules: where each record goes, and what is changed in it before.
+//! Rules: where each record is routed, and how it is changed before.
 //!
 //! Every `when` sees the record as decoded, so the order of rules does not affect what matches.
 //! Then the actions of the matching rules run in the order of the configuration, up to the first
@@ -66,7 +66,7 @@ pub enum Keep {
     All,
     /// This fraction (0 to 1): always the same records, also when they are read again.
     Share(f64),
-    /// None: they are discarded, whatever other rules say.
+    /// None: they are discarded, regardless of other rules.
     None,
 }
 

@@ -1,6 +1,6 @@
-//! Redacts what must not be kept: card numbers, addresses, tokens, or whatever a pattern matches.
+//! Redacts sensitive data: card numbers, addresses, tokens, or any text that a pattern matches.
 //!
-//! Invariants: patterns are applied to the text as a person would read it: without the escapes of
+//! Invariants: patterns are applied to the text as a user would read it: without the escapes of
 //! the format that carried it and, if the body is JSON, also to each key, text and number without
 //! JSON's own escapes. Redacted text is not contained in any byte of the result.
 
@@ -203,8 +203,8 @@ impl Redaction {
         self.hide(text, &mut written).or(inside)
     }
 
-    /// Redacts what is found in the text as it is, and what is found after JSON escapes are
-    /// decoded: a program that logs another program's JSON as text escapes it again.
+    /// Redacts matches in the text as it is, and matches after JSON escapes are decoded: a program
+    /// that logs another program's JSON as text escapes it again.
     ///
     /// `written` lists earlier replacements in the same text: they are not redacted again, or a
     /// hash would become the hash of a hash if the text was searched twice.
@@ -259,7 +259,7 @@ impl Redaction {
         Some(out)
     }
 
-    /// Returns what is to be redacted, in order.
+    /// Returns the ranges to redact, in order.
     fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let regex = &self.pattern.regex;
         let mut all = Vec::new();
@@ -316,7 +316,7 @@ impl Redaction {
         };
         let inside = rewrite_json(message, &mut change);
         if inside.is_none() {
-            // It is not an object after all: none of this is in the text.
+            // It is not an object after all: none of these replacements are in the text.
             written.clear();
         }
         inside
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_hidden_though_it_stands_in_what_was_put_in_place_of_another() {
+    fn a_short_secret_is_redacted_even_if_an_earlier_replacement_contains_it() {
         let redaction = Redaction {
             pattern: Pattern::new(r"pin\W+(\w+)").unwrap(),
             with: Replacement::Text("hidden".to_owned()),

@@ -23,10 +23,10 @@ pub enum TemplateError {
     #[error("the {{ at byte {0} is never closed; write a literal brace twice")]
     Open(usize),
     /// `}` without `{`.
-    #[error("the }} at byte {0} closes nothing; write a literal brace twice")]
+    #[error("unmatched }} at byte {0}; write a literal brace twice")]
     Close(usize),
     /// `{}`.
-    #[error("there is no field in the braces at byte {0}")]
+    #[error("the braces at byte {0} contain no field")]
     Empty(usize),
 }
 

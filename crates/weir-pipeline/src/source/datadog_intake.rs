@@ -26,7 +26,7 @@ use super::listen::{
     retry_after_seconds,
 };
 
-/// The state of the intake apart from the request.
+/// The state of the intake that is independent of requests.
 pub(super) struct Intake {
     /// Keys, one of which a client must send; `None` = no key is required.
     keys: Option<Vec<String>>,
@@ -112,7 +112,7 @@ impl Intake {
             None => in_query().map(|(_, key)| String::from_utf8_lossy(&key).into_owned()),
         };
         match key {
-            None => Err(error(StatusCode::UNAUTHORIZED, "the header DD-API-KEY is missing")),
+            None => Err(error(StatusCode::UNAUTHORIZED, "the DD-API-KEY header is missing")),
             Some(key) if is_among(keys, &key) => Ok(route),
             Some(_) => Err(error(StatusCode::FORBIDDEN, "the API key is not valid")),
         }
@@ -207,8 +207,8 @@ impl Scratch {
 }
 
 impl Scratch {
-    /// Takes the items out of the quotas of their keys. Returns when to retry if one of the keys has
-    /// no room and the request is refused for it.
+    /// Charges the items to the quotas of their keys. If one of the keys has no room and the
+    /// request is refused because of it, returns when to retry.
     fn claim(
         &mut self,
         limiter: Option<&Rc<Limiter>>,
@@ -304,8 +304,8 @@ fn error(status: StatusCode, detail: &str) -> Answer {
     Answer::new(status, body.to_string())
 }
 
-/// Creates an error response after which the client should retry. `X-RateLimit-Reset` is what
-/// Datadog's clients read.
+/// Creates an error response after which the client should retry. Datadog's clients read
+/// `X-RateLimit-Reset`.
 fn retry_later(status: StatusCode, detail: &str, pause: Duration) -> Answer {
     let seconds = HeaderValue::from(retry_after_seconds(pause));
     error(status, detail).retry_after(pause).header("x-ratelimit-reset", seconds)
@@ -313,9 +313,9 @@ fn retry_later(status: StatusCode, detail: &str, pause: Duration) -> Answer {
 
 /// A key of the request has used up its quota.
 fn limited(pause: Duration) -> Answer {
-    // Not before there is room.
+    // Rounded up, so that there is room by then.
     let pause = Duration::from_secs(pause.as_secs().saturating_add(1)).min(RETRY_AFTER_LIMIT_MAX);
-    retry_later(StatusCode::TOO_MANY_REQUESTS, "the rate limit of the logs is exceeded", pause)
+    retry_later(StatusCode::TOO_MANY_REQUESTS, "the rate limit is exceeded", pause)
 }
 
 fn not_read(problem: BodyError) -> Answer {
@@ -328,7 +328,9 @@ fn not_read(problem: BodyError) -> Answer {
             let detail = "too many requests are being received at once";
             retry_later(StatusCode::TOO_MANY_REQUESTS, detail, RETRY_AFTER_BUSY)
         }
-        BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "body was not received in time"),
+        BodyError::Timeout => {
+            error(StatusCode::REQUEST_TIMEOUT, "the body was not received in time")
+        }
         BodyError::Broken => error(StatusCode::BAD_REQUEST, "the body is incomplete"),
     }
 }
@@ -337,7 +339,7 @@ fn refused(refusal: &Refusal) -> Answer {
     match refusal {
         Refusal::Full(why) => retry_later(StatusCode::TOO_MANY_REQUESTS, why, RETRY_AFTER_BUSY),
         Refusal::Disk(why) => {
-            let detail = format!("records cannot be stored at present: {why}");
+            let detail = format!("records cannot be stored at the moment: {why}");
             retry_later(StatusCode::SERVICE_UNAVAILABLE, &detail, RETRY_AFTER_DISK)
         }
         Refusal::Slow => {
@@ -347,13 +349,14 @@ fn refused(refusal: &Refusal) -> Answer {
         Refusal::Closed => {
             retry_later(StatusCode::SERVICE_UNAVAILABLE, "weir is stopping", RETRY_AFTER_BUSY)
         }
-        Refusal::TooLarge => {
-            error(StatusCode::PAYLOAD_TOO_LARGE, "a log does not fit with what rules add to it")
-        }
+        Refusal::TooLarge => error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "a log is too large with the attributes that rules add",
+        ),
     }
 }
 
-/// Compares without revealing by its duration how much of a key was right.
+/// Compares in constant time, so that the duration does not reveal how much of a key matches.
 fn is_among(keys: &[String], key: &str) -> bool {
     let differs = |known: &String| {
         let pairs = known.bytes().zip(key.bytes());

@@ -1,8 +1,8 @@
-//! `type = "drain_messages"`: what the owner of an application should know about its drains, as logs
-//! of the application, in the form of the original: source type `LGR`, instance 0.
+//! `type = "drain_messages"`: messages for the owner of an application about its drains, as logs of
+//! the application, in the form of the original: source type `LGR`, instance 0.
 //!
-//! Invariant: they are records like any others, received, routed and counted; they wait in the drains
-//! until there is room in the journal.
+//! Invariant: they are records like any others, received, routed and counted; they wait in the
+//! drains until there is room in the journal.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::loggregator_metrics::ViewSlot;
 use super::produce::Emitter;
 use crate::drain::DrainMessage;
 
-/// How often messages are looked for: people read them.
+/// Interval at which messages are taken: short enough for human readers.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Logs messages; never returns.
@@ -33,7 +33,7 @@ pub(super) async fn run(view: &ViewSlot, emitter: &Emitter) {
     }
 }
 
-/// The log with a message.
+/// Returns the log envelope of a message.
 fn envelope(message: &DrainMessage, timestamp_ns: i64) -> Vec<u8> {
     let envelope = LoggregatorEnvelope {
         timestamp_ns,

@@ -1,16 +1,15 @@
-//! `type = "loggregator"` and `type = "dropsonde"`: envelopes of Loggregator's agents and client
-//! libraries, in records with their source, instance and tags.
+//! `type = "loggregator"` and `type = "dropsonde"`: envelopes from Loggregator's agents and client
+//! libraries, as records with their source, instance and tags.
 //!
-//! Those of version 1 are converted to version 2 as they arrive, so everything behind this treats
-//! both in the same way.
+//! Envelopes of version 1 are converted to version 2 as they arrive, so later stages handle only
+//! version 2.
 //!
-//! What an agent does is done here: tags of the configuration are added where an envelope has none
-//! of that name, tags in the deprecated form count as tags, an envelope without a source is from its
-//! tag `origin`, and a counter that states only its increment gets its total.
+//! It does the work of an agent: default tags are added to envelopes without a tag of that name,
+//! tags in the deprecated form count as tags, the source id of an envelope without one is its tag
+//! `origin`, and the total is added to counters that contain only an increment.
 //!
-//! Invariants: every envelope becomes one record and counts as one line, whatever it consists of;
-//! its bytes stay as they came, except for the total of a counter, and fields that are added after
-//! them.
+//! Invariants: every envelope, valid or not, becomes one record and counts as one line; its bytes
+//! are unchanged, except for the total of a counter, and fields that are appended.
 
 mod producers;
 mod totals;
@@ -36,27 +35,27 @@ pub(super) struct LoggregatorIntake {
     tags: LoggregatorTags,
     quota_fields: KeyFields,
     totals: Totals,
-    /// An envelope that was changed.
+    /// A changed envelope.
     changed: Vec<u8>,
     converter: DropsondeConverter,
 }
 
-/// In which form an envelope arrives.
+/// The version of a received envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoggregatorVersion {
-    /// An older one: of programs on this machine, which expect an agent, or of agents, which expect
-    /// a router.
+    /// Version 1, from programs on this machine, which expect an agent, or from agents, which
+    /// expect a router.
     V1 {
-        /// It is from a program.
+        /// It is from a program, so weir acts as the agent.
         is_agent: bool,
     },
-    /// The current one.
+    /// Version 2.
     V2,
-    /// None: what should have become an envelope, and cannot.
+    /// Neither: data that cannot be converted to an envelope.
     None,
 }
 
-/// An envelope that was parsed, and what is known about its producer.
+/// A parsed envelope, with its producer.
 pub(super) struct ParsedEnvelope<'p, 'e> {
     decoder: &'p mut LoggregatorDecoder,
     totals: &'p mut Totals,
@@ -66,9 +65,9 @@ pub(super) struct ParsedEnvelope<'p, 'e> {
     default_tags: &'p [(String, String)],
     producer: &'p Producer,
     envelope: LoggregatorEnvelope<'e>,
-    /// Length of what was received.
+    /// Received length, in bytes.
     len: usize,
-    /// It is no envelope.
+    /// It is not a valid envelope.
     is_malformed: bool,
     /// Why it could not be parsed.
     error: Option<LoggregatorError>,
@@ -76,8 +75,8 @@ pub(super) struct ParsedEnvelope<'p, 'e> {
 }
 
 impl LoggregatorIntake {
-    /// Creates an intake that adds tags to envelopes without them. `quota_fields` make up the key
-    /// of a quota, if there is one.
+    /// Creates an intake with default tags for envelopes. `quota_fields` make up the key of a
+    /// quota, if there is one.
     pub(super) fn new(default_tags: &[(String, String)], quota_fields: KeyFields) -> Self {
         Self {
             decoder: LoggregatorDecoder::default(),
@@ -137,7 +136,7 @@ impl LoggregatorIntake {
 }
 
 impl ParsedEnvelope<'_, '_> {
-    /// Why it could not be parsed; it becomes a record all the same.
+    /// Returns why it could not be parsed; it becomes a record nevertheless.
     pub(super) fn error(&self) -> Option<LoggregatorError> {
         self.error
     }
@@ -183,14 +182,14 @@ impl Incoming for ParsedEnvelope<'_, '_> {
         if let Some(total) = counted {
             self.totals.set(total);
         }
-        // What was received counts, not what it was changed to.
+        // The received length counts, not that of the changed envelope.
         book.bytes_read += self.len as u64;
         book.bytes_read = book.bytes_read.saturating_sub(envelope.bytes.len() as u64);
         Ok(())
     }
 }
 
-/// Returns an envelope with this total of its counter, in `space` if that has to be changed.
+/// Returns an envelope with this total of its counter, written to `space` if it has to be changed.
 fn with_total<'e>(
     envelope: &LoggregatorEnvelope<'e>,
     now: u64,

@@ -1,10 +1,10 @@
-//! `type = "loggregator_metrics"`: what weir has counted, as envelopes with the metrics and events of
-//! the programs of Loggregator that it replaces ([`crate::originals`]).
+//! `type = "loggregator_metrics"`: weir's own counts, as envelopes with the metrics and events of
+//! the Loggregator components that it replaces ([`crate::originals`]).
 //!
-//! Invariants: they are records like any others, received, routed and counted; while the journal has
-//! no room, none are made, and the next ones state what was not stated; the increment of a counter
-//! is what was counted since it was stated last; an event is stated once, with the time at which it
-//! happened.
+//! Invariants: they are records like any others, received, routed and counted; while the journal
+//! has no room, none are emitted, and the next ones include the missed increments; the increment of
+//! a counter is the change since it was last emitted; an event is emitted once, with the time at
+//! which it happened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,14 +20,14 @@ use crate::config::LoggregatorMetricsSource;
 use crate::originals::{Original, OriginalEvent, OriginalMetric, OriginalValue};
 use crate::view::PipelineView;
 
-/// After how many intervals those programs state their metrics that do it less often: with the
-/// usual interval of five seconds, every minute.
+/// Number of intervals after which components with less frequent metrics emit them: every minute
+/// with the usual interval of five seconds.
 const RARE_INTERVALS: u64 = 12;
 
-/// The pipeline that a source belongs to, once it is there.
+/// The pipeline that a source belongs to; set once it is started.
 pub type ViewSlot = Arc<OnceLock<Weak<PipelineView>>>;
 
-/// States metrics at intervals; never returns.
+/// Emits metrics at intervals; never returns.
 pub(super) async fn run(source: &LoggregatorMetricsSource, view: &ViewSlot, emitter: &Emitter) {
     let mut ticks = interval(source.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -48,7 +48,7 @@ pub(super) async fn run(source: &LoggregatorMetricsSource, view: &ViewSlot, emit
     }
 }
 
-/// The envelope of an event.
+/// Returns the envelope of an event.
 fn envelope_of_event(event: &OriginalEvent) -> Vec<u8> {
     let (title, body) = (event.title.as_bytes(), event.body.as_bytes());
     let envelope = LoggregatorEnvelope {
@@ -62,11 +62,11 @@ fn envelope_of_event(event: &OriginalEvent) -> Vec<u8> {
     bytes
 }
 
-/// What tells a counter from all others.
+/// Identifies a counter.
 type Key = (Original, &'static str, &'static [(&'static str, &'static str)]);
 
-/// Emits the envelope of a metric; `stated` are the totals that were stated last. Returns false if
-/// the journal has no room.
+/// Emits the envelope of a metric; `stated` are the last emitted totals. Returns false if the
+/// journal has no room.
 fn state(metric: &OriginalMetric, stated: &mut HashMap<Key, u64>, emitter: &Emitter) -> bool {
     let key = (metric.of, metric.name, metric.tags);
     let timestamp_ns = emitter.context.clock.unix_ns();
@@ -78,13 +78,13 @@ fn state(metric: &OriginalMetric, stated: &mut HashMap<Key, u64>, emitter: &Emit
     is_emitted
 }
 
-/// The envelope of a metric, of which this total was stated last.
+/// Returns the envelope of a metric, given its last emitted total.
 fn envelope(metric: &OriginalMetric, stated: Option<u64>, timestamp_ns: i64) -> Vec<u8> {
     let name = metric.name.as_bytes();
     let mut measurements = Vec::new();
     let message = match metric.value {
         OriginalValue::Counter(total) => {
-            // What was counted by an earlier process is no increment of this one.
+            // Counts of an earlier process are not an increment of this one.
             let delta = total.saturating_sub(stated.unwrap_or(total));
             LoggregatorMessage::Counter { name, delta, total }
         }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_states_its_total_and_what_was_counted_since_it_was_stated_last() {
+    fn a_counter_emits_its_total_and_its_increment() {
         let metric = |total| OriginalMetric {
             of: Original::Doppler,
             name: "dropped",

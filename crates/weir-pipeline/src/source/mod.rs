@@ -1,8 +1,8 @@
 //! Sources: the components that take records in.
 //!
 //! The set of kinds is closed. Each source has one thread, named `source:<name>`, or several if it
-//! listens and is configured so. A source appends to the journal and knows nothing of destinations; when the journal has no room, it keeps its
-//! position and continues when woken.
+//! listens and is configured so. A source appends to the journal and knows nothing of destinations;
+//! when the journal has no room, it keeps its position and continues when woken.
 
 mod container_metrics;
 mod datadog_intake;
@@ -46,19 +46,19 @@ pub use tail::{LayoutError, is_compressed_or_temporary};
 /// What a source needs from the process.
 #[derive(Debug, Clone)]
 pub struct SourceContext {
-    /// Where batches go.
+    /// The journal to append to.
     pub journal: Journal,
     /// Determines the destinations of records and modifies them.
     pub rules: Arc<RuleSwitch>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The disk for what a source stores apart from the journal.
+    /// The disk for files of a source other than the journal.
     pub disk: Arc<dyn Disk>,
     /// The data directory.
     pub data_dir: PathBuf,
     /// Live statistics of this source.
     pub stats: Arc<SourceStats>,
-    /// The pipeline, once it is there.
+    /// The pipeline; set once it is started.
     pub view: ViewSlot,
     /// Files and directories that weir itself writes: they are never tailed.
     pub own_paths: OwnPaths,
@@ -127,7 +127,7 @@ impl Discovered {
     }
 }
 
-/// Sets the flag however the thread ends, so that nobody waits for a source that failed.
+/// Sets the flag however the thread ends, so that a failed source does not keep others waiting.
 struct SetOnDrop(Arc<Flag>);
 
 impl Drop for SetOnDrop {
@@ -165,7 +165,7 @@ impl SourceHandle {
         Discovered(self.discovered.clone())
     }
 
-    /// Tells the source to end, without waiting.
+    /// Tells the source to stop, without waiting.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
@@ -194,7 +194,7 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
     let works = prepare(plan, context, &wakes, &stop)?;
     let mut source =
         SourceHandle { name: plan.name.clone(), wakes, stop, discovered, threads: Vec::new() };
-    // It is set when the last thread has discovered what there is.
+    // Set when the last thread has finished its first discovery.
     let when_discovered = Arc::new(SetOnDrop(source.discovered.clone()));
     for (number, work) in works.into_iter().enumerate() {
         let name = match number {

@@ -1,4 +1,4 @@
-//! The names of sources, for outputs that have to state them.
+//! The names of sources, for outputs that write them.
 
 use std::collections::HashMap;
 
@@ -20,8 +20,8 @@ impl SourceNames {
         Self(sources.iter().map(named).collect())
     }
 
-    /// Returns the name of a source, and whether what it receives are envelopes of Loggregator. Of
-    /// one that is no longer configured nothing is known.
+    /// Returns the name of a source, and whether it receives Loggregator envelopes. For a source
+    /// that is no longer configured, the name is empty.
     pub(crate) fn get(&self, source: SourceId) -> (&str, bool) {
         let known = self.0.get(&source.0);
         known.map_or(("", false), |(name, kind)| (name, kind.has_envelopes()))

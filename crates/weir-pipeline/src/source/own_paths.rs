@@ -1,6 +1,6 @@
 //! The paths that weir itself writes, which no source may tail.
 //!
-//! Invariant: a path is listed before anything is written to it, also by an output that is added
+//! Invariant: a path is listed before anything is written to it, even by an output that is added
 //! while weir runs.
 
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Sources that obtain envelopes themselves at intervals, instead of receiving them or following
-//! files: their thread, and the way of an envelope to the journal.
+//! Sources that produce envelopes themselves at intervals, instead of receiving them or following
+//! files: their thread, and the path of an envelope to the journal.
 //!
-//! Invariants: an envelope that was emitted becomes one record, as soon as the journal has room;
-//! until then nothing more is obtained by the task that emitted it.
+//! Invariants: an emitted envelope becomes one record as soon as the journal has room; until then
+//! the task that emitted it waits.
 
 use std::cell::RefCell;
 use std::io;
@@ -24,18 +24,18 @@ use crate::config::{
     ContainerMetricsSource, DrainMessagesSource, LoggregatorMetricsSource, PrometheusSource,
 };
 
-/// Envelopes after which a task lets others go on, and what was received is written down.
+/// Number of envelopes after which a task yields, and the number of received records is written.
 pub(super) const ENVELOPES_PER_TURN: i64 = 256;
 
-/// What is obtained.
+/// What a source produces.
 pub(super) enum Work {
     /// Metrics of targets.
     Prometheus(Box<PrometheusSource>),
     /// Metrics of containers.
     Containers(Box<ContainerMetricsSource>),
-    /// What weir has counted, as metrics of Loggregator.
+    /// Weir's own counts, as metrics of Loggregator.
     Originals(Box<LoggregatorMetricsSource>, ViewSlot),
-    /// What owners of applications should know about their drains.
+    /// Messages for the owners of applications about their drains.
     DrainMessages(Box<DrainMessagesSource>, ViewSlot),
 }
 
@@ -65,7 +65,7 @@ impl Producer {
         match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => LocalSet::new().block_on(&runtime, async {
                 if let Err(error) = self.work(opened).await {
-                    tracing::error!(source = name, %error, "source cannot work");
+                    tracing::error!(source = name, %error, "source failed");
                 }
             }),
             Err(error) => tracing::error!(source = name, %error, "cannot start event loop"),
@@ -123,7 +123,7 @@ impl Producer {
 }
 
 impl Emitter {
-    /// Makes a record of an envelope; waits while the journal has no room.
+    /// Appends an envelope as a record; waits while the journal has no room.
     pub(super) async fn emit(&self, envelope: &[u8], observed_ns: i64) {
         while !self.try_emit(envelope, observed_ns) {
             self.turn();
@@ -131,7 +131,7 @@ impl Emitter {
         }
     }
 
-    /// Makes a record of an envelope. Returns false if the journal has no room.
+    /// Appends an envelope as a record. Returns false if the journal has no room.
     pub(super) fn try_emit(&self, envelope: &[u8], observed_ns: i64) -> bool {
         let mut intake = self.intake.borrow_mut();
         let mut parsed = intake.parse(LoggregatorVersion::V2, envelope, None, observed_ns);
@@ -139,7 +139,8 @@ impl Emitter {
         self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book)).is_ok()
     }
 
-    /// Writes down what was emitted. Call it after each part of the work.
+    /// Writes the number of emitted records to the file. Must be called after each part of the
+    /// work.
     pub(super) fn turn(&self) {
         self.lanes.mark_received();
         self.cpu_time.publish(&*self.context.clock, &self.context.stats);

@@ -1,4 +1,4 @@
-//! `type = "statsd"`: metrics of statsd over UDP, as envelopes of Loggregator.
+//! `type = "statsd"`: statsd metrics over UDP, as Loggregator envelopes.
 //!
 //! Invariants: each value of a line becomes one record, and so does a line that is not a metric; a
 //! datagram is decoded once, however often its records have to wait for room.
@@ -16,23 +16,23 @@ use super::loggregator::{LoggregatorIntake, LoggregatorVersion, ParsedEnvelope};
 pub(super) struct StatsdIntake {
     decoder: StatsdDecoder,
     envelopes: LoggregatorIntake,
-    /// The source of metrics that state none: that of the configuration.
+    /// Source id of metrics that have none: that of the configuration.
     default_source: String,
-    /// What the datagram consists of and was not taken yet.
-    left: VecDeque<Part>,
+    /// Parts of the datagram that were not taken yet.
+    left: VecDeque<DatagramPart>,
 }
 
 /// A part of a datagram.
 #[derive(Debug)]
-enum Part {
+enum DatagramPart {
     Envelope(Vec<u8>),
     /// A line that is not a metric.
     Malformed(Vec<u8>),
 }
 
 impl StatsdIntake {
-    /// Creates an intake of a source that adds tags to metrics without them. `quota_fields` make up
-    /// the key of a quota, if there is one.
+    /// Creates an intake with default tags for metrics. `quota_fields` make up the key of a quota,
+    /// if there is one.
     pub(super) fn new(source: &str, tags: &[(String, String)], quota_fields: KeyFields) -> Self {
         Self {
             decoder: StatsdDecoder::default(),
@@ -58,9 +58,9 @@ impl StatsdIntake {
             if line.is_empty() {
                 continue;
             }
-            let add = |envelope: &[u8]| left.push_back(Part::Envelope(envelope.to_vec()));
+            let add = |envelope: &[u8]| left.push_back(DatagramPart::Envelope(envelope.to_vec()));
             if let Err(error) = decoder.decode(line, default_source, now_ns, add) {
-                left.push_back(Part::Malformed(line.to_vec()));
+                left.push_back(DatagramPart::Malformed(line.to_vec()));
                 report(error);
             }
         }
@@ -74,13 +74,13 @@ impl StatsdIntake {
     ) -> Option<ParsedEnvelope<'_, '_>> {
         let Self { envelopes, left, .. } = self;
         let (version, bytes) = match left.front()? {
-            Part::Envelope(bytes) => (LoggregatorVersion::V2, bytes),
-            Part::Malformed(line) => (LoggregatorVersion::None, line),
+            DatagramPart::Envelope(bytes) => (LoggregatorVersion::V2, bytes),
+            DatagramPart::Malformed(line) => (LoggregatorVersion::None, line),
         };
         Some(envelopes.parse(version, bytes, peer, observed_ns))
     }
 
-    /// The part was taken.
+    /// Removes the part that was taken.
     pub(super) fn taken(&mut self) {
         self.left.pop_front();
     }

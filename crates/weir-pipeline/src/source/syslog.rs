@@ -1,8 +1,8 @@
-//! `type = "syslog"`: messages of RFC 5424 and RFC 3164, in records with the host and program that
-//! they state, over any transport.
+//! `type = "syslog"`: messages in the formats of RFC 5424 and RFC 3164, as records with their host
+//! and program, over any transport.
 //!
-//! Invariants: every message becomes one record and counts as one line, whatever it consists of; a
-//! message that is longer than the limit is truncated, and what is missing is counted.
+//! Invariants: every message, valid or not, becomes one record and counts as one line; a message
+//! that is longer than the limit is truncated, and the missing bytes are counted.
 
 mod producers;
 
@@ -43,7 +43,7 @@ pub(super) struct Received<'l> {
     pub(super) observed_ns: i64,
 }
 
-/// A message that was parsed, and what is known about its producer.
+/// A parsed message, with its producer.
 pub(super) struct Parsed<'p, 'l> {
     decoder: &'p mut SyslogDecoder,
     quota_fields: &'p KeyFields,

@@ -1,6 +1,6 @@
-//! What a source that obtains metrics itself counts: its targets, and those that fail.
+//! Statistics of a source that collects metrics itself: its targets, and failures.
 //!
-//! Invariant: the number of names is limited, whatever targets call themselves.
+//! Invariant: the number of names is limited, whatever the source ids of targets.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::{add, get, set};
 
-/// Names under which failures are counted; further ones share [`OTHER`].
+/// Maximum number of names under which failures are counted; further ones share [`OTHER`].
 const FAILED_NAMES_MAX: usize = 256;
 
 /// The name of all others.
 const OTHER: &str = "other";
 
-/// Statistics of a source that obtains metrics itself.
+/// Statistics of a source that collects metrics itself.
 #[derive(Debug, Default)]
 pub struct CollectStats {
     is_open: AtomicBool,
@@ -27,19 +27,19 @@ pub struct CollectStats {
 
 #[derive(Debug, Default)]
 struct Failures {
-    /// What currently fails, and why.
+    /// Failing targets, with the errors.
     current: BTreeMap<String, String>,
-    /// How often, by the source ID of a target.
+    /// Number of failures, by the source id of a target.
     counts: BTreeMap<String, u64>,
 }
 
 impl CollectStats {
-    /// The source is of this kind.
+    /// Marks the source as one that collects metrics itself.
     pub(crate) fn open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the source is of this kind.
+    /// Returns whether the source collects metrics itself.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
@@ -48,7 +48,7 @@ impl CollectStats {
         set(&self.targets, count);
     }
 
-    /// Number of targets or containers.
+    /// Returns the number of targets or containers.
     pub fn targets(&self) -> u64 {
         get(&self.targets)
     }
@@ -58,12 +58,12 @@ impl CollectStats {
         add(&self.rounds, 1);
     }
 
-    /// Total time of all scrapes, in nanoseconds, and their number.
+    /// Returns the total time of all scrapes, in nanoseconds, and their number.
     pub fn durations(&self) -> (u64, u64) {
         (get(&self.duration_ns), get(&self.rounds))
     }
 
-    /// Something cannot be used. Returns true if it could be used before.
+    /// Notes that a target cannot be used. Returns true if it could be used before.
     pub(crate) fn set_problem(&self, target: &str, text: &str) -> bool {
         self.lock().current.insert(target.to_owned(), text.to_owned()).is_none()
     }
@@ -77,18 +77,18 @@ impl CollectStats {
         failures.current.insert(target.to_owned(), text.to_owned()).is_none()
     }
 
-    /// Something can be used. Returns true if it could not before.
+    /// Notes that a target can be used. Returns true if it could not before.
     pub(crate) fn recovered(&self, target: &str) -> bool {
         self.lock().current.remove(target).is_some()
     }
 
-    /// What currently fails, with the reasons.
+    /// Returns the failing targets with the errors.
     pub fn failing(&self) -> Vec<(String, String)> {
         let current = &self.lock().current;
         current.iter().map(|(target, text)| (target.clone(), text.clone())).collect()
     }
 
-    /// Failures by the source ID of the target.
+    /// Returns the failures by the source id of the target.
     pub fn failed_counts(&self) -> Vec<(String, u64)> {
         let counts = &self.lock().counts;
         counts.iter().map(|(name, count)| (name.clone(), *count)).collect()

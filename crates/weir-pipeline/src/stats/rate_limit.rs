@@ -1,15 +1,15 @@
-//! What the rate limit of a listening source did, and to which keys.
+//! Statistics of the rate limit of a listening source, by key.
 //!
-//! Invariants: a report is one moment of one thread, so the keys that are named and the others add
-//! up to the total; it names at most [`KEYS_REPORTED_MAX`] keys, however many there are; names
-//! contain no control characters.
+//! Invariants: a report is a consistent snapshot by one thread, so the named keys and the others
+//! add up to the total; it names at most [`KEYS_REPORTED_MAX`] keys; names contain no control
+//! characters.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Keys that a report names: what fits on a screen, and in labels of metrics.
+/// Maximum number of keys in a report: enough for a screen, and for labels of metrics.
 pub const KEYS_REPORTED_MAX: usize = 10;
 
-/// What was held back by a rate limit, by what became of it.
+/// Counts of records above a rate limit, by how they were handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitedCounts {
     /// Records that were discarded.
@@ -28,18 +28,18 @@ pub struct LimitedCounts {
     pub delayed_ns: u64,
 }
 
-/// A key and what it did.
+/// A key and its counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitedKey {
     /// Such as `host=web7 app_name=nginx`.
     pub name: String,
-    /// What was held back of it.
+    /// Its counts.
     pub counts: LimitedCounts,
-    /// It currently sends more than it may.
+    /// It currently exceeds the limit.
     pub is_over: bool,
 }
 
-/// What a rate limit has done since the start.
+/// The effect of a rate limit since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RateLimitReport {
     /// Such as `1000 records/s`.
@@ -48,11 +48,11 @@ pub struct RateLimitReport {
     pub discards: bool,
     /// Of all keys.
     pub total: LimitedCounts,
-    /// The keys of which most was held back, in this order.
+    /// The keys with the most records above the limit, in this order.
     pub keys: Vec<LimitedKey>,
     /// Of all other keys.
     pub others: LimitedCounts,
-    /// Names of keys that currently send more than they may; not all if they are many.
+    /// Names of keys that currently exceed the limit; a part of them if there are many.
     pub over: Vec<String>,
     /// Number of these keys.
     pub over_count: u64,
@@ -76,7 +76,7 @@ impl LimitedCounts {
         self.delayed_ns += other.delayed_ns;
     }
 
-    /// Returns what was counted since these counts were lower.
+    /// Returns the difference to earlier counts.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             discarded_records: self.discarded_records - earlier.discarded_records,

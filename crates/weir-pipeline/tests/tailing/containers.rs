@@ -337,7 +337,7 @@ fn a_crash_after_the_next_file_took_the_parts_over_repeats_nothing_wrong() {
 }
 
 #[test]
-fn what_a_container_left_unfinished_is_not_joined_to_its_next_start() {
+fn an_unfinished_line_is_not_joined_to_the_next_start_of_a_container() {
     let world = World::containers(|c| c.tail.partial_timeout = Duration::from_millis(200));
     let dir = pod(&world);
     let running = world.start();

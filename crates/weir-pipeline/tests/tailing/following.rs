@@ -11,7 +11,7 @@ use weir_pipeline::stats::get;
 use crate::harness::*;
 
 #[test]
-fn what_is_there_and_what_is_appended_comes_once_and_in_order() {
+fn existing_and_appended_lines_arrive_once_and_in_order() {
     let world = World::files(&["*.log"], |_| {});
     let mut app = Writer::append(&world.log("app.log"));
     app.block(&lines(0..5000));

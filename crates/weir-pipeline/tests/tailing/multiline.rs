@@ -96,7 +96,7 @@ fn a_stack_trace_is_joined_over_restarts() {
 }
 
 #[test]
-fn what_waits_when_joining_is_switched_off_is_not_lost() {
+fn held_lines_are_not_lost_when_joining_is_disabled() {
     let mut world = world(NEVER);
     let running = world.start();
     let mut log = Writer::append(&world.log("app.log"));

@@ -366,7 +366,7 @@ fn rotation_every_few_milliseconds_under_load_loses_nothing() {
 }
 
 #[test]
-fn what_was_not_acknowledged_comes_again_after_a_restart_and_the_rest_does_not() {
+fn only_unacknowledged_records_are_sent_again_after_a_restart() {
     let world = World::files(&["app.log"], only_active);
     let mut app = Writer::append(&world.log("app.log"));
     app.lines(&lines(0..100));

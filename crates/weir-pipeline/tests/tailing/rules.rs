@@ -30,7 +30,7 @@ fn world(rules: Vec<RulePlan>) -> World {
 }
 
 #[test]
-fn what_a_rule_drops_is_in_the_book_and_nowhere_else() {
+fn records_dropped_by_a_rule_are_only_in_the_book() {
     let world = world(vec![RulePlan { keep: Keep::None, to: Vec::new(), ..rule("/[05]$/") }]);
     let running = world.start();
     Writer::append(&world.log("app.log")).lines(&lines(0..1000));
@@ -92,7 +92,7 @@ fn a_single_record_that_rules_make_too_large_is_cut_and_kept() {
 }
 
 #[test]
-fn what_is_redacted_is_in_no_byte_that_is_written() {
+fn redacted_text_is_in_no_written_byte() {
     let redaction = Redaction {
         pattern: Pattern::new(r"secret-\d+").unwrap(),
         with: Replacement::Text("[gone]".to_owned()),

@@ -1,4 +1,4 @@
-//! What a power cut leaves: a choice, by seed, over every change that was not flushed.
+//! The disk after a power cut: a choice, by seed, over every unflushed change.
 
 use fastrand::Rng;
 

@@ -542,7 +542,7 @@ fn wrong_rules() {
         ("[[rule]]\nname = \"x\"\nsample = \"150%\"", 3, "rule.sample", ""),
         ("[[rule]]\nname = \"x\"\nsample = 0.1", 3, "rule.sample must be a share", ""),
         ("[[rule]]\nname = \"x\"\nparse = [\"jsn\"]", 3, "unknown format \"jsn\"", "\"json\"?"),
-        ("[[rule]]\nname = \"x\"\nparse = [\"$a$b\"]", 3, "nothing between $a and $b", ""),
+        ("[[rule]]\nname = \"x\"\nparse = [\"$a$b\"]", 3, "$a and $b have no separator", ""),
         ("[[rule]]\nname = \"x\"\nextract = '(a'", 3, "not a valid regular", ""),
         ("[[rule]]\nname = \"x\"\nextract = '(a)'", 3, "no named group", "(?<name>...)"),
     ]);

@@ -1,16 +1,14 @@
-//! Envelopes as the messages of syslog (RFC 5424) that drains get, as the syslog agent of
-//! Loggregator writes them.
+//! Encodes envelopes as syslog messages (RFC 5424) for drains, as Loggregator's syslog agent does.
 //!
-//! A log, counter, timer or event is one message, a gauge one for each of its measurements. In
-//! three respects this differs from the original: a log of a type that is not known has the
-//! priority of standard output, not the invalid `<-1>`; the measurements of a gauge are sorted by
-//! name; and a source type that fills all of the process id does not end the program.
+//! A log, counter, timer or event is one message, a gauge one for each of its measurements. There
+//! are three differences from the original: a log of an unknown type has the priority of standard
+//! output, not the invalid `<-1>`; the measurements of a gauge are sorted by name; and a source
+//! type that fills the whole process id does not crash the program.
 //!
 //! Reading order: this file, `parts`.
 //!
 //! Invariants: an envelope is written completely or not at all; a message ends in a newline and
-//! contains no NUL byte in its text; nothing is allocated for a log except by one that is longer
-//! than all before it.
+//! contains no NUL byte in its text; a log only allocates if it is longer than all before it.
 
 mod parts;
 #[cfg(test)]
@@ -27,10 +25,10 @@ use crate::time::format_rfc3339_ns;
 use parts::{Parameter, write_name_part, write_source_type};
 
 /// Maximum size of the messages of one envelope. Escapes double the largest envelope of a frame,
-/// which has at most 512 KiB; only a gauge with many measurements and long tags is beyond this.
+/// which has at most 512 KiB; only a gauge with many measurements and long tags exceeds this.
 const MESSAGES_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Limits of RFC 5424 for the words of a header.
+/// Limits of RFC 5424 for the fields of a header.
 const HOSTNAME_BYTES_MAX: usize = 255;
 const APP_NAME_BYTES_MAX: usize = 48;
 const PROCESS_ID_BYTES_MAX: usize = 128;
@@ -42,19 +40,19 @@ const PRIORITY_OUT: &[u8] = b"<14>1 ";
 /// Facility user, severity error.
 const PRIORITY_ERR: &[u8] = b"<11>1 ";
 
-/// What a drain asks for.
+/// The format of a drain's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DrainFormat {
-    /// Host name in messages of envelopes whose tags name no application.
+    /// Host name in messages of envelopes without the tags of an application.
     pub hostname: String,
-    /// Tags are part of the structured data.
+    /// Include tags in the structured data.
     pub with_metadata: bool,
-    /// Each message has its length in front (RFC 6587, octet counting), which is what connections
-    /// need and requests must not have.
+    /// Prefix each message with its length (RFC 6587, octet counting), for connections but not for
+    /// HTTP requests.
     pub with_length: bool,
 }
 
-/// Why an envelope cannot be a message.
+/// Why an envelope cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DrainError {
     /// It is not an envelope.
@@ -63,10 +61,10 @@ pub enum DrainError {
     /// The host name of the drain has characters other than printable ASCII.
     #[error("the host name of the drain has characters that syslog does not allow")]
     Hostname,
-    /// The source has such characters.
+    /// The source id has such characters.
     #[error("the source id has characters that syslog does not allow")]
     SourceId,
-    /// The instance has such characters.
+    /// The instance id has such characters.
     #[error("the instance id has characters that syslog does not allow")]
     InstanceId,
     /// The name of a tag has such characters.
@@ -95,15 +93,15 @@ impl DrainError {
     }
 }
 
-/// Writes envelopes as messages. Reused for one envelope after another.
+/// Encodes envelopes as messages. Reused for one envelope after another.
 #[derive(Debug, Clone, Default)]
 pub struct DrainEncoder {
     tags: LoggregatorTags,
-    /// The message that is written, while its length is not known.
+    /// The message being written, while its length is not known.
     message: Vec<u8>,
 }
 
-/// An envelope, and for whom it is written.
+/// An envelope with the format of its message.
 struct Context<'c> {
     envelope: &'c LoggregatorEnvelope<'c>,
     tags: &'c LoggregatorTags,
@@ -112,8 +110,8 @@ struct Context<'c> {
 
 impl DrainEncoder {
     /// Appends the messages of an envelope to `out`, and the end of each in `out` to `ends`.
-    /// Returns how many there are: none if the envelope has no content that is known. After an
-    /// error nothing was appended.
+    /// Returns their number: 0 if the envelope has no known content. After an error nothing was
+    /// appended.
     pub fn encode(
         &mut self,
         bytes: &[u8],
@@ -162,7 +160,7 @@ impl<'c> Context<'c> {
                 self.finish(message, out, ends);
             }
             LoggregatorMessage::Gauge(gauge) => {
-                // Of a name that occurs twice, the last value counts.
+                // The last value of a repeated name applies.
                 let metrics: BTreeMap<&[u8], LoggregatorMetric<'_>> =
                     gauge.metrics().map(|metric| (metric.name, metric)).collect();
                 let start = out.len();
@@ -198,7 +196,7 @@ impl<'c> Context<'c> {
         Ok(())
     }
 
-    /// Appends a message that is complete.
+    /// Appends the complete message.
     fn finish(&self, message: &[u8], out: &mut Vec<u8>, ends: &mut Vec<usize>) {
         if self.format.with_length {
             Parameter::Integer(message.len() as i128).write(out);
@@ -303,7 +301,7 @@ impl<'c> Context<'c> {
         let instance = self.envelope.instance_id;
         if !instance.is_empty() {
             message.push(b'/');
-            // The bracket at the end stays.
+            // Keep the closing bracket.
             let room = PROCESS_ID_BYTES_MAX.saturating_sub(message.len() - start + 1);
             message.extend_from_slice(instance.get(..room).unwrap_or(instance));
         }
@@ -315,7 +313,7 @@ impl<'c> Context<'c> {
         end_word(message, start, PROCESS_ID_BYTES_MAX).map_err(|()| DrainError::InstanceId)
     }
 
-    /// Returns the value of a tag, if it is a text.
+    /// Returns the value of a tag, if it is text.
     fn tag(&self, name: &str) -> Option<&'c [u8]> {
         let found = self.tags.iter(self.envelope.bytes).filter(|(key, _)| *key == name.as_bytes());
         match found.last()?.1 {
@@ -324,7 +322,7 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// Writes the element with all tags; returns false if there is none.
+    /// Writes the element with all tags; returns false if there are none.
     fn write_tags(&self, message: &mut Vec<u8>) -> Result<bool, DrainError> {
         if !self.format.with_metadata {
             return Ok(false);
@@ -355,8 +353,8 @@ impl<'c> Context<'c> {
     }
 }
 
-/// Ends a word of the header: cuts it at a length, and writes `-` if it is empty. The error means
-/// that it is no word of printable ASCII.
+/// Ends a field of the header: truncates it, and writes `-` if it is empty. Returns an error if it
+/// is not printable ASCII.
 fn end_word(message: &mut Vec<u8>, start: usize, bytes_max: usize) -> Result<(), ()> {
     message.truncate(start + bytes_max);
     let word = message.get(start..).unwrap_or_default();

@@ -1,19 +1,19 @@
-//! The parts of a message: its time, words that are made of names, and structured data.
+//! The parts of a message: its time, fields built from names, and structured data.
 //!
-//! Invariant: whatever a part is made of, it ends where the next one begins: words have no blanks,
-//! and values of parameters no quotes that are not escaped.
+//! Invariant: no input can break the boundary between parts: fields contain no blanks, and
+//! parameter values no unescaped quotes.
 
 use std::io::Write as _;
 
 use super::{DrainError, LoggregatorTagValue, format_rfc3339_ns};
 
-/// The number of the Cloud Foundry Foundation, which makes names of elements unique.
+/// The enterprise number of the Cloud Foundry Foundation, for names of elements.
 const ENTERPRISE: &[u8] = b"@47450";
 
-/// Digits of a time that are below its precision, and the letter for its zone.
+/// Digits of a time below its precision, and the letter of its zone.
 const BELOW_MICROSECONDS_LEN: usize = 4;
 
-/// Magnitudes from which on numbers have an exponent.
+/// Magnitudes from which numbers are written with an exponent.
 const EXPONENT_MIN: i32 = -4;
 /// See [`EXPONENT_MIN`].
 const EXPONENT_MAX: i32 = 6;
@@ -24,12 +24,12 @@ pub(super) enum Parameter<'p> {
     Text(&'p [u8]),
     Integer(i128),
     Float(f64),
-    /// The number of a deprecated tag, as everywhere else.
+    /// The number of a deprecated tag.
     Number(LoggregatorTagValue<'p>),
 }
 
 impl Parameter<'_> {
-    /// Checks that it can be written.
+    /// Checks that the value can be written.
     pub(super) fn check(&self) -> Result<(), DrainError> {
         match self {
             Self::Text(text) if simdutf8::basic::from_utf8(text).is_err() => {
@@ -65,15 +65,15 @@ pub(super) fn write_time(time_ns: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"+00:00");
 }
 
-/// Writes a name as a label of a host name: blanks become one dash, other characters are left out.
+/// Writes a name as a label of a host name: blanks become one dash, other characters are omitted.
 pub(super) fn write_name_part(name: &[u8], bytes_max: usize, out: &mut Vec<u8>) {
     let start = out.len();
     write_without_blanks(name, |byte| byte.is_ascii_alphanumeric() || byte == b'-', out);
     out.truncate(start + bytes_max);
 }
 
-/// Writes a type of source in upper case: blanks become one dash, and what is not printable is left
-/// out.
+/// Writes a source type in upper case: blanks become one dash, and unprintable characters are
+/// omitted.
 pub(super) fn write_source_type(name: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     write_without_blanks(name, |byte| byte.is_ascii_graphic(), out);
@@ -82,7 +82,8 @@ pub(super) fn write_source_type(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes what is allowed of a name, with a dash for blanks in a row, and no dash at its end.
+/// Writes the allowed characters of a name, with one dash for consecutive blanks, and none at its
+/// end.
 fn write_without_blanks(name: &[u8], is_allowed: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     let start = out.len();
     let mut is_after_blank = false;
@@ -107,7 +108,7 @@ pub(super) fn open_element(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(ENTERPRISE);
 }
 
-/// Whether a text may be the name of a parameter. Like the original it allows any length.
+/// Returns whether a text may be the name of a parameter. Like the original it allows any length.
 pub(super) fn is_parameter_name(name: &[u8]) -> bool {
     name.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'=' | b']' | b'"'))
 }
@@ -133,8 +134,8 @@ fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Writes a number with as few digits as it needs, and with an exponent of at least two digits from
-/// 1e+06 on and below 0.0001.
+/// Writes a number with the fewest digits that identify it, and with an exponent of at least two
+/// digits from 1e+06 and below 0.0001.
 fn write_float(number: f64, out: &mut Vec<u8>) {
     if number.is_nan() {
         out.extend_from_slice(b"NaN");

@@ -1,4 +1,4 @@
-//! Messages as they must be, byte for byte, and envelopes of any kind.
+//! Expected messages, byte for byte, and arbitrary envelopes.
 
 use proptest::prelude::*;
 

@@ -1,8 +1,8 @@
-//! Envelopes of one version as envelopes of the other.
+//! Converts envelopes between version 1 and version 2.
 //!
-//! Invariants: what the original keeps is kept, and has the same place; a tag that has become a field
-//! is no longer a tag; an envelope of version 2 with many measurements and long tags, which each
-//! envelope of version 1 repeats, does not become more than a limited number of bytes.
+//! Invariants: the same data is kept as in the original, in the same fields; a tag that has become
+//! a field is no longer a tag; an envelope of version 2 with many measurements and long tags, which
+//! each envelope of version 1 repeats, is converted up to a limited number of bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,23 +27,23 @@ const EMPTY: &[u8] = b"";
 /// The tag with the type in version 1.
 const TYPE_TAG: &[u8] = b"__v1_type";
 
-/// Who receives envelopes of version 1.
+/// The receiver of envelopes of version 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropsondeReceiver<'r> {
-    /// Names and values of what is added to envelopes that do not state it: `deployment`, `job`,
-    /// `index` and `ip`.
+    /// Names and values that are added to envelopes without them: `deployment`, `job`, `index` and
+    /// `ip`.
     pub tags: &'r [(String, String)],
-    /// An agent takes the origin for the source of an envelope that states none, a router the
-    /// deployment and job.
+    /// The source id of an envelope without one is its origin for an agent, and its deployment and
+    /// job for a router.
     pub is_agent: bool,
 }
 
-/// What an envelope of version 2 is in version 1.
+/// The outline of an envelope of version 2 in version 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropsondeOutline {
-    /// Of which type.
+    /// Its type.
     pub event_type: DropsondeType,
-    /// How many envelopes.
+    /// Number of envelopes.
     pub envelopes: usize,
 }
 
@@ -95,7 +95,7 @@ impl DropsondeConverter {
         Ok(out)
     }
 
-    /// Determines what an envelope of version 2 becomes; `None` if nothing.
+    /// Returns the outline of an envelope of version 2; `None` if it cannot be converted.
     pub fn outline(&mut self, bytes: &[u8]) -> Result<Option<DropsondeOutline>, LoggregatorError> {
         let envelope = LoggregatorEnvelope::parse(bytes, &mut self.tags)?;
         let one = |event_type| Some(DropsondeOutline { event_type, envelopes: 1 });
@@ -116,9 +116,9 @@ impl DropsondeConverter {
         })
     }
 
-    /// Calls `each` with the envelopes of version 1 that an envelope of version 2 becomes: none,
-    /// one, or one for each measurement. Once these have `bytes_max` bytes, further ones are only
-    /// counted; returns their number.
+    /// Calls `each` with the envelopes of version 1 into which an envelope of version 2 is
+    /// converted: none, one, or one for each measurement. Once these have `bytes_max` bytes,
+    /// further ones are only counted; returns their number.
     pub fn to_v1(
         &mut self,
         bytes: &[u8],
@@ -173,7 +173,7 @@ impl DropsondeConverter {
     }
 }
 
-/// A text with valid characters.
+/// Returns a text with invalid UTF-8 replaced.
 fn valid(bytes: &[u8]) -> Cow<'_, [u8]> {
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -181,7 +181,7 @@ fn valid(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Appends a text; one that is empty is not written.
+/// Appends a text, unless it is empty.
 fn put_text_field(field: u64, text: &[u8], out: &mut Vec<u8>) {
     if !text.is_empty() {
         put_bytes_field(field, &valid(text), out);
@@ -192,8 +192,8 @@ fn put_tag(name: &str, value: &[u8], out: &mut Vec<u8>) {
     put_entry(9, name.as_bytes(), &valid(value), out);
 }
 
-/// Appends the source of an envelope: the application that it is about, or else its tag, or else
-/// what its receiver takes for it.
+/// Appends the source id of an envelope: its application, or else its tag, or else the default of
+/// its receiver.
 fn write_source(
     envelope: &DropsondeEnvelope<'_>,
     receiver: &DropsondeReceiver<'_>,
@@ -228,7 +228,7 @@ fn write_source(
     }
 }
 
-/// Appends the instance of an envelope.
+/// Appends the instance id of an envelope.
 fn write_instance(envelope: &DropsondeEnvelope<'_>, out: &mut Vec<u8>) {
     match envelope.message {
         DropsondeMessage::LogMessage { source_instance, .. } => {
@@ -250,7 +250,7 @@ fn write_number(number: i64, out: &mut Vec<u8>) {
     let _written = write!(out, "{number}");
 }
 
-/// The value of a tag.
+/// Returns the value of a tag.
 fn tag<'e>(envelope: &DropsondeEnvelope<'e>, name: &[u8]) -> Option<&'e [u8]> {
     envelope.tags().filter(|(tag, _)| *tag == name).last().map(|(_, value)| value)
 }
@@ -300,7 +300,7 @@ fn put_message(message: &DropsondeMessage<'_>, space: &mut Vec<u8>, out: &mut Ve
     put_bytes_field(field, space, out);
 }
 
-/// Appends what of a message has no field in version 2.
+/// Appends as tags the parts of a message that have no field in version 2.
 fn put_message_tags(message: &DropsondeMessage<'_>, space: &mut Vec<u8>, out: &mut Vec<u8>) {
     let mut number = |name: &str, number: i64, out: &mut Vec<u8>| {
         space.clear();
@@ -350,19 +350,20 @@ fn put_message_tags(message: &DropsondeMessage<'_>, space: &mut Vec<u8>, out: &m
     }
 }
 
-/// Whether a tag of version 2 is a field of every envelope of version 1, or says nothing there.
+/// Returns whether a tag of version 2 is a field of every envelope of version 1, or has no meaning
+/// there.
 fn is_field_of_v1(name: &[u8]) -> bool {
     name == TYPE_TAG || matches!(name, b"origin" | b"deployment" | b"job" | b"index" | b"ip")
 }
 
-/// Whether a tag is replaced by one that stands for a field of envelopes of this type, or removed.
+/// Returns whether a tag is removed, or replaced by one for a field of envelopes of this type.
 fn is_replaced(name: &[u8], event_type: DropsondeType) -> bool {
     name == b"source_id"
         || is_field_of(name, event_type)
         || event_type == DropsondeType::CounterEvent && name == b"instance_id"
 }
 
-/// Whether a tag of version 2 is a field of envelopes of this type in version 1.
+/// Returns whether a tag of version 2 is a field of envelopes of this type in version 1.
 fn is_field_of(name: &[u8], event_type: DropsondeType) -> bool {
     match event_type {
         DropsondeType::LogMessage => name == b"source_type",
@@ -386,7 +387,7 @@ fn is_field_of(name: &[u8], event_type: DropsondeType) -> bool {
     }
 }
 
-/// The type of a log in version 1.
+/// Returns the type of a log in version 1.
 fn log_type<'t>(tags: impl Iterator<Item = (&'t [u8], LoggregatorTagValue<'t>)>) -> DropsondeType {
     let stated = tags.filter(|(name, _)| *name == TYPE_TAG).last();
     match stated {
@@ -395,12 +396,12 @@ fn log_type<'t>(tags: impl Iterator<Item = (&'t [u8], LoggregatorTagValue<'t>)>)
     }
 }
 
-/// The measurements of a gauge, each name once: the last one counts.
+/// Returns the measurements of a gauge; the last one of each name is used.
 fn metrics_of(gauge: LoggregatorGauge<'_>) -> BTreeMap<&[u8], LoggregatorMetric<'_>> {
     gauge.metrics().map(|metric| (metric.name, metric)).collect()
 }
 
-/// The metrics of a container, if a gauge has all of them.
+/// Returns the metrics of a container, if a gauge has all of them.
 fn container_of<'e>(
     envelope: &LoggregatorEnvelope<'e>,
     metrics: &BTreeMap<&[u8], LoggregatorMetric<'_>>,
@@ -423,7 +424,7 @@ fn container_of<'e>(
     })
 }
 
-/// A number in a text; 0 if it is none, as in the original.
+/// Parses a number; 0 if it is invalid, as in the original.
 fn number<N: std::str::FromStr + Default>(text: &[u8]) -> N {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -520,8 +521,8 @@ impl<'t> KnownTags<'t> {
         }
     }
 
-    /// A request without an identifier has an empty one: the field is required, and the original
-    /// loses such envelopes.
+    /// Returns the message of a request. One without an identifier gets an empty one: the field is
+    /// required, and the original loses such envelopes.
     fn http(
         &self,
         envelope: &LoggregatorEnvelope<'_>,
@@ -547,7 +548,7 @@ impl<'t> KnownTags<'t> {
     }
 }
 
-/// The text of a tag in the preferred form, where every value is one.
+/// Returns the text of a tag in the preferred form, where every value is text.
 fn text_of(value: LoggregatorTagValue<'_>) -> &[u8] {
     match value {
         LoggregatorTagValue::Text(text) => text,
@@ -555,7 +556,7 @@ fn text_of(value: LoggregatorTagValue<'_>) -> &[u8] {
     }
 }
 
-/// The tags that an envelope has in version 1.
+/// Returns the tags of an envelope in version 1.
 fn kept_tags<'t>(
     envelope: &LoggregatorEnvelope<'t>,
     tags: &'t LoggregatorTags,

@@ -1,6 +1,6 @@
-//! Envelopes of version 1 to bytes.
+//! Encodes envelopes of version 1.
 //!
-//! Invariant: required fields are always written, also if they are zero or empty.
+//! Invariant: required fields are always written, even if they are zero or empty.
 
 use super::super::wire::{
     Fields, Value, number_len, put_bytes_field, put_double_field, put_entry, put_number,
@@ -10,14 +10,14 @@ use super::envelope::{
     DropsondeUuid,
 };
 
-/// Appends a field with a number, also if it is zero.
+/// Appends a field with a number, even if it is zero.
 fn put_number_always(field: u64, number: u64, out: &mut Vec<u8>) {
     put_number(field << 3, out);
     put_number(number, out);
 }
 
 impl DropsondeEnvelope<'_> {
-    /// Appends an envelope with these tags. What is in `bytes` has no effect.
+    /// Appends an envelope with these tags. `bytes` is ignored.
     pub fn encode<'t>(&self, tags: impl Iterator<Item = (&'t [u8], &'t [u8])>, out: &mut Vec<u8>) {
         self.encode_with(tags, &mut Vec::new(), out);
     }

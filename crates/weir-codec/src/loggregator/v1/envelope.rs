@@ -1,57 +1,57 @@
-//! One envelope of version 1, in the bytes that were received.
+//! One envelope of version 1, in the received bytes.
 //!
-//! Invariants: as in version 2, a field that occurs twice has its last value, and a field of another
-//! type than its own is unknown; a required field that is missing is an error, as for the original.
+//! Invariants: as in version 2, a repeated field has its last value, and a field with the wrong
+//! type is treated as unknown; a missing required field is an error, as in the original.
 
 use super::super::wire::{Fields, LoggregatorError, Value};
 
-/// A text that is not stated.
+/// A missing text.
 const EMPTY: &[u8] = b"";
 
 /// An envelope of version 1, without its tags.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DropsondeEnvelope<'e> {
-    /// All of it.
+    /// The whole envelope.
     pub bytes: &'e [u8],
-    /// The program that it is from.
+    /// Name of the program.
     pub origin: &'e [u8],
-    /// Nanoseconds since 1970; 0 if it states none.
+    /// Nanoseconds since 1970; 0 if it is missing.
     pub timestamp_ns: i64,
-    /// Where the program runs; agents add what is missing.
+    /// Name of the deployment; agents add it if it is missing.
     pub deployment: Option<&'e [u8]>,
-    /// Which job it is.
+    /// Name of the job.
     pub job: Option<&'e [u8]>,
-    /// Which instance of the job.
+    /// Index of the instance of the job.
     pub index: Option<&'e [u8]>,
     /// The address of its machine.
     pub ip: Option<&'e [u8]>,
-    /// What the envelope is about.
+    /// Its message.
     pub message: DropsondeMessage<'e>,
 }
 
 /// Types of envelopes, with their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropsondeType {
-    /// A request and its answer.
+    /// A request and its response.
     HttpStartStop = 4,
-    /// A line.
+    /// A log line.
     LogMessage = 5,
-    /// A level.
+    /// A current value.
     ValueMetric = 6,
     /// An increment.
     CounterEvent = 7,
     /// An error of a program.
     Error = 8,
-    /// What a container uses.
+    /// The resource usage of a container.
     ContainerMetric = 9,
 }
 
-/// What an envelope is about.
+/// The message of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DropsondeMessage<'e> {
-    /// A request and its answer.
+    /// A request and its response.
     HttpStartStop(DropsondeHttp<'e>),
-    /// A line of an application.
+    /// A log line of an application.
     LogMessage {
         /// Its text.
         message: &'e [u8],
@@ -61,12 +61,12 @@ pub enum DropsondeMessage<'e> {
         timestamp_ns: i64,
         /// The GUID of the application.
         app_id: &'e [u8],
-        /// Which part of the platform it is from.
+        /// Type of the source, such as `APP` or `RTR`.
         source_type: &'e [u8],
-        /// Which instance of it.
+        /// Instance of the source.
         source_instance: &'e [u8],
     },
-    /// A level.
+    /// A current value.
     ValueMetric {
         /// Its name.
         name: &'e [u8],
@@ -81,73 +81,73 @@ pub enum DropsondeMessage<'e> {
         name: &'e [u8],
         /// The increment.
         delta: u64,
-        /// The total; 0 if it states none.
+        /// The total; 0 if it is missing.
         total: u64,
     },
     /// An error of a program.
     Error {
-        /// Where it happened.
+        /// Its source.
         source: &'e [u8],
-        /// Its number.
+        /// Its code.
         code: i32,
         /// Its text.
         message: &'e [u8],
     },
-    /// What a container uses.
+    /// The resource usage of a container.
     ContainerMetric(DropsondeContainer<'e>),
 }
 
-/// A request and its answer.
+/// A request and its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DropsondeHttp<'e> {
     /// Nanoseconds since 1970.
     pub start_ns: i64,
     /// Nanoseconds since 1970.
     pub stop_ns: i64,
-    /// Which request it is.
+    /// Its identifier.
     pub request_id: DropsondeUuid,
-    /// Which side has measured it: 1 the client, 2 the server.
+    /// The side that measured it: 1 the client, 2 the server.
     pub peer_type: u64,
     /// Number of its method.
     pub method: u64,
-    /// What was asked for.
+    /// The requested URI.
     pub uri: &'e [u8],
-    /// Who has asked.
+    /// Address of the client.
     pub remote_address: &'e [u8],
-    /// With which program.
+    /// User agent of the client.
     pub user_agent: &'e [u8],
-    /// The status of the answer.
+    /// Status of the response.
     pub status_code: i32,
-    /// Length of the body of the answer, in bytes.
+    /// Length of the body of the response, in bytes.
     pub content_length: i64,
-    /// Which application was asked.
+    /// Identifier of the application that was requested.
     pub application_id: Option<DropsondeUuid>,
-    /// Which instance of it.
+    /// Index of the application's instance.
     pub instance_index: i32,
-    /// Its name.
+    /// GUID of the instance.
     pub instance_id: &'e [u8],
-    /// Whom the request was forwarded for.
+    /// Addresses for which the request was forwarded.
     pub forwarded: DropsondeForwarded<'e>,
 }
 
-/// Whom a request was forwarded for, one address after the other.
+/// Addresses for which a request was forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DropsondeForwarded<'e> {
-    /// Nobody.
+    /// None.
     #[default]
     None,
-    /// In the fields of this message.
+    /// In repeated fields of this message.
     Fields(&'e [u8]),
-    /// In the lines of a text.
+    /// In a text, one per line.
     Lines(&'e [u8]),
 }
 
-/// What a container uses.
+/// The resource usage of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DropsondeContainer<'e> {
     /// The GUID of the application.
     pub application_id: &'e [u8],
-    /// Which instance of it.
+    /// Index of the application's instance.
     pub instance_index: i32,
     /// Processor time, in percent of one processor.
     pub cpu_percentage: f64,
@@ -190,7 +190,7 @@ impl DropsondeMessage<'_> {
     }
 }
 
-/// The value of a required field.
+/// Returns the value of a required field.
 fn required<T>(value: Option<T>, name: &'static str) -> Result<T, LoggregatorError> {
     value.ok_or(LoggregatorError::Missing(name))
 }
@@ -237,7 +237,7 @@ impl<'e> DropsondeEnvelope<'e> {
         Ok(envelope)
     }
 
-    /// The tags of an envelope that was parsed, in the order in which they were sent. A later one
+    /// Returns the tags of a parsed envelope, in the order in which they were sent. A later one
     /// replaces an earlier one with the same name.
     pub fn tags(&self) -> impl Iterator<Item = (&'e [u8], &'e [u8])> + Clone {
         Fields::new(self.bytes).filter_map(|field| match field {

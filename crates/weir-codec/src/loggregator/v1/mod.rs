@@ -1,9 +1,9 @@
-//! Envelopes of Loggregator, version 1 (dropsonde), and what they are in version 2.
+//! Loggregator envelopes of version 1 (dropsonde), and their conversion to and from version 2.
 //!
-//! [`DropsondeEnvelope`] is one that was parsed or is to be written; [`DropsondeConverter`] turns the
-//! bytes of one version into those of the other, by the rules of the original: a timer is an HTTP
-//! request, a gauge is the metrics of a container or one metric for each measurement, an error is a
-//! log with a tag. [`DropsondeRequest`] is what a reader of version 1 asks for.
+//! [`DropsondeEnvelope`] is an envelope to read or write; [`DropsondeConverter`] converts the bytes
+//! of one version to those of the other, by the rules of the original: a timer is an HTTP request,
+//! a gauge is the metrics of a container or one metric for each measurement, an error is a log with
+//! a tag. [`DropsondeRequest`] is a request of a reader of version 1.
 //!
 //! ```
 //! use weir_codec::{
@@ -29,9 +29,9 @@
 //! assert_eq!(DropsondeEnvelope::parse(&back[0]).unwrap().message, envelope.message);
 //! ```
 //!
-//! Invariants: nothing is allocated for an envelope except by one that is longer than all before it,
-//! and for gauges with many measurements; what lacks a required field is not an envelope, as for the
-//! original; texts of version 2 are valid UTF-8, since its readers reject whole batches otherwise.
+//! Invariants: only envelopes that are longer than all before them, and gauges with many
+//! measurements, allocate; bytes without a required field are not an envelope, as in the original;
+//! texts of version 2 are valid UTF-8, since its readers reject whole batches otherwise.
 
 mod convert;
 mod encode;

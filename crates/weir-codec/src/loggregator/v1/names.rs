@@ -50,14 +50,14 @@ const METHODS: [&str; 44] = [
     "VERSION_CONTROL",
 ];
 
-/// Which side of a request has measured it, from 1.
+/// The side that measured a request, from 1.
 const PEERS: [&str; 2] = ["Client", "Server"];
 
 fn name_of(names: &[&'static str], number: u64) -> Option<&'static str> {
     names.get(usize::try_from(number.checked_sub(1)?).ok()?).copied()
 }
 
-/// The number of a name; 0 if it has none, as in the original.
+/// Returns the number of a name; 0 if it is unknown, as in the original.
 fn number_of(names: &[&str], name: &[u8]) -> u64 {
     names.iter().position(|known| known.as_bytes() == name).map_or(0, |at| at as u64 + 1)
 }
@@ -91,7 +91,7 @@ impl DropsondeType {
         })
     }
 
-    /// Its name in the original, and in the tag `__v1_type`.
+    /// Returns its name in the original, and in the tag `__v1_type`.
     pub fn name(self) -> &'static str {
         match self {
             Self::HttpStartStop => "HttpStartStop",
@@ -104,15 +104,14 @@ impl DropsondeType {
     }
 }
 
-/// Where the text of an identifier has its hyphens.
+/// Positions of the hyphens in the text of an identifier.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 /// Length of an identifier as text.
 const UUID_LEN: usize = 36;
 
 impl DropsondeUuid {
-    /// Reads the usual form with hyphens. As in the original, what separates the digits is not
-    /// looked at.
+    /// Reads the usual form with hyphens. As in the original, the separators are not checked.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() != UUID_LEN {
             return None;

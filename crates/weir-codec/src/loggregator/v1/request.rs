@@ -1,4 +1,4 @@
-//! What a reader of version 1 asks for: a `SubscriptionRequest` of `plumbing.Doppler`.
+//! A request of a reader of version 1: a `SubscriptionRequest` of `plumbing.Doppler`.
 
 use super::super::request::{LoggregatorRequest, LoggregatorSelector, LoggregatorWanted};
 use super::super::wire::{Fields, LoggregatorError, Value};
@@ -7,26 +7,26 @@ use super::envelope::DropsondeType;
 /// A request for envelopes of version 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DropsondeRequest {
-    /// Of the readers with the same name that ask for the same, one gets each envelope; empty: this
-    /// one gets all.
+    /// Of the readers with the same shard and the same request, one receives each envelope; if
+    /// empty, this one receives all.
     pub shard_id: String,
-    /// Only envelopes of this application; empty: of everything.
+    /// Only envelopes of this application; all if empty.
     pub app_id: String,
-    /// Only these.
+    /// Only these types.
     pub filter: DropsondeFilter,
 }
 
-/// Which envelopes a reader wants.
+/// The types of envelopes that a reader requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DropsondeFilter {
     /// All.
     #[default]
     All,
-    /// Lines of applications.
+    /// Logs of applications.
     Logs,
     /// Everything else.
     Metrics,
-    /// Metrics of containers; nothing that clients can ask for.
+    /// Metrics of containers; clients cannot request this.
     Containers,
 }
 
@@ -53,8 +53,8 @@ impl DropsondeRequest {
         Ok(request)
     }
 
-    /// Whether envelopes of this type are wanted. As in the original, only lines, requests and
-    /// metrics of containers belong to an application.
+    /// Returns whether envelopes of this type are requested. As in the original, only logs,
+    /// requests and metrics of containers belong to an application.
     pub fn wants(&self, event_type: DropsondeType) -> bool {
         let is_of_app = match event_type {
             DropsondeType::LogMessage
@@ -74,8 +74,8 @@ impl DropsondeRequest {
             }
     }
 
-    /// The request for those envelopes of version 2 that can become what is wanted. Its shard is
-    /// that of readers who ask for exactly the same.
+    /// Returns the request for the envelopes of version 2 that can be converted to the requested
+    /// ones. Its shard is shared by readers with exactly the same request.
     pub fn in_v2(&self) -> LoggregatorRequest {
         let any = String::new;
         let wanted = |types: &[DropsondeType]| types.iter().any(|kind| self.wants(*kind));

@@ -1,4 +1,4 @@
-//! What is kept from one version to the other and back, and bytes that are none of them.
+//! Round trips between the versions, and invalid bytes.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ fn named(tags: &[(&str, &str)]) -> BTreeMap<String, String> {
     tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Tags that stand for the fields of [`of`].
+/// Tags for the fields of [`of`].
 const FIELDS: [(&str, &str); 5] = [
     ("origin", "gorouter"),
     ("deployment", "cf"),
@@ -173,7 +173,7 @@ fn logs_and_errors_are_logs() {
     assert_eq!((app_id, source_type), (GUID.as_bytes(), &b"APP/PROC/WEB"[..]));
     assert_eq!(tags_of(&back), named(&[("source_id", GUID)]));
 
-    // As in the original, a type that is not known is that of errors.
+    // As in the original, an unknown type becomes that of errors.
     let back = in_v1(b"\x22\x05\x0a\x01x\x10\x07");
     let back = DropsondeEnvelope::parse(&back[0]).unwrap();
     assert!(matches!(back.message, DropsondeMessage::LogMessage { is_error: true, .. }));
@@ -288,7 +288,7 @@ fn an_agent_adds_where_an_envelope_is_from() {
 }
 
 #[test]
-fn what_lacks_a_required_field_is_no_envelope() {
+fn bytes_without_a_required_field_are_not_an_envelope() {
     let error = |bytes: &[u8]| DropsondeEnvelope::parse(bytes).unwrap_err().to_string();
     assert_eq!(error(b""), "required field origin is missing");
     assert_eq!(error(b"\x0a\x01a"), "required field eventType is missing");
@@ -302,7 +302,7 @@ fn what_lacks_a_required_field_is_no_envelope() {
 }
 
 #[test]
-fn requests_of_readers_say_what_they_want() {
+fn requests_of_readers_are_decoded() {
     // shardID "s", filter with application "a" and metrics.
     let request = DropsondeRequest::parse(b"\x0a\x01s\x12\x05\x0a\x01a\x1a\x00").unwrap();
     let expected = DropsondeRequest {

@@ -1,9 +1,10 @@
-//! A binding: an application, or all of them, and the drain that gets its envelopes.
+//! A binding: an application, or all of them, and the drain that receives its envelopes.
 //!
 //! Reading order: `url`, this file.
 //!
-//! Invariants: neither credentials nor the query of a URL are printed, by `Debug` either; the same
-//! binding has the same id in every run, and one that differs in anything that matters has another.
+//! Invariants: neither credentials nor the query of a URL are printed, not even by `Debug`; the
+//! same binding has the same id in every run, and bindings that differ in a relevant field have
+//! different ids.
 
 mod url;
 
@@ -17,13 +18,13 @@ pub use url::{DrainData, DrainScheme, DrainUrl, DrainUrlError};
 /// A binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// GUID of the application; `None`: it gets the envelopes of all.
+    /// GUID of the application; `None` if it receives the envelopes of all.
     pub app: Option<String>,
-    /// Host name in messages of envelopes whose tags name no application.
+    /// Host name in messages of envelopes without the tags of an application.
     pub hostname: String,
-    /// Where they go.
+    /// Destination of the envelopes.
     pub url: DrainUrl,
-    /// What its connections are secured with.
+    /// Certificates of its connections.
     pub credentials: DrainCredentials,
 }
 
@@ -45,13 +46,13 @@ pub enum BindingError {
     /// Its URL.
     #[error(transparent)]
     Url(#[from] DrainUrlError),
-    /// The certificate and the key do not fit, or are no PEM.
+    /// The certificate and the key do not match, or are not PEM.
     #[error("failed to load certificate for {url}")]
     Certificate {
         /// The URL without user and query.
         url: String,
     },
-    /// The authorities are no PEM.
+    /// The authorities are not PEM.
     #[error("failed to load root CA for {url}")]
     Authority {
         /// The URL without user and query.
@@ -60,7 +61,7 @@ pub enum BindingError {
 }
 
 impl DrainCredentials {
-    /// Returns the parts that are there, for connections. A certificate without a key, or the other
+    /// Returns the parts that are set, for connections. A certificate without a key, or the other
     /// way round, is ignored, as in the original.
     pub fn pem(&self) -> TlsPem<'_> {
         let client = self.cert.as_ref().zip(self.key.as_ref());
@@ -105,7 +106,7 @@ impl Binding {
             secret(ca),
         ];
         for part in parts {
-            // With their lengths, so that two neighbours cannot be taken for other two.
+            // With their lengths, so that the boundary between two parts is unambiguous.
             let len = part.as_ref().map_or(u64::MAX, |part| part.len() as u64);
             hash.update(&len.to_le_bytes());
             hash.update(part.unwrap_or_default().as_bytes());
@@ -116,7 +117,7 @@ impl Binding {
     }
 }
 
-/// Names the binding for people.
+/// Describes the binding for messages and logs.
 impl fmt::Display for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.app {

@@ -1,7 +1,7 @@
-//! The URL of a drain, and what its parameters ask for.
+//! The URL of a drain, and the settings in its query.
 //!
-//! The query stays as it is in requests, parameters that are known here included: so it is in the
-//! original, and endpoints may depend on either.
+//! Requests contain the whole query unchanged, including the parameters that are interpreted here,
+//! as in the original: endpoints may depend on them.
 //!
 //! Invariant: `Display` and `Debug` show neither the user nor the query.
 
@@ -15,10 +15,10 @@ use weir_model::{Kinds, RecordKind};
 
 use crate::config::Endpoint;
 
-/// Maximum length of a URL; servers accept no longer ones.
+/// Maximum length of a URL that common servers accept.
 const URL_BYTES_MAX: usize = 8 * 1024;
 
-/// Ports that are registered for the schemes, for URLs without one.
+/// Registered ports of the schemes, for URLs without a port.
 const SYSLOG_PORT: u16 = 514;
 const SYSLOG_TLS_PORT: u16 = 6514;
 const HTTPS_PORT: u16 = 443;
@@ -26,27 +26,27 @@ const HTTPS_PORT: u16 = 443;
 /// How messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DrainScheme {
-    /// Over TCP, each with its length in front.
+    /// Over TCP, with octet-counted framing.
     Syslog,
     /// The same over TLS.
     SyslogTls,
-    /// Each in a request.
+    /// One message per request.
     Https,
-    /// Many in a request.
+    /// Many messages per request.
     HttpsBatch,
 }
 
-/// Which envelopes a drain gets.
+/// Which envelopes a drain receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DrainData {
     /// Logs and events.
     #[default]
     Logs,
-    /// Logs alone, as the older `drain-type=logs` has it.
+    /// Logs only, as with the older `drain-type=logs`.
     LogsWithoutEvents,
     /// Counters and gauges.
     Metrics,
-    /// Logs, counters and gauges, as the older `drain-type=all` has it.
+    /// Logs, counters and gauges, as with the older `drain-type=all`.
     LogsAndMetrics,
     /// Timers.
     Traces,
@@ -63,11 +63,11 @@ pub struct DrainUrl {
     pub host: String,
     /// The port, or the one of the scheme.
     pub port: u16,
-    /// Which envelopes it gets.
+    /// Which envelopes it receives.
     pub data: DrainData,
-    /// Whether messages have the tags of envelopes; `None`: as is configured.
+    /// Whether messages contain the tags of envelopes; `None` for the configured default.
     pub with_metadata: Option<bool>,
-    /// Connections use no other versions and ciphers of TLS than those among components.
+    /// Restricts TLS to the versions and ciphers that components use with each other.
     pub is_strict: bool,
     written: Secret,
     shown: String,
@@ -81,7 +81,7 @@ pub enum DrainUrlError {
     /// It is not a URL.
     #[error("Cannot parse syslog drain URL.")]
     Unparsable,
-    /// Its scheme is none of [`DrainScheme`].
+    /// Its scheme is not a [`DrainScheme`].
     #[error("Invalid Scheme {scheme} for syslog drain url {url}")]
     Scheme {
         /// The scheme.
@@ -106,7 +106,7 @@ impl DrainScheme {
         }
     }
 
-    /// Returns whether messages are in requests of HTTP, and so without their lengths.
+    /// Returns whether messages are sent in HTTP requests, without framing.
     pub fn is_http(self) -> bool {
         match self {
             Self::Syslog | Self::SyslogTls => false,
@@ -134,7 +134,7 @@ impl DrainScheme {
 }
 
 impl DrainData {
-    /// Returns the kinds of records that are such envelopes.
+    /// Returns the kinds of records that these envelopes contain.
     pub fn kinds(self) -> Kinds {
         let metrics = |kinds: Kinds| kinds.with(RecordKind::Counter).with(RecordKind::Gauge);
         match self {
@@ -194,7 +194,7 @@ impl DrainUrl {
         })
     }
 
-    /// Returns where requests go.
+    /// Returns the target of requests.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -204,22 +204,22 @@ impl DrainUrl {
         self.authorization.as_ref()
     }
 
-    /// Returns all of it, for what identifies a binding.
+    /// Returns the whole URL, for the id of a binding.
     pub(in crate::drain) fn written(&self) -> &str {
         self.written.expose()
     }
 }
 
-/// The credentials of a URL as a header. What is escaped in the URL is decoded.
+/// Returns the credentials of a URL as a header, with percent-encoding decoded.
 fn basic(user: &str) -> Secret {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    // A plus stands for itself outside of a query.
+    // A plus is literal outside of a query.
     let decoded = |text: &str| form_decoded(&text.replace('+', "%2B"));
     let credentials = [decoded(name), b":".to_vec(), decoded(password)].concat();
     Secret::new(format!("Basic {}", STANDARD.encode(credentials)))
 }
 
-/// The parameters of a query; of those with the same name the first one counts.
+/// The parameters of a query; the first one of the same name applies.
 struct Parameters(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Parameters {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_choose_what_is_sent() {
+    fn parameters_select_the_envelopes_of_a_drain() {
         let data = |query: &str| url(&format!("syslog://h?{query}")).data;
         for (query, expected) in [
             ("", DrainData::Logs),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_drain_is_refused_by_the_texts_of_the_original() {
+    fn invalid_drains_are_refused_with_the_texts_of_the_original() {
         for (text, expected) in [
             ("", "Cannot parse syslog drain URL."),
             ("logs.example", "Cannot parse syslog drain URL."),

@@ -1,7 +1,7 @@
-//! Answers of providers, as bindings.
+//! Parses the responses of providers into bindings.
 //!
 //! Invariants: a binding that cannot be used is rejected with a text for the log of its
-//! application, and no other one is affected; the same binding is in a list once.
+//! application, and does not affect others; a list does not contain the same binding twice.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,15 +10,15 @@ use weir_host::Secret;
 
 use crate::drain::binding::{Binding, DrainCredentials};
 
-/// Bindings of a list: ten times as many as are planned for.
+/// Maximum number of bindings of a list: ten times the largest number planned for.
 const BINDINGS_MAX: usize = 100_000;
 
 /// All bindings of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BindingList {
-    /// Those that can be used, in the order of applications and URLs.
+    /// Valid bindings, in the order of applications and URLs.
     pub bindings: Vec<Binding>,
-    /// The others.
+    /// Rejected bindings.
     pub rejected: Vec<RejectedBinding>,
 }
 
@@ -27,17 +27,17 @@ pub struct BindingList {
 pub struct RejectedBinding {
     /// The application, if there is one.
     pub app: Option<String>,
-    /// Why, for the log of the application: without credentials.
+    /// The reason, for the log of the application, without credentials.
     pub text: String,
 }
 
-/// Why an answer cannot be used.
+/// Why a response cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
-    /// It is not what was expected. The answer itself may contain keys, and is not shown.
+    /// It is not in the expected form. The response may contain keys, and is not shown.
     #[error("is not a list of drains: line {line}, column {column}")]
     Json {
-        /// Line in the answer.
+        /// Line of the response.
         line: usize,
         /// Column in that line.
         column: usize,
@@ -47,7 +47,8 @@ pub enum PageError {
     TooMany,
 }
 
-/// A page of the Cloud Controller. One without results is an error, since it would end all drains.
+/// A page of the Cloud Controller. A page without results is an error, since it would remove all
+/// drains.
 #[derive(Deserialize)]
 struct Page<R> {
     #[serde(alias = "Results")]
@@ -56,7 +57,7 @@ struct Page<R> {
     next_id: Option<u64>,
 }
 
-/// A URL, and whose it is.
+/// A URL and its applications.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(default)]
@@ -97,14 +98,14 @@ struct AppDrains {
 /// Gathers the bindings of all pages.
 #[derive(Debug, Default)]
 pub(super) struct ListBuilder {
-    /// Those that can be used, by application, with what they are sorted by.
+    /// Valid bindings by application, sorted by URL and id.
     apps: BTreeMap<Option<String>, BTreeMap<(String, u64), Binding>>,
     rejected: Vec<RejectedBinding>,
     seen: usize,
 }
 
 impl ListBuilder {
-    /// Adds the answer of a binding cache.
+    /// Adds the response of a binding cache.
     pub(super) fn add_bindings(&mut self, body: &[u8]) -> Result<(), PageError> {
         let entries: Vec<Entry> = parsed(body)?;
         entries.into_iter().try_for_each(|entry| self.add_entry(entry))
@@ -148,13 +149,13 @@ impl ListBuilder {
     fn add_entry(&mut self, entry: Entry) -> Result<(), PageError> {
         let all = entry.credentials.unwrap_or_default();
         if all.is_empty() {
-            let text = "A syslog drain has no credentials, which name its applications".to_owned();
+            let text = "A syslog drain has no credentials, which list its applications".to_owned();
             self.reject(None, text)?;
         }
         for one in all {
             let credentials = secrets(&one);
             for App { hostname, app_id } in one.apps.unwrap_or_default() {
-                // None would be a drain for everything.
+                // Without an application it would be a drain for everything.
                 let Some(app) = app_id.filter(|app| !app.is_empty()) else {
                     self.reject(None, "A syslog drain names no application".to_owned())?;
                     continue;
@@ -195,8 +196,8 @@ impl ListBuilder {
         if self.seen > BINDINGS_MAX { Err(PageError::TooMany) } else { Ok(()) }
     }
 
-    /// Returns all that was added. Of the drains of an application those are used whose URLs come
-    /// first, as in the original.
+    /// Returns everything that was added. If an application has too many drains, the first ones in
+    /// the order of their URLs are used, as in the original.
     pub(super) fn build(self, drains_per_app_max: usize) -> BindingList {
         let mut list = BindingList { bindings: Vec::new(), rejected: self.rejected };
         for (app, bindings) in self.apps {

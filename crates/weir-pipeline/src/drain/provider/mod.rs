@@ -1,10 +1,10 @@
-//! Where bindings come from: the binding cache or the Cloud Controller of Cloud Foundry, which are
-//! asked again and again for all that there are.
+//! The sources of bindings: the binding cache or the Cloud Controller of Cloud Foundry, which are
+//! polled for the complete list.
 //!
 //! Reading order: this file, `list`.
 //!
-//! Invariants: a list is complete, or there is none: an error on any of its pages leaves the last
-//! one in use; what an answer may cost is limited; credentials appear in no message.
+//! Invariants: a list is complete or is not used: after an error on any of its pages the last list
+//! stays in use; the size of responses is limited; messages never contain credentials.
 
 mod list;
 #[cfg(test)]
@@ -24,23 +24,23 @@ use list::{ListBuilder, PageError};
 /// Interval between requests, as in the original's job.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(15);
 
-/// Drains that an application may have, as in the original.
+/// Maximum number of drains per application, as in the original.
 pub const DRAINS_PER_APP_DEFAULT: usize = 5;
 
-/// Maximum length of all answers for one list: 10,000 bindings with a certificate, a key and an
+/// Maximum length of all responses for one list: 10,000 bindings with a certificate, a key and an
 /// authority of 4 KiB each.
 const LIST_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Pages of a list, so that a server that never says that it was the last one is no endless loop.
+/// Maximum number of pages of a list, so that a faulty server does not cause an endless loop.
 const PAGES_MAX: usize = 1000;
 
-/// Bindings that are asked for in one request, as the original does.
+/// Bindings per request, as in the original.
 const PAGE_BINDINGS: usize = 1000;
 
-/// By how much intervals differ, so that many machines do not ask at the same moment.
+/// Random part of intervals, so that many machines do not send requests at the same time.
 const JITTER: f64 = 0.2;
 
-/// A server that knows bindings, and how it is asked.
+/// A server that lists bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
     /// The binding cache: `/v2/bindings` and `/v2/aggregate`.
@@ -52,48 +52,48 @@ pub enum ProviderKind {
     CloudControllerV4,
 }
 
-/// How a provider is asked.
+/// Settings of a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSettings {
-    /// How it is asked.
+    /// Its API.
     pub kind: ProviderKind,
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// Its authority, and the certificate that it asks for.
+    /// Its authority, and the client certificate that it requires.
     pub tls: TlsSettings,
-    /// How often it is asked.
+    /// Time between two requests for the list.
     pub interval: Duration,
-    /// Drains that an application may have; further ones are rejected.
+    /// Maximum number of drains per application; further ones are rejected.
     pub drains_per_app_max: usize,
 }
 
-/// Why there is no list.
+/// Why a list could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// The server was not reached.
     #[error("{0}")]
     Unreachable(String),
-    /// It answers with an error.
-    #[error("{target} answers {path} with status {status}")]
+    /// It responded with an error.
+    #[error("{target} responded to {path} with status {status}")]
     Status {
         /// Host and port.
         target: String,
-        /// What was asked for.
+        /// The path of the request.
         path: String,
         /// The status.
         status: u16,
     },
-    /// Its answer cannot be used.
-    #[error("the answer of {target} to {path} {error}")]
+    /// Its response cannot be used.
+    #[error("the response of {target} to {path} {error}")]
     Answer {
         /// Host and port.
         target: String,
-        /// What was asked for.
+        /// The path of the request.
         path: String,
         /// Why.
         error: PageError,
     },
-    /// There is no last page.
+    /// The list has too many pages.
     #[error("the list of {target} has more than {PAGES_MAX} pages or 128 MiB")]
     Endless {
         /// Host and port.
@@ -101,18 +101,18 @@ pub enum ProviderError {
     },
 }
 
-/// What a provider has said so far.
+/// The last list of a provider, and its statistics.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderState {
-    /// The last complete list; `None`: there was none yet.
+    /// The last complete list; `None` before the first one.
     pub list: Option<Arc<BindingList>>,
-    /// How often it was asked.
+    /// Number of requests for the list.
     pub refreshes: u64,
-    /// How often that failed.
+    /// Number of failed requests.
     pub errors: u64,
-    /// Why it failed the last time, if it did.
+    /// The error of the last request, if it failed.
     pub last_error: Option<ProviderError>,
-    /// How long the last time took, if it did not fail.
+    /// Duration of the last successful request.
     pub took: Duration,
 }
 
@@ -138,7 +138,7 @@ impl Provider {
         })
     }
 
-    /// Asks until nobody is interested any more.
+    /// Requests the list at intervals until all receivers are gone.
     pub async fn run(self, states: watch::Sender<ProviderState>) {
         loop {
             let started = tokio::time::Instant::now();
@@ -151,7 +151,7 @@ impl Provider {
         }
     }
 
-    /// Asks for all bindings.
+    /// Requests all bindings.
     pub async fn fetch(&self) -> Result<BindingList, ProviderError> {
         let mut list = ListBuilder::default();
         match self.kind {
@@ -164,7 +164,7 @@ impl Provider {
                     Ok(body) => {
                         list.add_aggregate(&body).map_err(|error| self.unusable(path, error))?;
                     }
-                    // Older ones have no drains for everything.
+                    // Older versions have no drains for everything.
                     Err(ProviderError::Status { status: 404, .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -232,7 +232,7 @@ impl ProviderState {
             Err(error) => {
                 self.errors += 1;
                 if self.last_error.is_none() {
-                    tracing::warn!(%error, "no list of drains; the last one stays");
+                    tracing::warn!(%error, "cannot load the list of drains; keeping the last one");
                 }
                 self.last_error = Some(error);
             }

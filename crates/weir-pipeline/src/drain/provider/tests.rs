@@ -92,7 +92,7 @@ async fn a_binding_cache_lists_drains_of_applications_and_of_everything() {
         (None, "A syslog drain names no application"),
         (Some("c"), "failed to load root CA for https://two/p"),
         (Some("b"), "Invalid Scheme gopher for syslog drain url gopher://h"),
-        (None, "A syslog drain has no credentials, which name its applications"),
+        (None, "A syslog drain has no credentials, which list its applications"),
     ];
     assert_eq!(rejected, expected);
     assert!(!format!("{list:?}").contains("hidden"));
@@ -163,7 +163,7 @@ async fn an_error_on_any_page_leaves_the_last_list_in_use() {
 }
 
 #[tokio::test]
-async fn a_provider_is_asked_again_until_nobody_is_interested() {
+async fn a_provider_is_polled_until_all_receivers_are_gone() {
     let server = Server::start(&[("/v2/bindings", "[]")]);
     let mut provider = server.provider(ProviderKind::BindingCache);
     provider.interval = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! Messages of syslog over one connection.
+//! Sends syslog messages over one connection.
 
 use std::io;
 use std::pin::Pin;
@@ -11,17 +11,16 @@ use weir_host::Stream;
 use super::limits::{PROOF_TIME, WRITE_BYTES_MAX, WRITE_TIMEOUT};
 use super::{Dialer, Failure, Messages};
 
-/// An open connection, on which nothing went wrong so far.
+/// An open connection without errors so far.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Box<Stream>,
-    /// It has been open for a while after its first message.
+    /// It has stayed open for [`PROOF_TIME`] after its first message.
     is_proven: bool,
 }
 
 impl Connection {
-    /// Returns the end of the connection, if the peer has closed its side. Anything it sends is
-    /// ignored.
+    /// Returns the reason if the peer has closed its side. Data from the peer is ignored.
     fn end(&mut self) -> Option<String> {
         let mut space = [0; 1024];
         loop {
@@ -36,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// Waits whether the peer closes a connection right after its first message.
+    /// Waits to see whether the peer closes the connection right after its first message.
     async fn prove(&mut self) -> Result<(), String> {
         let mut space = [0; 1024];
         let end = async {
@@ -61,18 +60,18 @@ impl Connection {
         if written == 0 {
             return Err(closed());
         }
-        // What TLS has encrypted is not written yet.
+        // Data that TLS has encrypted may not be written yet.
         self.stream.flush().await.map_err(|error| broken(&error))?;
         Ok(written)
     }
 }
 
 fn closed() -> String {
-    "the peer has closed the connection".to_owned()
+    "the peer closed the connection".to_owned()
 }
 
 fn broken(error: &io::Error) -> String {
-    format!("the connection broke: {error}")
+    format!("the connection failed: {error}")
 }
 
 /// Sends messages over the open connection, or a new one if the peer has closed that. Counts those
@@ -99,7 +98,7 @@ pub(super) async fn send(
         let end = messages.bytes.len().min(sent + WRITE_BYTES_MAX);
         let written = connection.write(&messages.bytes[sent..end]);
         let written = timeout_at(deadline, written).await.map_err(|_| {
-            let text = format!("a message was not accepted within {WRITE_TIMEOUT:?}");
+            let text = format!("the peer accepted no message within {WRITE_TIMEOUT:?}");
             dialer.failure("timeout", &text)
         })?;
         sent += written.map_err(reset)?;

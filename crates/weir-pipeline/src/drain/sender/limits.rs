@@ -9,40 +9,40 @@ pub(super) const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// another.
 pub(super) const ADDRESS_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long a message may take to be accepted by a connection, as in the original. What counts is
-/// the whole message: a peer that takes a byte from time to time holds up nothing for longer.
+/// Maximum time for the kernel to accept a message, as in the original. It applies to the whole
+/// message, so that a peer that reads slowly cannot extend it.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a request may take until all of its answer is there, as in the original.
+/// Maximum time from a request to its complete response, as in the original.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Silence after which a peer is asked whether it is there, as in the original.
+/// Idle time after which TCP keep-alive probes are sent, as in the original.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Time without a message after which a connection is closed, as in the original.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Age at which a connection of HTTP is replaced, so that changed names, certificates and load
+/// Age at which an HTTP connection is replaced, so that changes of DNS, certificates and load
 /// balancers take effect even if the destination is never down. The original does so after 30 s for
 /// `https-batch`.
 pub(super) const CONNECTION_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// Silence after which a connection of HTTP is not used again, since servers close it at some time:
-/// half of what the strictest common servers allow.
+/// Idle time after which an HTTP connection is not reused, since servers close idle connections:
+/// half of the shortest timeout of common servers.
 pub(super) const HTTP_IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum length of a request with many messages, as in the original. A longer message is sent
 /// alone.
 pub(super) const BATCH_BYTES_MAX: usize = 512 * 1024;
 
-/// How much is written at once, so that what counts as accepted follows what the kernel takes.
+/// Maximum size of a write, so that the count of accepted messages follows the kernel closely.
 pub(super) const WRITE_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length of an answer that is read so that its connection can be used again.
+/// Maximum length of a response that is read so that its connection can be reused.
 pub(super) const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
 /// How long after its first messages a new connection has to stay open for them to count as
-/// accepted. With TLS 1.3 a server refuses the certificate of a client after that has begun to
-/// send, and proxies accept connections for servers that are down: everything would be lost,
-/// connection by connection.
+/// accepted. With TLS 1.3 a server rejects the certificate of a client only after that has begun to
+/// send, and proxies accept connections for servers that are down: without this, every connection
+/// would lose messages.
 pub(super) const PROOF_TIME: Duration = Duration::from_millis(100);

@@ -1,15 +1,15 @@
 //! Sends the messages of one drain.
 //!
-//! Over a connection of syslog there is no acknowledgement: a message counts as accepted when the
-//! kernel has taken all of it. What a connection had taken in part is sent again on the next one. A
-//! request of HTTP is accepted with its status.
+//! Syslog over TCP has no acknowledgements: a message counts as accepted when the kernel has taken
+//! all of it. A message that was taken in part is sent again on the next connection. With HTTP, the
+//! status of the response tells whether messages were accepted.
 //!
 //! Reading order: this file, `network`, `connection`, `post`.
 //!
-//! Invariants: messages are sent in order, and the first ones that were accepted are told exactly;
-//! a connection on which anything went wrong is not used again, also if sending is cancelled; the
-//! address of every connection is checked after its name was resolved; redirects are not followed;
-//! every step has a deadline; no text contains the user or the query of a URL.
+//! Invariants: messages are sent in order, and the number of accepted ones is exact; a connection
+//! is not reused after an error, nor if sending was cancelled; the address of every connection is
+//! checked after its name was resolved; redirects are not followed; every step has a deadline; no
+//! text contains the user or the query of a URL.
 
 mod connection;
 mod limits;
@@ -29,46 +29,46 @@ use limits::{ADDRESS_TIMEOUT, DIAL_TIMEOUT, IDLE_TIMEOUT, KEEP_ALIVE};
 pub use network::{DeniedAddresses, DrainNetwork, DrainNetworkSettings};
 use post::Poster;
 
-/// Messages that are ready to be sent, one after the other.
+/// Encoded messages, one after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Messages {
-    /// All of them, with their lengths in front if the drain needs that.
+    /// The messages, with octet-counted framing if the drain needs it.
     pub bytes: Vec<u8>,
-    /// The end of each.
+    /// The end of each message.
     pub ends: Vec<usize>,
 }
 
-/// What became of messages.
+/// The outcome of sending messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
-    /// So many were accepted, from the front.
+    /// Number of accepted messages, from the first on.
     pub accepted: usize,
-    /// What about the next ones.
+    /// The outcome for the next messages.
     pub result: SendResult,
 }
 
 /// Why messages were not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendResult {
-    /// All were.
+    /// All were accepted.
     Done,
-    /// They may be later.
+    /// Sending them again later may succeed.
     Retry {
         /// Fixed identifier for counters.
         kind: &'static str,
         /// What is wrong, without credentials.
         text: String,
     },
-    /// The next ones never will be.
+    /// The next messages are rejected permanently.
     Rejected {
-        /// How many.
+        /// Number of rejected messages.
         messages: usize,
         /// What is wrong, without credentials.
         text: String,
     },
 }
 
-/// Why there was no success, as long as it is not a result.
+/// A failed attempt, which may be retried.
 #[derive(Debug)]
 struct Failure {
     kind: &'static str,
@@ -85,9 +85,9 @@ pub struct DrainSender {
 
 #[derive(Debug)]
 enum State {
-    /// Messages with their lengths, over a connection.
+    /// Framed messages over a connection.
     Stream(Option<Connection>),
-    /// One message in a request, or many.
+    /// HTTP requests with one message or many.
     Http(Poster),
 }
 
@@ -122,7 +122,7 @@ impl Messages {
 }
 
 impl DrainSender {
-    /// Opens nothing until there is something to send.
+    /// Creates a sender, which connects when there is something to send.
     pub fn new(binding: Arc<Binding>, network: DrainNetwork) -> Self {
         let state = match binding.url.scheme {
             DrainScheme::Syslog | DrainScheme::SyslogTls => State::Stream(None),
@@ -132,13 +132,13 @@ impl DrainSender {
         Self { dialer: Dialer { binding, network }, state, last_used: Instant::now() }
     }
 
-    /// Sends messages in order, until all are accepted or one is not. May be cancelled: then it is
-    /// not known what was accepted.
+    /// Sends messages in order, until all are accepted or one is not. If it is cancelled, the
+    /// number of accepted messages is unknown.
     pub async fn send(&mut self, messages: &Messages) -> Sent {
         let mut accepted = 0;
         let result = match &mut self.state {
             State::Stream(open) => {
-                // Not put back unless all is well.
+                // Only put back after success.
                 let connection = open.take();
                 match connection::send(&self.dialer, connection, messages, &mut accepted).await {
                     Ok(connection) => {
@@ -194,14 +194,14 @@ impl Dialer {
         match timeout(DIAL_TIMEOUT, connector.connect()).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(self.unreachable(&error)),
-            Err(_) => Err(self.failure(
-                "connect_timeout",
-                &format!("there was no connection within {DIAL_TIMEOUT:?}"),
-            )),
+            Err(_) => {
+                Err(self
+                    .failure("connect_timeout", &format!("not connected within {DIAL_TIMEOUT:?}")))
+            }
         }
     }
 
-    /// What connections need is read anew for each, and not kept: most drains are idle.
+    /// Built anew for each connection instead of kept, since most drains are idle.
     fn connector(&self) -> Result<Connector, ConnectError> {
         let url = &self.binding.url;
         let connector = Connector::new(ConnectorSettings {
@@ -225,15 +225,15 @@ impl Dialer {
         let kind = error.kind();
         let text = match kind {
             "certificate_unknown_authority" => {
-                "its certificate is signed by an unknown authority: add that to the credentials"
+                "its certificate is signed by an unknown authority: add it to the credentials"
             }
-            "certificate_wrong_name" => "its certificate is not for this host",
+            "certificate_wrong_name" => "its certificate is not valid for this host",
             _ => return self.failure(kind, &error.to_string()),
         };
         self.failure(kind, text)
     }
 
-    /// A failure with the drain in its text.
+    /// Creates a failure whose text names the drain.
     fn failure(&self, kind: &'static str, text: &str) -> Failure {
         Failure { kind, text: format!("{}: {text}", self.binding.url) }
     }

@@ -1,8 +1,7 @@
-//! What the connections of all drains have in common: which addresses are denied, and who is
-//! trusted.
+//! Settings common to the connections of all drains: denied addresses, and trusted authorities.
 //!
-//! Invariant: an address is denied in whatever form it is written: as IPv4 or IPv6, behind the
-//! prefix of a translation, or as the address that stands for this machine.
+//! Invariant: an address is denied in all its forms: as IPv4 or IPv6, with a NAT64 prefix, or as an
+//! unspecified address, which means this machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -11,14 +10,14 @@ use std::sync::Arc;
 use weir_expr::Network;
 use weir_host::{AddressFilter, ClientTls, ConnectError};
 
-/// First bits of IPv6 addresses that gateways translate to IPv4 (RFC 6052).
+/// Prefix of IPv6 addresses that gateways translate to IPv4 (RFC 6052).
 const TRANSLATED: u128 = 0x0064_ff9b << 96;
 
-/// Addresses that drains may not lead to.
+/// Addresses to which drains may not connect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeniedAddresses(Vec<Denied>);
 
-/// Addresses next to each other.
+/// A range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Denied {
     Block(Network),
@@ -28,7 +27,7 @@ enum Denied {
 /// Settings of [`DrainNetwork`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DrainNetworkSettings {
-    /// Addresses that drains may not lead to.
+    /// Addresses to which drains may not connect.
     pub denied: DeniedAddresses,
     /// PEM file of authorities to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
@@ -36,7 +35,7 @@ pub struct DrainNetworkSettings {
     pub insecure_skip_verify: bool,
 }
 
-/// What the connections of all drains have in common.
+/// Settings common to the connections of all drains.
 #[derive(Debug, Clone)]
 pub struct DrainNetwork {
     pub(super) denied: Arc<DeniedAddresses>,
@@ -53,7 +52,7 @@ impl DrainNetwork {
 
 impl DeniedAddresses {
     /// Parses blocks (`10.0.0.0/8`), single addresses, and ranges with both ends in them
-    /// (`10.0.0.5-10.0.0.9`). The error is one that is none of these.
+    /// (`10.0.0.5-10.0.0.9`). Returns the first invalid text as error.
     pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Self, &'t str> {
         texts
             .into_iter()
@@ -97,7 +96,7 @@ impl Denied {
     }
 }
 
-/// An address as IPv6, so that there is one form of each.
+/// Returns an address as IPv6, the common form for comparison.
 fn wide(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -105,10 +104,10 @@ fn wide(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Other addresses that lead to the same place.
+/// Returns other addresses that reach the same host.
 fn equivalents(address: IpAddr) -> [Option<IpAddr>; 2] {
     let v6 = wide(address);
-    // To connect to "any address" is to connect to this machine.
+    // Connecting to the unspecified address connects to this machine.
     let is_any = v6.is_unspecified() || v6.to_ipv4_mapped().is_some_and(|v4| v4.is_unspecified());
     if is_any {
         return [Some(Ipv4Addr::LOCALHOST.into()), Some(Ipv6Addr::LOCALHOST.into())];

@@ -1,8 +1,8 @@
-//! Messages in requests of HTTP, one or many in each.
+//! Sends messages in HTTP requests, with one or many in each.
 //!
-//! Requests follow each other on one connection, so that messages stay in order. A status between
-//! 200 and 299 accepts what is in the request. A few others say that the messages themselves are
-//! not acceptable, and would not be later; everything else is tried again.
+//! Requests are sent one at a time on one connection, so that messages stay in order. A status from
+//! 200 to 299 accepts the messages of the request. A few others reject them permanently; everything
+//! else is retried.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::drain::binding::DrainUrl;
 /// Sends requests to one URL.
 #[derive(Debug)]
 pub(super) struct Poster {
-    /// Many messages are in a request.
+    /// Sends many messages per request.
     is_batch: bool,
     headers: HeaderMap,
     target: String,
@@ -38,10 +38,10 @@ struct HttpConnection {
     last_used: Instant,
 }
 
-/// What an answer means.
+/// The meaning of a response status.
 enum Verdict {
     Accepted,
-    /// It does not depend on when they are sent.
+    /// The messages would be rejected again.
     Rejected,
     Retry,
 }
@@ -100,7 +100,7 @@ impl Poster {
                 Ok(status) => status,
                 Err(failure) => return failure.into(),
             };
-            let text = || dialer.failure("status", &format!("it answers with status {status}"));
+            let text = || dialer.failure("status", &format!("responded with status {status}"));
             match Verdict::of(status) {
                 Verdict::Accepted => *accepted = part.end,
                 Verdict::Rejected => {
@@ -113,7 +113,7 @@ impl Poster {
         SendResult::Done
     }
 
-    /// The messages of the next request: at least one.
+    /// Returns the messages of the next request: at least one.
     fn part(&self, messages: &Messages, first: usize) -> Range<usize> {
         if !self.is_batch {
             return first..first + 1;
@@ -123,10 +123,10 @@ impl Poster {
         first..first + fitting.max(1)
     }
 
-    /// Sends a request. Returns the status of the answer.
+    /// Sends a request. Returns the status of the response.
     async fn post(&mut self, dialer: &Dialer, body: Bytes) -> Result<u16, Failure> {
         if let Some(connection) = self.open.take().filter(HttpConnection::is_usable) {
-            // The server may have closed it at the same moment: then on a new one, at once.
+            // The server may have just closed it: retry at once on a new one.
             match self.exchange(dialer, connection, body.clone()).await {
                 Err(failure) if failure.kind == "reset" => {}
                 answered => return answered,
@@ -153,13 +153,13 @@ impl Poster {
         *request.uri_mut() = self
             .target
             .parse()
-            .map_err(|_| dialer.failure("path", "the path is not valid in a request"))?;
+            .map_err(|_| dialer.failure("path", "the path is not valid in HTTP"))?;
         request.headers_mut().clone_from(&self.headers);
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let response = timeout_at(deadline, connection.sender.send_request(request))
             .await
             .map_err(|_| {
-                let text = format!("there was no answer within {REQUEST_TIMEOUT:?}");
+                let text = format!("no response within {REQUEST_TIMEOUT:?}");
                 dialer.failure("timeout", &text)
             })?
             .map_err(|error| broken(dialer, &error))?;
@@ -174,16 +174,16 @@ impl Poster {
 
 fn broken(dialer: &Dialer, error: &hyper::Error) -> Failure {
     if error.is_parse() {
-        return dialer.failure("garbage", &format!("the answer is not HTTP ({error})"));
+        return dialer.failure("garbage", &format!("sent an invalid HTTP response ({error})"));
     }
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let cause = cause.unwrap_or_default();
-    dialer.failure("reset", &format!("the connection broke before an answer ({error}{cause})"))
+    dialer.failure("reset", &format!("the connection failed before a response ({error}{cause})"))
 }
 
-/// Reads an answer up to a limit, so that its connection can be used again, and returns whether it
-/// ended before that. Its text is not of interest: it must not be shown, since a drain that leads
-/// to a server inside of the platform would show its owner what is there.
+/// Reads a response up to a limit, so that its connection can be reused, and returns whether it
+/// ended before that. The body is discarded and must not be shown: the owner of a drain that points
+/// to a server inside the platform could read internal data.
 async fn has_ended(response: Response<Incoming>, deadline: Instant) -> bool {
     let mut body = response.into_body();
     let mut len = 0;

@@ -118,7 +118,7 @@ fn done(accepted: usize) -> Sent {
     Sent { accepted, result: SendResult::Done }
 }
 
-/// The identifier and the text of what has to be sent again.
+/// Returns the number of accepted messages, and identifier and text of the failure.
 fn retried(sent: Sent) -> (usize, &'static str, String) {
     match sent.result {
         SendResult::Retry { kind, text } => {
@@ -147,7 +147,7 @@ async fn messages_arrive_in_order_and_a_closed_connection_is_replaced() {
     assert_eq!(read(&mut first, 7).await, "5 three");
     assert!(sender.is_open());
     drop(first);
-    // What is sent before the end of the connection has arrived is lost, as ever.
+    // Data sent before the end of the connection arrives is lost.
     tokio::task::yield_now().await;
     let mut arrived = String::new();
     while arrived.is_empty() {
@@ -216,7 +216,7 @@ async fn a_peer_that_hangs_holds_up_a_message_for_ten_seconds() {
 }
 
 #[tokio::test]
-async fn a_peer_that_takes_a_byte_from_time_to_time_holds_up_a_message_no_longer() {
+async fn a_slow_reading_peer_cannot_extend_the_timeout_of_a_message() {
     let mut peer = Peer::start(None).await;
     let mut sender = sender(&peer.url("syslog"));
     assert_eq!(sender.send(&messages(&["1 a"])).await, done(1));
@@ -234,7 +234,7 @@ async fn a_peer_that_takes_a_byte_from_time_to_time_holds_up_a_message_no_longer
 }
 
 #[tokio::test]
-async fn what_is_cancelled_leaves_no_connection_with_half_a_message() {
+async fn a_cancelled_send_leaves_no_connection_with_half_a_message() {
     let mut peer = Peer::start(None).await;
     let mut sender = sender(&peer.url("syslog"));
     assert_eq!(sender.send(&messages(&["1 a"])).await, done(1));
@@ -278,7 +278,7 @@ async fn certificates_are_those_of_the_binding() {
     let untrusted = sender(&url).send(&message).await;
     let (_, kind, text) = retried(untrusted);
     assert_eq!(kind, "certificate_unknown_authority");
-    assert!(text.ends_with("add that to the credentials"), "{text}");
+    assert!(text.ends_with("add it to the credentials"), "{text}");
     for client in [None, Some(&stranger)] {
         let mut sender = sender_with(&url, credentials(Some(&own), client), &[]);
         let (accepted, kind, text) = retried(sender.send(&message).await);
@@ -393,7 +393,7 @@ async fn many_messages_are_in_a_request_of_a_batch() {
     let all = messages(&["a\n", "b\n", &large, &large, &huge, "c\n"]);
     let (accepted, kind, text) = retried(sender.send(&all).await);
     assert_eq!((accepted, kind), (3, "status"));
-    assert!(text.ends_with("/in: it answers with status 500"), "{text}");
+    assert!(text.ends_with("/in: responded with status 500"), "{text}");
     let rest = messages(&[&large, &huge, "c\n"]);
     assert_eq!(sender.send(&rest).await, done(3));
     let lens: Vec<usize> = web.bodies().iter().map(String::len).collect();
@@ -411,7 +411,7 @@ async fn statuses_say_whether_messages_are_sent_again() {
     let Sent { accepted, result } = sender.send(&messages(&["a", "b", "c"])).await;
     let SendResult::Rejected { messages: 1, text } = result else { panic!("{result:?}") };
     assert_eq!(accepted, 1);
-    assert!(text.ends_with("/in: it answers with status 400") && !text.contains("hidden"));
+    assert!(text.ends_with("/in: responded with status 400") && !text.contains("hidden"));
     let sent = sender.send(&messages(&["c"])).await;
     assert!(matches!(sent, Sent { accepted: 0, result: SendResult::Rejected { messages: 1, .. } }));
     for _ in 3..statuses.len() {
@@ -426,7 +426,7 @@ async fn redirects_are_not_followed() {
     let web = Web::start(&pki, &["302 Found\r\nlocation: https://127.0.0.1:1/hidden"]).await;
     let (_, kind, text) = retried(web.sender(&pki, "https").send(&messages(&["a"])).await);
     assert_eq!(kind, "status");
-    assert!(text.ends_with("it answers with status 302"), "{text}");
+    assert!(text.ends_with("responded with status 302"), "{text}");
 }
 
 #[tokio::test]
@@ -456,7 +456,7 @@ async fn a_server_that_does_not_answer_is_given_up_after_twenty_seconds() {
     });
     let (_, kind, text) = retried(sent);
     assert_eq!(kind, "timeout");
-    assert!(text.ends_with("/path: there was no answer within 20s"), "{text}");
+    assert!(text.ends_with("/path: no response within 20s"), "{text}");
 }
 
 #[tokio::test]

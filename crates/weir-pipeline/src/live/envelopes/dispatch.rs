@@ -1,8 +1,8 @@
-//! What the thread does with each batch: finds who gets which record, and writes the envelopes.
+//! Distributes each batch: determines which readers receive which record, and writes the envelopes.
 //!
-//! Invariants: the origin of a record is decoded once for many records; a batch is looked at once
-//! for all readers; while the thread is behind, envelopes are only counted, as lost, for those who
-//! would have got them, which is many times faster: so it catches up before anything is missed.
+//! Invariants: the origin of a record is decoded once for many records; a batch is processed once
+//! for all readers; while the thread is behind, envelopes are only counted as lost for the readers
+//! that match, which is many times faster, so that it catches up before batches are missed.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,26 +19,26 @@ use super::super::limits::{ORIGINS_MAX, V1_BYTES_MAX};
 use super::Form;
 use super::index::{Candidate, Index, Targets};
 use super::queue::Staged;
-use super::write::{Origin, names_of, write_anew};
+use super::write::{Origin, names_of, write_from_fields};
 
-/// Everything known about records with one resource.
+/// Cached properties of the records of one resource.
 #[derive(Debug)]
-struct Known {
+struct CachedResource {
     encoded: Box<[u8]>,
     is_envelope: bool,
     origin: Origin,
     targets: Targets,
 }
 
-/// The working state.
+/// The state of the distribution.
 #[derive(Debug, Default)]
 pub(in super::super) struct Dispatcher {
     index: Arc<Index>,
-    known: HashMap<u64, Rc<Known>>,
+    known: HashMap<u64, Rc<CachedResource>>,
     /// For each reader.
     staged: Vec<Staged>,
-    /// What is known about each resource of the batch.
-    of_batch: Vec<Rc<Known>>,
+    /// The cached properties of each resource of the batch.
+    of_batch: Vec<Rc<CachedResource>>,
     chosen: Vec<usize>,
     writer: Writer,
 }
@@ -48,17 +48,17 @@ pub(in super::super) struct Dispatcher {
 struct Writer {
     tags: LoggregatorTags,
     names: Vec<String>,
-    /// The envelope, if it was written anew.
-    anew: Vec<u8>,
-    /// The envelope with its tags in another form.
+    /// The envelope, if it was rewritten.
+    rewritten: Vec<u8>,
+    /// The envelope with its tags in the other form.
     converted: Vec<u8>,
     converter: DropsondeConverter,
-    /// What the envelope is in version 1, as a batch.
+    /// The envelope in version 1, as a batch.
     in_v1: Vec<u8>,
 }
 
 impl Dispatcher {
-    /// Changes who reads.
+    /// Replaces the index of readers.
     pub(in super::super) fn change(&mut self, index: Arc<Index>) {
         if Arc::ptr_eq(&self.index, &index) {
             return;
@@ -70,8 +70,8 @@ impl Dispatcher {
         self.index = index;
     }
 
-    /// Gives the records of a batch to those who want them. `is_envelope`: the source receives
-    /// envelopes. `is_behind`: there is only time to count them.
+    /// Gives the records of a batch to matching readers. `is_envelope`: the source receives
+    /// envelopes. `is_behind`: they are only counted, as lost.
     pub(in super::super) fn dispatch(
         &mut self,
         batch: &Batch,
@@ -110,15 +110,14 @@ impl Dispatcher {
         self.relieve();
     }
 
-    /// Counts records that were missed for all readers.
+    /// Counts records that all readers missed.
     pub(in super::super) fn missed(&self, records: u64) {
         for reader in &self.index.readers {
             reader.miss(records);
         }
     }
 
-    /// Finds out what is known about the resources of a batch. Returns whether any record can be
-    /// wanted.
+    /// Looks up the resources of a batch. Returns whether any record can match a reader.
     fn know(&mut self, batch: &Batch, source: &str, is_envelope: bool) -> bool {
         self.of_batch.clear();
         for number in 0..batch.resource_count().max(1) {
@@ -131,7 +130,7 @@ impl Dispatcher {
             let known = found.cloned().unwrap_or_else(|| {
                 let origin = Origin::new(encoded, is_envelope, source);
                 let targets = self.index.targets(&origin.source_id);
-                Rc::new(Known { encoded: encoded.into(), is_envelope, origin, targets })
+                Rc::new(CachedResource { encoded: encoded.into(), is_envelope, origin, targets })
             });
             if found.is_none() {
                 if self.known.len() >= ORIGINS_MAX {
@@ -141,11 +140,12 @@ impl Dispatcher {
             }
             self.of_batch.push(known);
         }
-        let is_wanted = |known: &Rc<Known>| known.targets.iter().any(|nodes| !nodes.is_empty());
+        let is_wanted =
+            |known: &Rc<CachedResource>| known.targets.iter().any(|nodes| !nodes.is_empty());
         self.of_batch.iter().any(is_wanted)
     }
 
-    /// Frees memory while more is in use than there is: the reader with most waiting loses first.
+    /// Frees memory while the limit is exceeded: the reader with the longest queue loses first.
     fn relieve(&self) {
         while self.index.readers.first().is_some_and(|reader| reader.is_over_budget()) {
             let heaviest = self.index.readers.iter().max_by_key(|reader| reader.queued_bytes());
@@ -156,24 +156,24 @@ impl Dispatcher {
     }
 }
 
-/// Where the envelope of a record is.
+/// The bytes of the envelope of a record.
 #[derive(Clone, Copy)]
 enum Bytes<'b> {
     /// As it was received.
     Received(&'b [u8]),
-    /// In [`Writer::anew`].
-    Anew,
-    /// Nowhere: it is a log that is only counted.
+    /// In [`Writer::rewritten`].
+    Rewritten,
+    /// Not written: it is a log that is only counted.
     Unwritten,
 }
 
 impl Writer {
-    /// Finds or writes the envelope of a record, and its names if they are needed. `None` if it has
-    /// none.
+    /// Finds or writes the envelope of a record, and its names if they are needed. `None` if the
+    /// record has no envelope.
     fn envelope<'v>(
         &mut self,
         view: &RecordView<'v>,
-        known: &Known,
+        known: &CachedResource,
         needs_names: bool,
         is_behind: bool,
     ) -> Option<Bytes<'v>> {
@@ -183,24 +183,24 @@ impl Writer {
             if known.is_envelope && view.flags.contains(RecordFlags::MALFORMED) {
                 return None;
             }
-            // A log is one, whatever is in it.
+            // A log always has an envelope.
             if view.kind() == RecordKind::Log && is_behind {
                 return Some(Bytes::Unwritten);
             }
-            self.anew.clear();
-            if !write_anew(view, &known.origin, known.is_envelope, &mut self.anew) {
+            self.rewritten.clear();
+            if !write_from_fields(view, &known.origin, known.is_envelope, &mut self.rewritten) {
                 return None;
             }
             if needs_names {
-                let envelope = LoggregatorEnvelope::parse(&self.anew, &mut self.tags).ok()?;
+                let envelope = LoggregatorEnvelope::parse(&self.rewritten, &mut self.tags).ok()?;
                 names_of(&envelope, &mut self.names);
             }
-            return Some(Bytes::Anew);
+            return Some(Bytes::Rewritten);
         }
         let is_empty = view.body.is_empty() && view.kind() == RecordKind::Log;
         if needs_names || is_empty {
             let envelope = LoggregatorEnvelope::parse(original, &mut self.tags).ok()?;
-            // It may be about something that only later releases know.
+            // It may be of a type that only later releases know.
             if envelope.message == LoggregatorMessage::None {
                 return None;
             }
@@ -211,7 +211,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// Adds an envelope to what its readers will get.
+    /// Stages an envelope for its readers.
     fn stage(
         &mut self,
         envelope: Bytes<'_>,
@@ -219,10 +219,10 @@ impl Writer {
         chosen: &[usize],
         staged: &mut [Staged],
     ) {
-        let Self { anew, converted, converter, in_v1, .. } = self;
+        let Self { rewritten, converted, converter, in_v1, .. } = self;
         let bytes = match envelope {
             Bytes::Received(bytes) => bytes,
-            Bytes::Anew => anew,
+            Bytes::Rewritten => rewritten,
             Bytes::Unwritten => return,
         };
         for (form, prefers_tags) in [(Form::Tags, true), (Form::DeprecatedTags, false)] {
@@ -274,11 +274,11 @@ impl Writer {
         }
     }
 
-    /// What an envelope is in version 1.
+    /// Returns the outline of an envelope in version 1.
     fn outline(&mut self, envelope: Bytes<'_>) -> Option<DropsondeOutline> {
         let bytes = match envelope {
             Bytes::Received(bytes) => bytes,
-            Bytes::Anew => &self.anew,
+            Bytes::Rewritten => &self.rewritten,
             Bytes::Unwritten => {
                 let event_type = DropsondeType::LogMessage;
                 return Some(DropsondeOutline { event_type, envelopes: 1 });
@@ -288,7 +288,7 @@ impl Writer {
     }
 }
 
-/// Returns an envelope with its tags in this form.
+/// Returns an envelope with its tags in the requested form.
 fn in_form<'b>(bytes: &'b [u8], prefers_tags: bool, space: &'b mut Vec<u8>) -> &'b [u8] {
     if !has_loggregator_tags(bytes, !prefers_tags) {
         return bytes;

@@ -1,8 +1,8 @@
-//! Who gets an envelope, by source and kind.
+//! Determines which readers receive an envelope, by source and kind.
 //!
-//! Equal selectors of different readers are one node. At a node, readers without a shard all get an
-//! envelope; of those with the same shard one does, at random, or by the name of a counter or gauge
-//! if one of them has asked for that.
+//! Equal selectors of different readers are one node. At a node, every reader without a shard
+//! receives an envelope; of those with the same shard one does, chosen at random, or by the name of
+//! a counter or gauge if one of them has requested that.
 //!
 //! Invariant: readers that share all nodes an envelope matches share it as if it matched one.
 
@@ -14,14 +14,14 @@ use weir_model::RecordKind;
 
 use super::Reader;
 
-/// A reader with what it asks for.
+/// A reader with its request.
 #[derive(Debug)]
 pub(in super::super) struct Reading {
     pub(in super::super) reader: Arc<Reader>,
     pub(in super::super) request: LoggregatorRequest,
 }
 
-/// All readers, by what they ask for.
+/// All readers, by selector.
 #[derive(Debug, Default)]
 pub(in super::super) struct Index {
     pub(super) readers: Vec<Arc<Reader>>,
@@ -49,7 +49,7 @@ struct Group {
     is_deterministic: bool,
 }
 
-/// What of an envelope determines who gets it.
+/// The properties of an envelope that determine its readers.
 pub(super) struct Candidate<'c> {
     /// A random number.
     pub(super) random: u64,
@@ -96,7 +96,7 @@ impl Index {
         targets
     }
 
-    /// Whether names determine who of these gets an envelope.
+    /// Returns whether names determine the reader of an envelope at any of these nodes.
     pub(super) fn needs_names(&self, nodes: &[usize]) -> bool {
         nodes.iter().any(|node| {
             let Node { wanted, groups } = &self.nodes[*node];
@@ -111,7 +111,7 @@ impl Index {
         })
     }
 
-    /// Determines which readers get an envelope, each once.
+    /// Determines which readers receive an envelope, each once.
     pub(super) fn choose(
         &self,
         nodes: &[usize],
@@ -180,7 +180,7 @@ impl Node {
 }
 
 impl Group {
-    /// Returns the reader that gets an envelope.
+    /// Returns the reader that receives an envelope.
     fn one(&self, candidate: &Candidate<'_>) -> Option<usize> {
         let number = if self.is_deterministic && !candidate.names.is_empty() {
             candidate.names.iter().fold(0_u64, |sum, name| sum.wrapping_add(crc64(name.as_bytes())))
@@ -192,8 +192,8 @@ impl Group {
     }
 }
 
-/// CRC-64 with the polynomial of ECMA-182, reflected, as in the original: a name has the same reader
-/// there.
+/// CRC-64 with the polynomial of ECMA-182, reflected, as in the original, so that a name is
+/// assigned to the same reader.
 fn crc64(bytes: &[u8]) -> u64 {
     const POLYNOMIAL: u64 = 0xc96c_5795_d787_0f42;
     let mut crc = u64::MAX;

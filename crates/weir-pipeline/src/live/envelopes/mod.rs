@@ -1,14 +1,14 @@
-//! Envelopes of Loggregator for those who ask for some of them by selectors: firehoses, shards of
-//! them, and streams of single applications.
+//! Loggregator envelopes for readers that request them by selectors: firehoses, shards of them, and
+//! streams of single applications.
 //!
 //! They share the reader of the journal and its thread with live tails. Records are looked up in
-//! one [`index`] by source and kind; for each reader that gets one, its envelope is written once,
-//! into the [`queue`] from which the reader takes whole batches.
+//! one [`index`] by source and kind; the envelope of a record is written into the [`queue`] of each
+//! matching reader, from which the reader takes whole batches.
 //!
-//! Invariants: a reader gets each envelope that it asks for once, or it is counted as lost, in its
-//! own stream and in the statistics of its face; a slow reader has a limited queue and takes nothing
-//! from others; memory of all queues together has one limit; a record that a rule has changed is
-//! written anew, so that no byte of what was hidden remains.
+//! Invariants: a reader receives each matching envelope once, or it is counted as lost, in its own
+//! stream and in the statistics of its face; a slow reader has a limited queue and does not affect
+//! others; all queues together have one memory limit; the envelope of a record that a rule has
+//! changed is rewritten, so that no redacted byte remains.
 
 mod dispatch;
 mod index;
@@ -32,7 +32,7 @@ pub(super) use queue::{Budget, Reader};
 pub(crate) use records::RecordEnvelopes;
 pub use write::Origin as EnvelopeOrigin;
 
-/// By which service envelopes are read.
+/// The service through which envelopes are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Face {
     /// gRPC, as from the reverse log proxy.
@@ -41,7 +41,7 @@ pub enum Face {
     Gateway,
     /// Websockets and HTTP with envelopes of version 1, as from the traffic controller.
     TrafficController,
-    /// HTTP and gRPC, as from the log-cache: what is stored, not what comes in.
+    /// HTTP and gRPC, as from the log-cache: stored envelopes, not live ones.
     LogCache,
 }
 
@@ -50,7 +50,7 @@ impl Face {
     pub const ALL: [Self; 4] =
         [Self::Egress, Self::Gateway, Self::TrafficController, Self::LogCache];
 
-    /// Whether it reads what is stored.
+    /// Returns whether it reads stored envelopes.
     pub fn reads_store(self) -> bool {
         match self {
             Self::Egress | Self::Gateway => false,
@@ -58,7 +58,8 @@ impl Face {
         }
     }
 
-    /// Whether its readers can have tokens. Those of the reverse log proxy have certificates.
+    /// Returns whether its readers can have tokens. Those of the reverse log proxy have
+    /// certificates.
     pub fn has_tokens(self) -> bool {
         match self {
             Self::Egress => false,
@@ -77,46 +78,45 @@ impl Face {
     }
 }
 
-/// What became of envelopes of a face: `matched = delivered + lost + abandoned + queued`.
+/// The counts of a face: `matched = delivered + lost + abandoned + queued` envelopes.
 #[derive(Debug, Default)]
 pub struct FaceStats {
-    /// The address of the service; nothing if it is not configured.
+    /// The address of the service; unset if it is not configured.
     pub address: OnceLock<SocketAddr>,
-    /// Readers now.
+    /// Current number of readers.
     pub readers: AtomicU64,
-    /// Of these, readers of everything in version 1.
+    /// Of these, firehoses in version 1.
     pub firehoses: AtomicU64,
-    /// Envelopes that readers have asked for, counted for each of them.
+    /// Envelopes that matched readers, counted for each reader.
     pub matched: AtomicU64,
     /// Envelopes that were handed over for sending.
     pub delivered: AtomicU64,
-    /// Of these, those of readers of everything in version 1.
+    /// Of these, envelopes of firehoses in version 1.
     pub delivered_to_firehoses: AtomicU64,
-    /// Envelopes that were lost, since their readers were too slow.
+    /// Envelopes that were lost because their readers were too slow.
     pub lost: AtomicU64,
-    /// Envelopes that waited when their readers left.
+    /// Envelopes that were queued when their readers left.
     pub abandoned: AtomicU64,
-    /// Envelopes that wait.
+    /// Envelopes that are queued.
     pub queued: AtomicU64,
     /// Memory of those, in bytes.
     pub queued_bytes: AtomicU64,
-    /// Records that were missed for all readers together, counted for each of them: it is not known
-    /// whether they had asked for them.
+    /// Records that all readers missed, counted for each of them, whether or not they match.
     pub missed: AtomicU64,
     /// Requests that were refused.
     pub refused: AtomicU64,
-    /// Streams that were ended since their clients did not take an envelope in time.
+    /// Streams that were ended because their clients did not take an envelope in time.
     pub cut: AtomicU64,
 }
 
-/// The form in which a reader gets envelopes.
+/// The form in which a reader receives envelopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Form {
     /// Version 2, with all tags as `tags`.
     Tags,
     /// Version 2, with all tags as `deprecated_tags`.
     DeprecatedTags,
-    /// Version 1: those of these types.
+    /// Version 1: only the requested types.
     V1(DropsondeRequest),
 }
 
@@ -143,7 +143,7 @@ pub struct EnvelopeStream {
 }
 
 impl EnvelopeStream {
-    /// Starts with what is appended from now on.
+    /// Starts with the records appended from now on.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -170,7 +170,8 @@ impl EnvelopeStream {
         Self::start(view, stats, Form::V1(request), in_v2)
     }
 
-    /// The metrics of all containers, in version 1. This is no reader: it is in no statistics.
+    /// The metrics of all containers, in version 1. It does not count as a reader in the
+    /// statistics.
     ///
     /// # Errors
     /// As above.
@@ -191,13 +192,13 @@ impl EnvelopeStream {
         Ok(Self { hub: view.live.clone(), reader })
     }
 
-    /// Counts envelopes of the last batch that were not sent in the end as abandoned.
+    /// Counts envelopes of the last batch that were not sent as abandoned.
     pub fn give_up(&self, envelopes: u64) {
         self.reader.give_up(envelopes);
     }
 
-    /// Returns the next envelopes; `None` when the pipeline has ended. Nothing is lost if the future
-    /// is dropped before it completes.
+    /// Returns the next envelopes; `None` when the pipeline has ended. Nothing is lost if the
+    /// future is dropped before it completes.
     pub async fn next(&mut self) -> Option<EnvelopeChunk> {
         self.reader.next().await
     }
@@ -210,13 +211,14 @@ impl Drop for EnvelopeStream {
 }
 
 impl PipelineView {
-    /// Sets the memory of everything that waits for readers of envelopes, in bytes: half of it in
-    /// front of the thread, half for the envelopes of readers. To be called before any reader joins.
+    /// Sets the memory limit of everything queued for readers of envelopes, in bytes: half of it
+    /// for batches queued for the thread, half for the queues of readers. To be called before any
+    /// reader joins.
     pub fn set_envelope_bytes_max(&self, bytes: u64) {
         self.live.budget.set(bytes);
     }
 
-    /// Returns what became of the envelopes of a face.
+    /// Returns the counts of a face.
     pub fn face(&self, face: Face) -> &FaceStats {
         self.live.faces.of(face)
     }

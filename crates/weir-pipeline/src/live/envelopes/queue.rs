@@ -1,8 +1,8 @@
-//! The envelopes that wait for one reader, in the batches in which it gets them.
+//! The queue of envelopes of one reader, in the batches in which it receives them.
 //!
 //! Invariants: a batch has at most [`CHUNK_ENVELOPES_MAX`] envelopes, and no more bytes than every
-//! client accepts; what is above the reader's share of the memory is lost, oldest first, and counted
-//! exactly; the count reaches the reader before what follows.
+//! client accepts; envelopes above the reader's share of the memory are lost, oldest first, and
+//! counted exactly; the reader receives the count before the envelopes that follow.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -21,14 +21,14 @@ use super::{FaceStats, Form, add, subtract};
 /// Envelopes that are sent together.
 #[derive(Debug)]
 pub struct EnvelopeChunk {
-    /// An `EnvelopeBatch`, or a `BatchResponse` of version 1, which has the same form, after space
-    /// for the prefix of a message of gRPC.
+    /// Space for the prefix of a gRPC message, and an `EnvelopeBatch`, or a `BatchResponse` of
+    /// version 1, which has the same form.
     bytes: Vec<u8>,
     envelopes: usize,
 }
 
 impl EnvelopeChunk {
-    /// Nothing yet, with memory for this many bytes.
+    /// Creates an empty chunk with memory for this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         let mut chunk = Self { bytes: Vec::with_capacity(GRPC_PREFIX_LEN + bytes), envelopes: 0 };
         chunk.bytes.resize(GRPC_PREFIX_LEN, 0);
@@ -40,24 +40,24 @@ impl EnvelopeChunk {
         &self.bytes[GRPC_PREFIX_LEN..]
     }
 
-    /// Returns the number of envelopes, without those that state a loss.
+    /// Returns the number of envelopes, without those that report a loss.
     pub fn envelopes(&self) -> usize {
         self.envelopes
     }
 
-    /// Returns the bytes of an `EnvelopeBatch`, to be shared.
+    /// Returns the bytes of an `EnvelopeBatch`, for sharing.
     pub fn into_batch(self) -> Bytes {
         Bytes::from(self.bytes).slice(GRPC_PREFIX_LEN..)
     }
 
-    /// Returns the `EnvelopeBatch` as a message of gRPC.
+    /// Returns the `EnvelopeBatch` as a gRPC message.
     pub fn into_message(mut self) -> Vec<u8> {
         let len = (self.bytes.len() - GRPC_PREFIX_LEN) as u32;
         self.bytes[1..GRPC_PREFIX_LEN].copy_from_slice(&len.to_be_bytes());
         self.bytes
     }
 
-    /// Whether an envelope of this length fits.
+    /// Returns whether an envelope of this length fits.
     fn has_room(&self, len: usize) -> bool {
         self.envelopes == 0
             || self.envelopes < CHUNK_ENVELOPES_MAX && self.bytes.len() + len <= CHUNK_BYTES_MAX
@@ -89,30 +89,30 @@ impl Budget {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Maximum for batches that wait to be distributed.
+    /// Limit in bytes for batches that wait to be distributed.
     pub(in super::super) fn backlog(&self) -> u64 {
         self.max() / BACKLOG_SHARE
     }
 
-    /// Maximum for one reader.
+    /// Limit in bytes for one reader.
     fn share(&self) -> usize {
         (self.max() / READER_SHARE) as usize
     }
 
-    /// Whether more is in use than there is.
+    /// Returns whether the limit is exceeded.
     fn is_exceeded(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.max() - self.backlog()
     }
 }
 
-/// Envelopes of one round that a reader will get, before they are in its queue.
+/// Envelopes of one round, before they are added to the queue of a reader.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
     chunks: Vec<EnvelopeChunk>,
     envelopes: u64,
-    /// Envelopes that are counted instead, since there is no time to write them.
+    /// Envelopes that are only counted, since the thread is behind.
     lost: u64,
-    /// Length of the chunk before, which the next one is likely to have.
+    /// Length of the previous chunk, as an estimate for the next one.
     chunk_bytes: usize,
 }
 
@@ -141,7 +141,7 @@ impl Staged {
         let mut chunks = take(&mut self.chunks);
         if let Some(last) = chunks.last_mut() {
             self.chunk_bytes = last.bytes.len();
-            // A smaller one must not take the memory of those before for as long as it waits.
+            // A small chunk must not occupy the memory reserved for a large one while it waits.
             if last.bytes.len() < last.bytes.capacity() / 2 {
                 last.bytes.shrink_to_fit();
             }
@@ -166,15 +166,15 @@ struct Queue {
     chunks: VecDeque<EnvelopeChunk>,
     bytes: usize,
     envelopes: u64,
-    /// Losses that the reader does not know of.
+    /// Losses not yet reported to the reader.
     lost: u64,
     missed: u64,
     /// All losses.
     lost_total: u64,
     missed_total: u64,
-    /// Nothing will follow.
+    /// No more envelopes will follow.
     is_over: bool,
-    /// Nobody reads any more. The thread learns of it later, and must not charge memory for it.
+    /// The reader has left. The thread learns of it later, and must not charge memory for it.
     has_left: bool,
 }
 
@@ -192,17 +192,17 @@ impl Reader {
         Arc::new(reader)
     }
 
-    /// Whether it reads everything in version 1.
+    /// Returns whether it is a firehose in version 1.
     fn is_firehose(&self) -> bool {
         matches!(&self.form, Form::V1(request) if request.app_id.is_empty())
     }
 
-    /// Whether it gets envelopes of version 1.
+    /// Returns whether it receives envelopes of version 1.
     pub(super) fn is_of_v1(&self) -> bool {
         matches!(self.form, Form::V1(_))
     }
 
-    /// Whether it gets what an envelope is in version 1.
+    /// Returns whether it receives an envelope with this outline in version 1.
     pub(super) fn wants(&self, outline: DropsondeOutline) -> bool {
         matches!(&self.form, Form::V1(request) if request.wants(outline.event_type))
     }
@@ -247,7 +247,7 @@ impl Reader {
         self.wake.notify_one();
     }
 
-    /// Loses its oldest envelopes. Returns false if there are none.
+    /// Drops its oldest envelopes as lost. Returns false if there are none.
     pub(super) fn lose(&self) -> bool {
         self.lose_first(&mut self.queue())
     }
@@ -271,7 +271,7 @@ impl Reader {
         Some(chunk)
     }
 
-    /// Updates the memory in use.
+    /// Updates the total of memory in use.
     fn charge(&self, before: usize, now: usize) {
         for statistic in [&self.budget.used, &self.stats.queued_bytes] {
             add(statistic, now as u64);
@@ -279,17 +279,17 @@ impl Reader {
         }
     }
 
-    /// Whether all readers together use more memory than there is.
+    /// Returns whether all readers together exceed the memory limit.
     pub(super) fn is_over_budget(&self) -> bool {
         self.budget.is_exceeded()
     }
 
-    /// Memory of its envelopes.
+    /// Returns the memory of its envelopes, in bytes.
     pub(super) fn queued_bytes(&self) -> usize {
         self.queue().bytes
     }
 
-    /// Counts envelopes that it took and did not get.
+    /// Counts envelopes that were taken but not sent as abandoned.
     pub(super) fn give_up(&self, envelopes: u64) {
         subtract(&self.stats.delivered, envelopes);
         if self.is_firehose() {
@@ -298,13 +298,13 @@ impl Reader {
         add(&self.stats.abandoned, envelopes);
     }
 
-    /// Nothing will follow.
+    /// Ends the queue: no more envelopes will follow.
     pub(in super::super) fn end(&self) {
         self.queue().is_over = true;
         self.wake.notify_one();
     }
 
-    /// The reader has left.
+    /// Notes that the reader has left.
     pub(in super::super) fn leave(&self) {
         let mut queue = self.queue();
         let (bytes, envelopes) = (queue.bytes, queue.envelopes);
@@ -319,7 +319,7 @@ impl Reader {
         subtract(&self.stats.firehoses, u64::from(self.is_firehose()));
     }
 
-    /// Returns the next envelopes; `None` if nothing will follow.
+    /// Returns the next envelopes; `None` at the end.
     pub(super) async fn next(&self) -> Option<EnvelopeChunk> {
         loop {
             {
@@ -342,7 +342,7 @@ impl Reader {
         }
     }
 
-    /// States losses.
+    /// Returns envelopes that report the losses.
     fn losses(&self, queue: &mut Queue) -> EnvelopeChunk {
         let timestamp_ns = self.clock.unix_ns();
         let (lost, missed) = (take(&mut queue.lost), take(&mut queue.missed));
@@ -359,7 +359,7 @@ impl Reader {
 }
 
 impl Queue {
-    /// Adds envelopes, to those that were added last if there is room.
+    /// Adds envelopes, to the last chunk if it has room.
     fn append(&mut self, chunk: EnvelopeChunk) {
         if let Some(last) = self.chunks.back_mut() {
             let bytes = last.bytes.len() + chunk.batch().len();

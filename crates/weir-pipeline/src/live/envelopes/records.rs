@@ -1,8 +1,7 @@
-//! The envelopes of records, for those who send them.
+//! The envelopes of records, for components that send them.
 //!
-//! Invariants: every record becomes one envelope, whatever it is; the bytes of an envelope that no
-//! rule has changed are those that were received, except that deprecated tags become tags, as agents
-//! do it.
+//! Invariants: every record becomes one envelope; an envelope that no rule has changed has the
+//! bytes that were received, except that deprecated tags become tags, as with agents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,27 +12,27 @@ use weir_codec::{
 };
 use weir_model::{Batch, RecordKind, RecordView, Severity, SourceId, hash64};
 
-use super::write::{Origin, write_anew};
+use super::write::{Origin, write_from_fields};
 use crate::source::SourceNames;
 
-/// Resources that are remembered in decoded form.
+/// Number of resources cached in decoded form.
 const ORIGINS_MAX: usize = 4096;
 
-/// Records as envelopes, one after the other.
+/// Converts records to envelopes.
 #[derive(Debug)]
 pub(crate) struct RecordEnvelopes {
     sources: Arc<SourceNames>,
     /// By a hash of the resource and its source.
-    known: HashMap<u64, Known>,
-    /// An envelope that is written anew.
-    anew: Vec<u8>,
-    /// One whose tags are converted.
+    known: HashMap<u64, CachedResource>,
+    /// A rewritten envelope.
+    rewritten: Vec<u8>,
+    /// An envelope with converted tags.
     converted: Vec<u8>,
 }
 
-/// What is known about the records of a resource.
+/// Cached properties of the records of a resource.
 #[derive(Debug)]
-struct Known {
+struct CachedResource {
     resource: Box<[u8]>,
     origin: Origin,
     is_envelope: bool,
@@ -41,7 +40,7 @@ struct Known {
 
 impl RecordEnvelopes {
     pub(crate) fn new(sources: Arc<SourceNames>) -> Self {
-        Self { sources, known: HashMap::new(), anew: Vec::new(), converted: Vec::new() }
+        Self { sources, known: HashMap::new(), rewritten: Vec::new(), converted: Vec::new() }
     }
 
     fn know(&mut self, hash: u64, resource: &[u8], source: SourceId) {
@@ -53,10 +52,11 @@ impl RecordEnvelopes {
         }
         let (name, is_envelope) = self.sources.get(source);
         let origin = Origin::new(resource, is_envelope, name);
-        self.known.insert(hash, Known { resource: resource.into(), origin, is_envelope });
+        self.known.insert(hash, CachedResource { resource: resource.into(), origin, is_envelope });
     }
 
-    /// Returns the envelope of a record: what was received, or else one that is written anew.
+    /// Returns the envelope of a record: as received, or rewritten if it was not received as one or
+    /// a rule has changed it.
     pub(crate) fn envelope<'a>(
         &'a mut self,
         batch: &Batch,
@@ -66,16 +66,16 @@ impl RecordEnvelopes {
         let resource = batch.resource(record.resource()).encoded;
         let hash = hash64(resource) ^ source.0;
         self.know(hash, resource, source);
-        let Self { known, anew, converted, .. } = self;
+        let Self { known, rewritten, converted, .. } = self;
         let known = known.get(&hash)?;
         let received = if known.is_envelope { record.original() } else { b"" };
         if received.is_empty() {
-            anew.clear();
-            if !write_anew(record, &known.origin, known.is_envelope, anew) {
-                anew.clear();
-                write_as_log(record, &known.origin, anew);
+            rewritten.clear();
+            if !write_from_fields(record, &known.origin, known.is_envelope, rewritten) {
+                rewritten.clear();
+                write_as_log(record, &known.origin, rewritten);
             }
-            return Some(anew);
+            return Some(rewritten);
         }
         if has_loggregator_tags(received, false) {
             converted.clear();
@@ -87,7 +87,7 @@ impl RecordEnvelopes {
     }
 }
 
-/// Appends a log with the body of a record that should be a metric and cannot be read as one.
+/// Appends a log with the body of a record that is marked as a metric but cannot be read as one.
 fn write_as_log(record: &RecordView<'_>, origin: &Origin, out: &mut Vec<u8>) {
     debug_assert!(record.kind() != RecordKind::Log, "a log can always be written");
     let body = record.plain_body();

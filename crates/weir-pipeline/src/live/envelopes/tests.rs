@@ -1,4 +1,4 @@
-//! Who gets what, and what those get who are too slow.
+//! The distribution of envelopes to readers, and losses of slow readers.
 
 use std::collections::BTreeMap;
 
@@ -183,7 +183,7 @@ fn names(envelopes: &[serde_json::Value]) -> Vec<String> {
 }
 
 #[test]
-fn every_selector_selects_what_it_says_and_each_envelope_once() {
+fn every_selector_matches_its_envelopes_each_once() {
     let mut scene = Scene::default();
     let counter_of = |name: &str| LoggregatorWanted::Counter(name.to_owned());
     let gauge_of = |names: &[&str]| {
@@ -329,7 +329,7 @@ fn memory_of_all_readers_is_limited_and_the_heaviest_loses() {
 }
 
 #[test]
-fn what_comes_for_a_reader_that_has_left_takes_no_memory() {
+fn envelopes_for_a_reader_that_has_left_take_no_memory() {
     let mut scene = Scene::default();
     let reader = scene.read(request(&[all_of(LoggregatorWanted::Log)]));
     scene.dispatch(&batch(&[("app", log("waits"))]));
@@ -342,7 +342,7 @@ fn what_comes_for_a_reader_that_has_left_takes_no_memory() {
 }
 
 #[test]
-fn while_there_is_no_time_envelopes_are_counted_for_those_who_wanted_them() {
+fn while_behind_envelopes_are_counted_as_lost_for_matching_readers() {
     let mut scene = Scene::default();
     let logs = scene.read(request(&[of("a", LoggregatorWanted::Log)]));
     let counters = scene.read(request(&[all_of(LoggregatorWanted::Counter("hits".to_owned()))]));
@@ -475,7 +475,7 @@ fn plain(kind: RecordKind, body: &str, attributes: &str, resource: &Resource) ->
 }
 
 #[test]
-fn what_has_no_envelope_is_written_as_one() {
+fn records_without_an_envelope_are_written_as_one() {
     let mut scene = Scene::default();
     let all: Vec<_> = [
         LoggregatorWanted::Log,

@@ -1,7 +1,7 @@
 //! Records as envelopes.
 //!
-//! Invariant: the bytes of an envelope are copied as long as they are there; what a rule has changed
-//! has none, and is written from what the rule has left.
+//! Invariant: the bytes of a received envelope are copied while the record has them; a record that
+//! a rule has changed has none, and its envelope is written from its fields.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,21 @@ use super::Form;
 const SERVICE: &str = "service.name";
 const INSTANCE: &str = "service.instance.id";
 
-/// What an envelope states about the source of a record.
+/// The fields of an envelope that describe the source of a record.
 #[derive(Debug, Default)]
 pub struct Origin {
     /// The application or job.
     pub source_id: String,
     /// Its instance.
     pub instance_id: String,
-    /// Tags that all of its envelopes have.
+    /// Tags of all its envelopes.
     pub tags: BTreeMap<String, String>,
 }
 
 impl Origin {
-    /// The origin of records with this resource, which `is_envelope` if it is that of envelopes:
-    /// then only its tags were tags. A log without a service is from the source of that name.
+    /// Creates the origin of records with this resource. `is_envelope`: the records were received
+    /// as envelopes, and only the tags of the resource become tags. A log without a service has the
+    /// name of its source as source id.
     pub fn new(encoded: &[u8], is_envelope: bool, source: &str) -> Self {
         let resource = Resource::decode(encoded);
         let service = resource.text(SERVICE).or((!is_envelope).then_some(source));
@@ -80,16 +81,16 @@ impl Body {
         self.value.as_ref().and_then(serde_json::Number::as_f64).unwrap_or(f64::NAN)
     }
 
-    /// Removes a tag that stands for something else.
+    /// Removes a tag that has a field of its own.
     fn take_tag(&mut self, name: &str) -> String {
         let found = self.tags.iter().position(|(tag, _)| tag == name);
         found.map(|at| self.tags.remove(at).1).unwrap_or_default()
     }
 }
 
-/// Appends an envelope with what a record consists of. Returns false if it is a metric that cannot be
+/// Appends an envelope with the fields of a record. Returns false if it is a metric that cannot be
 /// read.
-pub(crate) fn write_anew(
+pub(crate) fn write_from_fields(
     view: &RecordView<'_>,
     origin: &Origin,
     is_envelope: bool,
@@ -152,7 +153,7 @@ pub(crate) fn write_anew(
     true
 }
 
-/// Tags of a log that are not those of its source.
+/// Returns the tags of a log that are not from its source.
 fn own_tags(view: &RecordView<'_>) -> BTreeMap<String, String> {
     if view.kind() != RecordKind::Log || view.attributes.is_empty() {
         return BTreeMap::new();
@@ -171,7 +172,8 @@ fn is_error(view: &RecordView<'_>) -> bool {
         || !view.flags.contains(RecordFlags::STDOUT) && view.severity >= Severity::ERROR
 }
 
-/// Names that determine who gets a metric: that of a counter, or all of a gauge, sorted.
+/// Collects the names that determine the reader of a metric: that of a counter, or all of a gauge,
+/// sorted.
 pub(super) fn names_of(envelope: &LoggregatorEnvelope<'_>, names: &mut Vec<String>) {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     names.clear();
@@ -194,12 +196,12 @@ pub(super) struct Loss {
     pub(super) timestamp_ns: i64,
     pub(super) delta: u64,
     pub(super) total: u64,
-    /// The reader would have got all of them.
+    /// All of them matched the reader.
     pub(super) is_exact: bool,
 }
 
 impl Loss {
-    /// The counter that the original has for this, of all of its readers together.
+    /// Returns the loss as the counter that the original uses, over all its readers.
     pub(super) fn envelope(&self, form: &Form) -> Vec<u8> {
         let Self { timestamp_ns, delta, total, is_exact } = *self;
         let (source_id, origin): (&[u8], _) = match form {

@@ -1,4 +1,4 @@
-//! What tails find in the backlog: everything in its place, as a record or in a count.
+//! The events that tails take from the backlog: each record in its place, or counted in a gap.
 
 use weir_model::{
     BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId, StreamId,
@@ -101,7 +101,7 @@ fn a_gap_is_reported_in_place_and_not_to_tails_that_joined_later() {
 }
 
 #[test]
-fn what_is_lost_around_a_gap_is_counted_to_the_record_for_each() {
+fn losses_around_a_gap_are_counted_exactly_for_each_tail() {
     let mut state = State::default();
     let early = join(&mut state, "*");
     let large = batch(2, 64 * 1024);
@@ -205,7 +205,7 @@ fn the_compiled_set_is_dropped_with_the_last_tail() {
 }
 
 #[test]
-fn new_names_change_what_is_looked_for_without_compiling_it_again() {
+fn new_names_apply_without_recompiling_the_set() {
     let hub = Hub::default();
     join(&mut hub.state(), "@delay:5");
     let set = hub.state().set.clone().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! Format: <https://docs.datadoghq.com/api/latest/metrics/#submit-metrics>, version 2.
 //!
-//! Invariants: only counters and gauges have points; a value that is not a number has none, since
-//! JSON cannot state it.
+//! Invariants: only counters and gauges have points; NaN and infinite values have none, since JSON
+//! cannot represent them.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -15,22 +15,22 @@ use weir_model::{RecordKind, RecordView, Selection};
 use crate::live::RecordEnvelopes;
 use crate::source::SourceNames;
 
-/// The type of a series whose points are levels. Totals are sent as such, as the nozzle does it.
+/// The type `gauge` of a series. Totals of counters are sent as gauges, as by the nozzle.
 const GAUGE: u8 = 3;
 
-/// Tags with a meaning of their own: the origin is part of the name, the other says from which type
-/// of version 1 an envelope was converted.
+/// Tags that are not sent: the origin is part of the name, and the other is the type in version 1
+/// from which an envelope was converted.
 const NO_TAGS: [&[u8]; 2] = [b"origin", b"__v1_type"];
 
 /// Encodes records for one output.
 #[derive(Debug)]
 pub(in crate::output) struct SeriesEncoder {
     prefix: Vec<u8>,
-    /// Tags of the configuration, each with a comma and in quotes.
+    /// Tags from the configuration, each quoted and followed by a comma.
     own_tags: Vec<u8>,
     envelopes: RecordEnvelopes,
     tags: LoggregatorTags,
-    /// What all measurements of an envelope have after their points.
+    /// The part after the points, common to all measurements of an envelope.
     ending: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ impl SeriesEncoder {
         }
     }
 
-    /// Completes a body: the first comma becomes its beginning.
+    /// Completes a body: its beginning replaces the first comma.
     pub(in crate::output) fn complete(body: &mut Vec<u8>) {
         const BEGINNING: &[u8] = b"{\"series\":[";
         let comma = body.len().min(1);
@@ -135,7 +135,7 @@ impl SeriesEncoder {
     }
 }
 
-/// Whether records of a kind have points.
+/// Returns whether records of a kind have points.
 fn carries(kind: RecordKind) -> bool {
     match kind {
         RecordKind::Counter | RecordKind::Gauge => true,
@@ -143,7 +143,7 @@ fn carries(kind: RecordKind) -> bool {
     }
 }
 
-/// A text with valid characters.
+/// Returns a text with invalid UTF-8 replaced.
 fn valid(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     match String::from_utf8_lossy(bytes) {
         std::borrow::Cow::Borrowed(_) => bytes.into(),
@@ -151,7 +151,7 @@ fn valid(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     }
 }
 
-/// What stands in front of a name: the origin, which every metric of Loggregator's programs states.
+/// Returns the prefix of a name: the origin, which every metric of Loggregator's components has.
 fn origin_of(envelope: &LoggregatorEnvelope<'_>, tags: &LoggregatorTags) -> Vec<u8> {
     let mut origin = Vec::new();
     for (_, value) in tags.iter(envelope.bytes).filter(|(name, _)| *name == b"origin") {

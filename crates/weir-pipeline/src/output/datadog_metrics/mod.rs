@@ -1,10 +1,10 @@
 //! `type = "datadog_metrics"`: counters and gauges as points of series, to Datadog.
 //!
 //! The content of requests; `post` sends them. Names and tags are those of Loggregator's nozzle for
-//! Datadog, so that its dashboards need no change: a counter is sent as its total.
+//! Datadog, so that existing dashboards keep working: a counter is sent as its total.
 //!
 //! Invariants: each measurement of a record is one point; a point that is sent again has the same
-//! time, name, tags and value, so it changes nothing; a record without a point is put aside, and
+//! time, name, tags and value, so it changes nothing; a record without a point is set aside, and
 //! never counts as delivered.
 
 mod encode;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
 use crate::config::{DatadogMetricsOutput, OutputPlan};
 use crate::stats::OutputStats;
@@ -38,7 +38,7 @@ pub(super) fn sender(
         problem,
     })?;
     let headers = headers(&endpoint, settings).ok_or(OutputError::Token { output })?;
-    let sending = Sending {
+    let sending = SenderSettings {
         protocol: Protocol::Status,
         method: Method::POST,
         path: format!("{}{PATH}", endpoint.path.trim_end_matches('/')),

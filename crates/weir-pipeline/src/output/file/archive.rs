@@ -4,8 +4,8 @@
 //! rotated; if it is compressed, `.gz` or `.zst` is appended. Names sort by age.
 //!
 //! Invariants: a file is removed only after its compressed form is complete, named and on stable
-//! storage; whenever weir is stopped, the next tidying finishes the work; tidying runs on its own
-//! thread, and what it cannot do now is done the next time.
+//! storage; if weir is stopped during tidying, the next one finishes the work; tidying runs on its
+//! own thread, and failed steps are retried the next time.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Limits logging about files that cannot be created: each reason is logged once in a while,
-//! however many records are refused because of it.
+//! Limits logging about files that cannot be created: each reason is logged at most once per
+//! interval, however many records are refused because of it.
 //!
 //! Invariant: at most `REASONS_MAX` reasons are remembered, and logged, within `SILENCE`.
 
@@ -16,7 +16,7 @@ const REASONS_MAX: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct LogLimiter(HashMap<String, Duration>);
 
-/// Whether a reason is to be logged.
+/// Whether to log a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogDecision {
     Yes,

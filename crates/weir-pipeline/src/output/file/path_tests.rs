@@ -76,7 +76,7 @@ fn long_values_are_cut_and_stay_apart() {
 }
 
 #[test]
-fn what_is_no_path_says_why() {
+fn invalid_paths_are_explained() {
     let error = |text: &str| FilePath::parse(text).unwrap_err();
     assert_eq!(error("/log/{host"), TemplateError::Open(5).into());
     assert_eq!(error("/log/host}"), TemplateError::Close(9).into());

@@ -1,7 +1,7 @@
 //! Which file each record of a batch goes to, if the path has fields.
 //!
-//! Invariants: a path whose fields all come from the resource is made once per resource and then
-//! remembered, over batches, within a limit; the records of a file keep their order.
+//! Invariants: a path whose fields all come from the resource is built once per resource and cached
+//! across batches, within a limit; the records of a file keep their order.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use super::path::FilePath;
 use crate::groups::Groups;
 use crate::rule::{Draft, Origin, RecordFields};
 
-/// Maximum number of remembered resources: more than the producers that one output usually has. At
-/// most 16 KiB each, and usually a few hundred bytes.
+/// Maximum number of cached resources: more than the producers that one output usually has. At most
+/// 16 KiB each, and usually a few hundred bytes.
 const RESOURCES_MAX: usize = 4096;
 
 /// The path for the records of a resource; `None` if it depends on the record.

@@ -46,8 +46,10 @@ impl Answer {
             (300..=399, _) => {
                 self.alert("redirect", "responded with a redirect: set endpoint to its target")
             }
-            _ => self
-                .alert("status", "responded with a status unknown for a collector: check endpoint"),
+            _ => self.alert(
+                "status",
+                "responded with a status that is unusual for a collector: check endpoint",
+            ),
         }
     }
 

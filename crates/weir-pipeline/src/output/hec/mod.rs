@@ -10,7 +10,7 @@ use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use weir_codec::{HecEncoder, HecMetadata};
 
-use super::post::{Encoder, Endpoint, EndpointError, Protocol, Sender, Sending};
+use super::post::{Encoder, Endpoint, EndpointError, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError, machine_name};
 use crate::config::{HecMode, OutputPlan, SplunkHec};
 use crate::stats::OutputStats;
@@ -32,7 +32,7 @@ pub(super) fn sender(
         headers(&endpoint, hec).ok_or_else(|| OutputError::Token { output: plan.name.clone() })?;
     let collector = format!("{}/services/collector", endpoint.path);
     let kind = if hec.mode == HecMode::Raw { "raw" } else { "event" };
-    let sending = Sending {
+    let sending = SenderSettings {
         protocol: Protocol::Collector,
         method: Method::POST,
         path: format!("{collector}/{kind}"),
@@ -52,7 +52,8 @@ pub(super) fn sender(
     Sender::new(plan, sending, encoder, context, stats)
 }
 
-/// A complete collector URL is accepted as well: what follows its prefix is known anyway.
+/// Parses the endpoint. A complete collector URL is accepted too: the path after the prefix is
+/// fixed.
 fn endpoint(text: &str) -> Result<Endpoint, EndpointError> {
     let mut endpoint = Endpoint::collector(text)?;
     let prefix = endpoint.path.split("/services/collector").next().unwrap_or_default();

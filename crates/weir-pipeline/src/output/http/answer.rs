@@ -29,7 +29,7 @@ impl Answer {
                 first_bad: None,
                 took_before: false,
             }),
-            _ => alert("status", "responded with an unknown status: check url"),
+            _ => alert("status", "responded with an unexpected status: check url"),
         }
     }
 

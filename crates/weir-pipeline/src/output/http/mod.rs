@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
 use crate::config::{Framing, HttpAuth, HttpMethod, HttpOutput, OutputPlan};
 use crate::stats::OutputStats;
@@ -29,7 +29,7 @@ pub(super) fn sender(
     })?;
     let headers = headers(&endpoint, http)
         .map_err(|name| OutputError::Header { output: output.clone(), name })?;
-    let sending = Sending {
+    let sending = SenderSettings {
         protocol: Protocol::Status,
         method: match http.method {
             HttpMethod::Post => Method::POST,

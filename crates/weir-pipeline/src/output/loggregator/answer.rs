@@ -1,4 +1,4 @@
-//! What the end of a call means for the envelopes that were sent.
+//! The meaning of the end of a call for the envelopes that were sent.
 //!
 //! Invariant: only the status of a server that has read the whole call counts them as delivered;
 //! nothing is refused, as no status concerns a single envelope.
@@ -13,8 +13,8 @@ const RESOURCE_EXHAUSTED: u32 = 8;
 const UNIMPLEMENTED: u32 = 12;
 const UNAUTHENTICATED: u32 = 16;
 
-/// How the servers of Loggregator end a call that its client has ended: with the error that they
-/// got when they asked for the next message.
+/// Message of the status with which Loggregator's servers end a call after its client has ended it:
+/// the error that they got when reading the next message.
 const END_OF_CALL: &str = "EOF";
 
 impl Answer {
@@ -28,16 +28,16 @@ impl Answer {
             }
             RESOURCE_EXHAUSTED if end.message.contains("larger than max") => Verdict::TooLarge,
             UNIMPLEMENTED => Verdict::Alert(
-                end.problem("endpoint", "does not receive envelopes: check addresses"),
+                end.problem("endpoint", "does not accept envelopes: check addresses"),
             ),
             PERMISSION_DENIED | UNAUTHENTICATED => {
                 Verdict::Alert(end.problem("credentials", "does not accept the client: check tls"))
             }
-            _ => Verdict::Retry(end.problem("busy", "cannot receive envelopes now")),
+            _ => Verdict::Retry(end.problem("busy", "cannot accept envelopes now")),
         }
     }
 
-    /// It is not gRPC, or the call was cut off.
+    /// Returns the verdict on a response that is not gRPC, or on a call that was cut off.
     fn without_status(&self) -> Verdict {
         match self.status {
             200 => Verdict::Retry(Problem {

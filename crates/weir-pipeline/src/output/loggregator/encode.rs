@@ -1,6 +1,6 @@
-//! Records as messages of gRPC, each a batch of envelopes.
+//! Records as gRPC messages, each with a batch of envelopes.
 //!
-//! Invariant: a batch is smaller than what every server accepts, unless a single envelope is not.
+//! Invariant: a batch is within the limit of every server, unless a single envelope exceeds it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use weir_model::Selection;
 use crate::live::RecordEnvelopes;
 use crate::source::SourceNames;
 
-/// Envelopes of a batch: that of Loggregator's agents.
+/// Maximum number of envelopes of a batch, as in Loggregator's agents.
 const BATCH_ENVELOPES_MAX: usize = 100;
 
 /// Size at which a batch ends. The smallest limit of a receiver is 4 MiB.
@@ -21,7 +21,7 @@ const BATCH_BYTES: usize = 512 * 1024;
 #[derive(Debug)]
 pub(in crate::output) struct EnvelopeEncoder {
     envelopes: RecordEnvelopes,
-    /// The batch that is being filled.
+    /// The current batch.
     batch: Vec<u8>,
     batch_envelopes: usize,
 }

@@ -2,9 +2,9 @@
 //! weir.
 //!
 //! The content of requests and the meaning of responses; `post` sends the requests. A request is a
-//! call of `BatchSender` that ends after a few batches: the response of a server that has read it to
-//! its end is the only acknowledgement that the protocol has. Servers of Loggregator end such a call
-//! with the error `EOF`.
+//! call of `BatchSender` that ends after a few batches: the response to a completely read call is
+//! the only acknowledgement of the protocol. Loggregator's servers end such a call with the error
+//! `EOF`.
 //!
 //! Invariant: a record counts as delivered only after the server has read its whole call.
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
 use crate::config::{LoggregatorOutput, OutputPlan};
 use crate::stats::OutputStats;
@@ -41,7 +41,7 @@ pub(super) fn sender(
         Ok(Endpoint { tls: loggregator.is_encrypted, ..endpoint })
     };
     let endpoints = loggregator.addresses.iter().map(endpoint).collect::<Result<_, _>>()?;
-    let sending = Sending {
+    let sending = SenderSettings {
         protocol: Protocol::Grpc,
         method: Method::POST,
         path: METHOD.to_owned(),
@@ -55,7 +55,7 @@ pub(super) fn sender(
     Sender::new(plan, sending, Encoder::Envelopes(Box::new(encoder)), context, stats)
 }
 
-/// The headers of every request. The host is part of a request of HTTP/2 itself.
+/// Returns the headers of every request. HTTP/2 requests contain the host separately.
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -1,4 +1,4 @@
-//! The response of a destination, and what it means for the records that were sent.
+//! The response of a destination, and its meaning for the records that were sent.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use hyper::header::{HeaderMap, HeaderValue};
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
-    /// How the call ended, if it was one of gRPC.
+    /// How the call ended, if it was a gRPC call.
     pub(crate) grpc: Option<GrpcEnd>,
     /// It identifies itself as Splunk, whose behaviour is known in detail.
     pub(crate) is_splunk: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Answer {
     pub(crate) is_whole: bool,
 }
 
-/// The status of a call of gRPC.
+/// The status of a gRPC call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GrpcEnd {
     pub(crate) code: u32,

@@ -99,7 +99,7 @@ fn a_large_request_is_sent_in_pieces_and_as_often_as_it_takes() {
 }
 
 #[test]
-fn events_whose_length_is_not_known_are_encoded_beforehand() {
+fn events_of_unknown_length_are_encoded_beforehand() {
     let renderer = renderer();
     let plain = batch(&[b"one".to_vec()]);
     // Blank bodies are wrapped, and invalid UTF-8 is replaced.
@@ -116,7 +116,7 @@ fn events_whose_length_is_not_known_are_encoded_beforehand() {
 
 proptest! {
     #[test]
-    fn what_is_sent_in_pieces_is_what_is_encoded_at_once(
+    fn a_body_sent_in_pieces_equals_one_encoded_at_once(
         texts in prop::collection::vec(prop::collection::vec(".{0,300}", 1..6), 1..4),
         from in 0.0..1.0,
     ) {

@@ -19,7 +19,7 @@ use weir_host::{Clock, ConnectError, Connector, Stream};
 
 use super::answer::{self, Answer, GrpcEnd};
 use super::body::{Body, Outgoing};
-use super::sender::Sending;
+use super::sender::SenderSettings;
 
 /// Maximum number of bytes read of a response: a collector's responses are one line.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -31,10 +31,10 @@ const CONNECTION_AGE_MAX: Duration = Duration::from_mins(5);
 /// created. The chunks themselves are handed over as they are, however large.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
-/// How often a peer that is silent during a request is asked whether it is there. Servers of
-/// Loggregator close connections whose clients ask more often than every ten seconds.
+/// Interval of keep-alive pings during a request. Loggregator's servers close connections whose
+/// clients send pings more often than every ten seconds.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// How long it may take to answer.
+/// How long the answer to a ping may take.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 const CHANNEL: HeaderName = HeaderName::from_static("x-splunk-request-channel");
@@ -48,7 +48,7 @@ pub(crate) enum SendError {
     /// The deadline passed.
     #[error("{target} did not respond within {after:?}")]
     Timeout { target: String, after: Duration },
-    /// The connection broke, or the response was not HTTP.
+    /// The connection failed, or the response was not HTTP.
     #[error("{target} {problem}")]
     Broken { target: String, kind: &'static str, problem: String },
 }
@@ -102,7 +102,7 @@ impl RequestSender {
 #[derive(Debug)]
 struct Connection {
     sender: RequestSender,
-    /// What requests of HTTP/2 state with their path.
+    /// The `:authority` of HTTP/2 requests.
     authority: String,
     opened: Instant,
     channel: Arc<str>,
@@ -117,7 +117,7 @@ impl Connection {
 /// The connection pool.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// For each address; the first attempts of connections take turns over them.
+    /// One for each address; new connections try them in turn.
     connectors: Vec<Connector>,
     next_connector: AtomicUsize,
     is_http_2: bool,
@@ -132,7 +132,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(
         connectors: Vec<Connector>,
-        sending: &Sending,
+        sending: &SenderSettings,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Client {
         targets.join(", ")
     }
 
-    /// Returns what is wrong with changed certificate files, if anything.
+    /// Returns the error of changed certificate files, if there is one.
     pub(crate) fn reload_error(&self) -> Option<String> {
         self.connectors.iter().find_map(Connector::reload_error)
     }
@@ -297,7 +297,7 @@ impl Client {
     }
 }
 
-/// Reads a body up to the limit, and what comes after it; false if it is longer than that, or is not
+/// Reads a body up to the limit, and its trailers; false if it is longer than that, or is not
 /// received completely.
 async fn read_answer(mut body: Incoming, deadline: Instant) -> (Vec<u8>, Option<HeaderMap>, bool) {
     let (mut read, mut trailers) = (Vec::new(), None);

@@ -1,5 +1,5 @@
-//! A parsed URL to send to. The configuration check and the outputs parse it here, so whatever
-//! passes the check can be sent.
+//! A parsed destination URL. The configuration check and the outputs share this parser, so a URL
+//! that passes the check can be used.
 //!
 //! Invariant: path and host of an [`Endpoint`] are valid in a request.
 
@@ -110,7 +110,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Parses what follows the scheme of a URL with other schemes.
+    /// Parses the part after the scheme, for URLs with other schemes.
     pub(crate) fn with_port(tls: bool, rest: &str, port: u16) -> Result<Self, EndpointError> {
         Self::parts(tls, rest, |_tls| port)
     }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_says_why() {
+    fn invalid_urls_are_explained() {
         for (text, what) in [
             ("splunk:8088", "has no scheme"),
             ("tcp://splunk", "has the unsupported scheme \"tcp\""),
@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_a_url_can_be_sent(text in "https?://[ -~]{1,12}(:[0-9]{1,5})?[/?]?[ -~é]{0,12}") {
+        fn valid_urls_can_be_sent(text in "https?://[ -~]{1,12}(:[0-9]{1,5})?[/?]?[ -~é]{0,12}") {
             if let Ok(endpoint) = Endpoint::url(&text) {
                 prop_assert!(endpoint.target().parse::<Uri>().is_ok());
                 prop_assert!(endpoint.headers().is_some());

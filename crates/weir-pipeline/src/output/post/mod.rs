@@ -6,9 +6,9 @@
 //!
 //! Invariants: a stream is in at most one request in flight, so its records arrive in order, also
 //! after a retry and over several connections. (With indexer acknowledgement, a stream's next
-//! request follows once the collector accepted the previous one; what the indexer then loses is
-//! sent again, late.) At most one request is prepared ahead of need. A request contains whole
-//! deliveries.
+//! request follows once the collector accepted the previous one; records that the indexer then
+//! loses are sent again, late.) At most one request is prepared ahead of need. A request contains
+//! whole deliveries.
 //!
 //! Reading order: this file, `sender`, `request`, `answer`, `concurrency`, `client`, `body`, `ack`.
 
@@ -39,7 +39,7 @@ pub(crate) use concurrency::ConcurrencyLimiter;
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use request::Encoder;
 use request::{Request, RequestBuilder};
-pub(crate) use sender::{Protocol, Sender, Sending};
+pub(crate) use sender::{Protocol, Sender, SenderSettings};
 
 /// Requests prepared and not yet sent: one that waits for its streams, and one that waits for its
 /// turn.
@@ -52,7 +52,7 @@ struct Driver {
     unacknowledged: JoinSet<Request>,
     /// Streams of the requests in flight.
     busy: HashSet<StreamId>,
-    /// Encoded, in the order in which they are to be sent.
+    /// Encoded requests, in sending order.
     prepared: VecDeque<Request>,
     /// Taken for the request after the one that was just prepared.
     left_over: Option<PendingBatch>,
@@ -74,7 +74,7 @@ pub(crate) async fn run(job: &Job, cursor: Cursor, sender: Arc<Sender>) {
         look_again: false,
     };
     let polling = async {
-        // Only as long as the driver runs.
+        // Only while the driver runs.
         match &sender.acks {
             Some(acks) => {
                 let report = |text: &str| sender.stats.errors.count("ack", text);

@@ -99,7 +99,7 @@ impl Encoder {
         }
     }
 
-    /// Completes the body of what was encoded.
+    /// Completes the encoded body.
     fn complete(&self, plain: &mut Vec<u8>) {
         match self {
             Self::Json(framing) => framing.complete(plain),
@@ -175,7 +175,7 @@ impl Renderer {
         self.buffers.take()
     }
 
-    /// Compresses what was encoded, if compression is configured.
+    /// Compresses the encoded records, if compression is configured.
     pub(crate) fn finish(&mut self, mut plain: Vec<u8>) -> Body {
         self.encoder.complete(&mut plain);
         if let Some(compressor) = &mut self.compressor {
@@ -211,7 +211,7 @@ pub(crate) struct RequestBuilder {
     queries: Vec<(usize, Arc<str>)>,
     /// Number of records.
     count: usize,
-    /// Everything, encoded; `None` as long as it can be encoded while it is sent.
+    /// All records, encoded; `None` while they can be encoded during sending.
     plain: Option<Vec<u8>>,
     /// Encoded and uncompressed length.
     pub(crate) len: usize,
@@ -274,10 +274,10 @@ pub(crate) struct Request {
     /// Parts to send, in order.
     pub(crate) todo: VecDeque<Range<usize>>,
     pub(crate) unacknowledged: Vec<Unacknowledged>,
-    /// Everything, encoded, if it must be encoded beforehand; dropped once it was sent or must be
-    /// sent in parts.
+    /// All records, encoded, if they must be encoded beforehand; dropped once they were sent or
+    /// must be sent in parts.
     body: Option<Body>,
-    /// Length of everything, if it can be encoded while it is sent.
+    /// Length of all records, if they can be encoded during sending.
     events_len: Option<usize>,
     /// Metadata queries of raw mode, with the number of the first record that each applies to. No
     /// part contains records for two of them.
@@ -377,7 +377,7 @@ impl Request {
         all
     }
 
-    /// Takes these records, in order, out of what is to be sent.
+    /// Removes these records, in order, from the parts to send.
     pub(crate) fn exclude(&mut self, records: &[usize]) {
         for record in records {
             let holds = |part: &Range<usize>| part.contains(record);
@@ -404,8 +404,8 @@ impl Request {
         )
     }
 
-    /// Waits for the indexer's acknowledgements; what is not acknowledged within `timeout`, or was
-    /// lost by the collector, is sent again.
+    /// Waits for the indexer's acknowledgements; records that are not acknowledged within
+    /// `timeout`, or that the collector lost, are sent again.
     pub(crate) async fn acknowledged(mut self, timeout: Duration) -> Self {
         let deadline = tokio::time::Instant::now() + timeout;
         for part in std::mem::take(&mut self.unacknowledged) {

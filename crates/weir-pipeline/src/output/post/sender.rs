@@ -4,7 +4,7 @@
 //! to the dead-letter file only after the collector refused a request that contained nothing else,
 //! or identified the record; transport failures are retried forever. If a refused request
 //! identifies its first bad event, Splunk has accepted the events before it, so they are not sent
-//! again; other collectors accept nothing of it, or do not say, and get them again.
+//! again; other collectors accept nothing of it, or leave it open, and receive them again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ pub(crate) struct Sender {
     pub(crate) stats: Arc<OutputStats>,
     dead_letters: Option<DeadLetterFile>,
     clock: Arc<dyn Clock>,
-    pub(crate) sending: Sending,
+    pub(crate) sending: SenderSettings,
     /// Target size of a request before compression; less than configured once the collector has
     /// rejected a request as too large.
     batch_bytes: AtomicUsize,
@@ -56,7 +56,7 @@ pub(crate) struct Sender {
 
 /// Where and how requests are sent.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SenderSettings {
     pub(crate) protocol: Protocol,
     /// Where to connect; at least one.
     pub(crate) endpoints: Vec<Endpoint>,
@@ -79,7 +79,7 @@ pub(crate) enum Protocol {
     Collector,
     /// By the status code alone.
     Status,
-    /// By the status of a call of gRPC.
+    /// By the status of a gRPC call.
     Grpc,
 }
 
@@ -124,7 +124,7 @@ impl Sender {
     /// Reads the certificate files.
     pub(crate) fn new(
         plan: &OutputPlan,
-        sending: Sending,
+        sending: SenderSettings,
         encoder: Encoder,
         context: &OutputContext,
         stats: &Arc<OutputStats>,
@@ -182,11 +182,11 @@ impl Sender {
         request
     }
 
-    /// Puts records aside that cannot be written in the form of the destination.
+    /// Sets aside records that cannot be encoded in the format of the destination.
     async fn put_aside_unsendable(&self, request: &mut Request) {
         let records = request.unsendable(&self.renderer);
         for record in &records {
-            let reason = "it cannot be written in the form of this destination";
+            let reason = "it cannot be encoded in the format of this destination";
             self.put_aside(request, &(*record..record + 1), reason, None).await;
         }
         request.exclude(&records);
@@ -535,7 +535,7 @@ fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
     *part_max = (part.len() / 2).max(1);
 }
 
-fn connectors(sending: &Sending) -> Result<Vec<Connector>, ConnectError> {
+fn connectors(sending: &SenderSettings) -> Result<Vec<Connector>, ConnectError> {
     let step_timeout = sending.requests.request_timeout.min(CONNECT_TIMEOUT_MAX);
     let is_http_2 = sending.protocol.is_http_2();
     let tls = || TlsFiles { is_http_2, ..sending.requests.tls.files() };

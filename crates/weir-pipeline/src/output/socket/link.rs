@@ -1,4 +1,4 @@
-//! Who is sent to, and one connection or one UDP socket.
+//! The peer of an output, and one connection or UDP socket to it.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::output::post::Endpoint;
 /// Maximum time to open a connection, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who is sent to, and for how long it is waited for.
+/// A peer, with timeouts and pauses.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) dialer: Dialer,
@@ -110,7 +110,7 @@ impl Dialer {
 }
 
 impl Link {
-    /// Returns true if the peer has closed its side. Anything it sends is ignored.
+    /// Returns true if the peer has closed its side. Data from the peer is ignored.
     pub(super) fn is_closed(&mut self) -> bool {
         let Self::Stream(stream) = self else { return false };
         let mut space = [0; 1024];
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Passes what the link still holds to the kernel.
+    /// Passes buffered data to the kernel.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Stream(stream) => stream.flush().await,

@@ -1,4 +1,4 @@
-//! Encoded records in transit, how they are encoded, and how far they were sent.
+//! Encoded records in transit, their encoding, and how far they were sent.
 //!
 //! Invariants: batches are settled in order, each when all its bytes are sent; rewinding returns to
 //! the beginning of a batch on streams (its first lines may arrive twice, none is incomplete) and
@@ -13,23 +13,23 @@ use crate::config::Encoding;
 use crate::output::pending::PendingBatch;
 use crate::output::syslog::SyslogWriter;
 
-/// How records become the data of a connection, or datagrams.
+/// Encodes records as a byte stream or as datagrams.
 #[derive(Debug)]
 pub(crate) enum Writer {
-    /// A line each.
+    /// One line per record.
     Lines(Encoding),
-    /// A datagram each.
+    /// One datagram per record.
     Datagrams {
         /// Its content.
         encoding: Encoding,
         /// Maximum size of a datagram; longer ones are truncated.
         bytes_max: usize,
     },
-    /// A message of syslog each.
+    /// One syslog message per record.
     Syslog {
         /// Writes the messages.
         writer: Box<SyslogWriter>,
-        /// Each is a datagram.
+        /// Each message is a datagram.
         is_for_datagrams: bool,
     },
 }
@@ -134,7 +134,7 @@ impl Payload {
         self.batches.is_empty()
     }
 
-    /// Returns what to send next: the rest, or one datagram.
+    /// Returns the bytes to send next: the rest, or one datagram.
     pub(super) fn rest(&self) -> &[u8] {
         let end = self.datagrams.front().copied().unwrap_or(self.bytes.len());
         &self.bytes[self.sent..end]
@@ -158,7 +158,7 @@ impl Payload {
         Some((place.pending, place.resent))
     }
 
-    /// Returns to where a new connection must begin.
+    /// Returns to the position at which a new connection must begin.
     pub(super) fn rewind(&mut self) {
         if self.writer.is_for_datagrams() {
             return;

@@ -1,4 +1,4 @@
-//! What follows from failures: pauses that grow, and a destination that is reported as failing.
+//! The reaction to failures: growing pauses, and a destination that is reported as failing.
 //!
 //! Invariant: a first failure is only counted; from the second in a row on, the output is failing
 //! until the peer accepts something.

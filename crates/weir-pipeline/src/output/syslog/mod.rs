@@ -1,4 +1,4 @@
-//! `type = "syslog"`: messages of RFC 5424 or RFC 3164.
+//! `type = "syslog"`: messages in the format of RFC 5424 or RFC 3164.
 //!
 //! Over TCP, TLS and UDP they are sent as by a `socket` output: nothing is acknowledged, and a
 //! record counts as delivered when the kernel has accepted all of it. With RELP it counts as

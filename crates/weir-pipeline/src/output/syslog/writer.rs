@@ -1,4 +1,4 @@
-//! Records as messages, as the configuration wants them.
+//! Encodes records as configured.
 
 use weir_codec::{SyslogEncoder, SyslogFormat, SyslogOutputFraming};
 use weir_host::Zone;

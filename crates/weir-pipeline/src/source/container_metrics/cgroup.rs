@@ -1,12 +1,12 @@
-//! Containers among the cgroups of a machine, and what their files say, for both versions.
+//! Finds containers among the cgroups of a machine and reads their usage, for cgroup v1 and v2.
 //!
 //! A container is a cgroup whose name consists of, or ends with, an ID of 64 hexadecimal digits:
 //! `docker-ID.scope`, `cri-containerd-ID.scope`, `crio-ID.scope`, or the bare ID.
 //!
-//! Usage of memory is calculated as by Garden: what counts against the limit, without pages of files
-//! that can be dropped at once.
+//! Memory usage is calculated as by Garden: the memory that counts against the limit, without
+//! inactive file pages.
 //!
-//! Invariant: a value that a file does not state is an error or absent, never 0.
+//! Invariant: a value that is missing in a file is an error or absent, never 0.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use super::limits::{CGROUPS_MAX, CONTAINERS_MAX, DEPTH_MAX};
 
 const ID_LEN: usize = 64;
 
-/// Limits from here on mean none: the kernel rounds its largest number to pages.
+/// Limits of at least this mean no limit: the kernel rounds its largest number to pages.
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// The cgroup of a container.
@@ -31,14 +31,14 @@ pub(super) struct Cgroup {
     is_v2: bool,
 }
 
-/// What a container uses.
+/// The usage of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Usage {
     /// CPU time since its start, in nanoseconds.
     pub(super) cpu_ns: u64,
     /// Memory that counts against its limit, in bytes.
     pub(super) memory_bytes: u64,
-    /// Its limit, or that of a cgroup around it, in bytes.
+    /// The lowest limit of it and its parents, in bytes.
     pub(super) memory_limit_bytes: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ fn search(
     found: &mut Vec<Cgroup>,
 ) -> io::Result<()> {
     for entry in fs::read_dir(hierarchies.root.join(below))?.filter_map(Result::ok) {
-        // Links would leave the tree.
+        // Links could lead out of the tree.
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
@@ -106,7 +106,7 @@ fn search(
                 cpu_dir: hierarchies.cpu_root.join(&path),
                 is_v2: hierarchies.is_v2,
             }),
-            // One that ends meanwhile is not there any more.
+            // A container may end meanwhile.
             None if depth < DEPTH_MAX => {
                 let _ended = search(hierarchies, &path, depth + 1, left, found);
             }
@@ -117,12 +117,12 @@ fn search(
 }
 
 impl Cgroup {
-    /// Whether the container is gone.
+    /// Returns whether the container is gone.
     pub(super) fn has_ended(&self) -> bool {
         !self.memory_dir.exists()
     }
 
-    /// Reads what the container uses; an error if it has ended, or a controller is missing.
+    /// Reads the usage of the container; an error if it has ended, or a controller is missing.
     pub(super) fn usage(&self) -> io::Result<Usage> {
         if self.is_v2 { self.usage_v2() } else { self.usage_v1() }
     }
@@ -140,11 +140,11 @@ impl Cgroup {
         })
     }
 
-    /// The lowest limit of this cgroup and of those around it.
+    /// Returns the lowest limit of this cgroup and its parents.
     fn limit_v2(&self) -> Option<u64> {
         let limit = |dir: &Path| number(&dir.join("memory.max")).ok();
         let dirs = self.memory_dir.ancestors();
-        // The root has no limit, and what is above it is no cgroup.
+        // The root has no limit, and directories above it are not cgroups.
         let dirs = dirs.take_while(|dir| dir.join("memory.max").is_file());
         dirs.filter_map(limit).filter(|bytes| *bytes < UNLIMITED_BYTES).min()
     }
@@ -164,7 +164,7 @@ impl Cgroup {
     }
 }
 
-/// Lines of a name and a number.
+/// A file of lines with a name and a number.
 struct Fields {
     text: String,
     path: PathBuf,
@@ -180,26 +180,26 @@ impl Fields {
         let mut lines = self.text.lines().filter_map(|line| line.split_once(' '));
         let value =
             lines.find(|(field, _)| *field == name).and_then(|(_, v)| v.trim().parse().ok());
-        value.ok_or_else(|| in_file(&self.path, &format!("it has no {name}")))
+        value.ok_or_else(|| in_file(&self.path, &format!("no valid {name}")))
     }
 }
 
 fn number(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path).map_err(|error| in_file(path, &error))?;
-    text.trim().parse().map_err(|_| in_file(path, &"it is not a number"))
+    text.trim().parse().map_err(|_| in_file(path, &"not a number"))
 }
 
 fn in_file(path: &Path, problem: &impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {problem}", path.display()))
 }
 
-/// The memory of the machine, in bytes.
+/// Returns the memory of the machine, in bytes.
 pub(super) fn machine_bytes(proc_root: &Path) -> io::Result<u64> {
     let path = proc_root.join("meminfo");
     let text = fs::read_to_string(&path).map_err(|error| in_file(&path, &error))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| in_file(&path, &"it has no MemTotal"))
+    kib.map(|kib| kib * 1024).ok_or_else(|| in_file(&path, &"no valid MemTotal"))
 }
 
 #[cfg(test)]

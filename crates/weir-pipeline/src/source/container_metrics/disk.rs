@@ -2,7 +2,7 @@
 //!
 //! It can only be counted file by file, so this is done rarely, and up to a limit.
 //!
-//! Invariant: links are not followed, and no more than [`LAYER_FILES_MAX`] files are looked at.
+//! Invariant: links are not followed, and at most [`LAYER_FILES_MAX`] files are counted.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,4 @@
-//! Which application a container is, and which instance of it, from its labels.
+//! Determines the application and the instance of a container from its labels.
 
 use super::runtime::Container;
 use crate::config::ContainerMetricsSource;
@@ -6,13 +6,13 @@ use crate::config::ContainerMetricsSource;
 /// The label with the name of a pod.
 const POD_NAME: &str = "io.kubernetes.pod.name";
 
-/// Digits of a container's ID that name it, as in docker's own lists.
+/// Number of digits of the short form of a container's ID, as in docker's own lists.
 const SHORT_ID_LEN: usize = 12;
 
 /// Maximum number of digits of an ordinal: anything longer is a part of a random name.
 const ORDINAL_DIGITS_MAX: usize = 4;
 
-/// What the metrics of a container are from.
+/// The source and the instance of a container's metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) source_id: String,
@@ -43,7 +43,7 @@ impl Identity {
     }
 }
 
-/// The ordinal at the end of the name of a pod in a stateful set: `web-2`.
+/// Returns the ordinal at the end of the name of a pod in a stateful set: `web-2`.
 fn ordinal(pod: &str) -> Option<&str> {
     let (_, ordinal) = pod.rsplit_once('-')?;
     let is_number = ordinal.bytes().all(|byte| byte.is_ascii_digit());

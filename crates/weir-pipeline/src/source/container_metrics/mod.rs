@@ -1,13 +1,13 @@
-//! `type = "container_metrics"`: what containers use, from their cgroups and the files of their
-//! runtime, as the gauges that Diego's cells send.
+//! `type = "container_metrics"`: the resource usage of containers, from their cgroups and the files
+//! of their runtime, as the gauges that Diego's cells send.
 //!
 //! Two envelopes for each container and interval: one with `cpu`, `memory`, `disk`, `memory_quota`
-//! and `disk_quota`, which readers of version 1 get as a container metric, and one with
-//! `absolute_usage` and, if it is known, `container_age`. What nothing on the machine states is left
-//! out: entitlements to CPU time, and rates of logs.
+//! and `disk_quota`, which readers of version 1 receive as a container metric, and one with
+//! `absolute_usage` and, if it is known, `container_age`. Values that are not available on the
+//! machine are omitted: CPU entitlements and log rates.
 //!
-//! Invariants: a container is measured once per interval, whoever waits; one that ends while it is
-//! being read is no error; one of no known runtime is not measured, and reported.
+//! Invariants: a container is measured once per interval; one that ends while it is being read is
+//! not an error; containers of unknown runtimes are not measured, and reported.
 
 mod cgroup;
 mod disk;
@@ -32,21 +32,21 @@ use self::runtime::Container;
 use super::produce::Emitter;
 use crate::config::ContainerMetricsSource;
 
-/// What is known about a container from one interval to the next.
-struct Known {
+/// State of a container that is kept between intervals.
+struct ContainerState {
     container: Container,
     identity: Identity,
-    /// CPU time at a monotonic moment.
+    /// CPU time in nanoseconds, and the monotonic time of the measurement.
     cpu: Option<(u64, Duration)>,
     disk: Option<LayerSize>,
     disk_measured_at: Option<Duration>,
 }
 
-/// What is measured.
+/// Measures all containers of a source.
 struct Meter<'s> {
     source: &'s ContainerMetricsSource,
     emitter: Rc<Emitter>,
-    known: HashMap<String, Known>,
+    known: HashMap<String, ContainerState>,
 }
 
 /// Measures all containers at intervals; never returns.
@@ -59,7 +59,7 @@ pub(super) async fn run(source: &ContainerMetricsSource, emitter: &Rc<Emitter>) 
         let begun = Instant::now();
         meter.measure_all().await;
         emitter.context.stats.collect.count_duration(begun.elapsed());
-        // Moments that have passed meanwhile are skipped.
+        // Measurements that are already due again are skipped.
         while next <= Instant::now() {
             next += source.interval;
         }
@@ -89,23 +89,23 @@ impl Meter<'_> {
                 Err(Unmeasured::Unknown) => unknown += 1,
                 Err(Unmeasured::Unreadable(error)) => first_error = Some(error),
             }
-            // A machine with many containers must not keep other work of this thread waiting.
+            // Many containers must not hold up other work of this thread.
             self.emitter.turn();
             tokio::task::yield_now().await;
         }
         stats.collect.set_targets(measured);
         self.report(
-            "containers of no known runtime",
+            "containers of unknown runtimes",
             (unknown > 0).then(|| {
                 format!(
-                    "{unknown} are not described below docker_root, containerd_roots or crio_roots"
+                    "{unknown} were not found under docker_root, containerd_roots or crio_roots"
                 )
             }),
         );
         self.report("unreadable cgroups", first_error);
     }
 
-    /// Reports a problem, or that it is over.
+    /// Reports a problem, or its end.
     fn report(&self, what: &'static str, problem: Option<String>) {
         let stats = &self.emitter.context.stats;
         match problem {
@@ -128,7 +128,13 @@ impl Meter<'_> {
         if !known.contains_key(&cgroup.id) {
             let container = Container::find(&cgroup.id, source).ok_or(Unmeasured::Unknown)?;
             let identity = Identity::of(&cgroup.id, &container, source);
-            let new = Known { container, identity, cpu: None, disk: None, disk_measured_at: None };
+            let new = ContainerState {
+                container,
+                identity,
+                cpu: None,
+                disk: None,
+                disk_measured_at: None,
+            };
             known.insert(cgroup.id.clone(), new);
         }
         let Some(known) = known.get_mut(&cgroup.id) else { return Err(Unmeasured::Unknown) };
@@ -168,7 +174,7 @@ enum Unmeasured {
     Unreadable(String),
 }
 
-impl Known {
+impl ContainerState {
     fn measure_disk(&mut self, source: &ContainerMetricsSource, now: Duration) {
         let Some(interval) = source.disk_interval else { return };
         let is_due = self.disk_measured_at.is_none_or(|at| now.saturating_sub(at) >= interval);
@@ -178,7 +184,7 @@ impl Known {
         }
     }
 
-    /// The gauges that make up a container metric.
+    /// Returns the gauges that make up a container metric.
     fn container_metrics(
         &mut self,
         usage: &Usage,
@@ -197,7 +203,7 @@ impl Known {
         ]
     }
 
-    /// The gauges in addition to that.
+    /// Returns the gauges of the second envelope.
     fn others(&self, usage: &Usage, now_ns: i64) -> Vec<LoggregatorMetric<'static>> {
         let mut metrics = vec![metric(b"absolute_usage", b"nanoseconds", usage.cpu_ns as f64)];
         if let Some(started_ns) = self.container.started_ns {
@@ -212,8 +218,8 @@ fn metric(name: &'static [u8], unit: &'static [u8], value: f64) -> LoggregatorMe
     LoggregatorMetric { name, unit, value }
 }
 
-/// The share of one processor that was used between two moments, in percent; 0 at first, as by
-/// Diego.
+/// Returns the share of one processor used between two measurements, in percent; 0 for the first
+/// one, as by Diego.
 fn cpu_percentage(before: Option<(u64, Duration)>, (used_ns, now): (u64, Duration)) -> f64 {
     let Some((used_before_ns, then)) = before else { return 0.0 };
     let passed_ns = now.saturating_sub(then).as_nanos();
@@ -246,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_of_a_processor_is_what_was_used_in_the_time_that_passed() {
+    fn cpu_percentage_is_the_usage_divided_by_the_elapsed_time() {
         let at = Duration::from_secs;
         let percent = |before, now| cpu_percentage(before, now).round() as i64;
         assert_eq!(percent(None, (5, at(1))), 0);

@@ -1,8 +1,8 @@
-//! What runtimes know about a container: docker's `config.v2.json` and `hostconfig.json`, and the
-//! OCI descriptions of containerd and CRI-O.
+//! Metadata of a container from its runtime: docker's `config.v2.json` and `hostconfig.json`, and
+//! the OCI specifications of containerd and CRI-O.
 //!
-//! Invariants: names of labels are those of Kubernetes, whatever the runtime calls them; damaged
-//! files are treated like missing ones, and read again when they change.
+//! Invariants: labels have the names of Kubernetes for every runtime; damaged files are treated
+//! like missing ones, and read again when they change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use weir_host::units::parse_size;
 use super::limits::{METADATA_BYTES_MAX, NAMESPACES_MAX};
 use crate::config::ContainerMetricsSource;
 
-/// What annotations of an OCI description are as labels.
+/// Annotations of an OCI specification, with the labels that they become.
 const ANNOTATIONS: [(&str, &str); 8] = [
     ("io.kubernetes.cri.container-name", "io.kubernetes.container.name"),
     ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"),
@@ -28,15 +28,15 @@ const ANNOTATIONS: [(&str, &str); 8] = [
     ("io.kubernetes.pod.uid", "io.kubernetes.pod.uid"),
 ];
 
-/// Where CRI-O keeps the labels of a container, as JSON.
+/// The annotation in which CRI-O keeps the labels of a container, as JSON.
 const CRIO_LABELS: &str = "io.kubernetes.cri-o.Labels";
 
-/// Where the writable layer of a container is.
+/// Location of the writable layer of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Layer {
     /// In this directory.
     Dir(PathBuf),
-    /// The upper directory of what is mounted here.
+    /// The upper directory of the overlay that is mounted here.
     MountedAt(PathBuf),
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Layer {
 pub(super) struct Container {
     /// Labels and annotations.
     pub(super) labels: BTreeMap<String, String>,
-    /// The name of what runs in it, as in its logs.
+    /// The name of its service, as in its logs.
     pub(super) service: String,
     /// When it was started, in nanoseconds since 1970.
     pub(super) started_ns: Option<i64>,
@@ -54,7 +54,7 @@ pub(super) struct Container {
     pub(super) layer: Option<Layer>,
     /// It only holds the namespaces of a pod.
     pub(super) is_sandbox: bool,
-    /// The file that it was read from, and the time at which that was changed.
+    /// The file that it was read from, and its modification time.
     read_from: (PathBuf, Option<SystemTime>),
 }
 
@@ -73,7 +73,7 @@ impl Container {
         Self::oci(&found)
     }
 
-    /// Whether the description has changed since, or is gone.
+    /// Returns whether the description has changed since, or is gone.
     pub(super) fn has_changed(&self) -> bool {
         changed_at(&self.read_from.0) != self.read_from.1
     }
@@ -89,7 +89,7 @@ impl Container {
         let service = service.iter().find_map(|label| labels.get(*label));
         let size = host["StorageOpt"]["size"].as_str();
         let started = config["State"]["StartedAt"].as_str();
-        // Before its first start it is the year 1.
+        // Before the first start, docker writes the year 1.
         let started = started.and_then(|text| parse_rfc3339(text.as_bytes()));
         let mount_id = root.join("image/overlay2/layerdb/mounts").join(id).join("mount-id");
         let mount_id = fs::read_to_string(mount_id).ok();
@@ -138,7 +138,7 @@ impl Container {
     }
 }
 
-/// Directories with the containers of each of containerd's namespaces.
+/// Returns the directories with the containers of each of containerd's namespaces.
 fn namespaces(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
     entries.take(NAMESPACES_MAX).map(|entry| entry.path()).collect()
@@ -154,7 +154,7 @@ fn json_file(path: &Path) -> Option<Value> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// The texts of an object.
+/// Returns the strings of an object.
 fn texts(object: &Value) -> BTreeMap<String, String> {
     let entries = object.as_object().into_iter().flatten();
     entries.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()

@@ -29,7 +29,7 @@ use super::wakes::Wakes;
 use crate::config::ListenSettings;
 use crate::stats::SourceStats;
 
-/// What serves the connections of a source.
+/// The service for the connections of a source.
 pub(super) enum Service {
     Http(Rc<HttpService>),
     Lines(LineService),
@@ -37,7 +37,7 @@ pub(super) enum Service {
     Grpc(Rc<GrpcService>),
 }
 
-/// What is known about an accepted connection.
+/// An accepted connection.
 pub(super) struct Connection {
     /// Number of the connection, which selects the lane of its requests.
     pub(super) number: usize,
@@ -72,7 +72,7 @@ impl Service {
         }
     }
 
-    /// The journal has room.
+    /// Notifies the service that the journal has room.
     fn wake(&self) {
         match self {
             Self::Http(service) => service.wake(),
@@ -82,7 +82,7 @@ impl Service {
         }
     }
 
-    /// Does what is due whether or not anything is received; never returns.
+    /// Does the periodic work of the service; never returns.
     async fn run(&self) {
         match self {
             Self::Http(service) => service.run().await,
@@ -92,7 +92,7 @@ impl Service {
         }
     }
 
-    /// All connections have ended.
+    /// Completes the work of the service, after all connections have ended.
     async fn finish(&self) {
         match self {
             Self::Http(service) => service.finish(),
@@ -107,14 +107,14 @@ impl Service {
 pub(super) async fn serve(
     service: Rc<Service>,
     socket: Socket,
-    mut doors: Doors,
+    mut admission: Admission,
     wake: &WakeFd,
     parts: &Parts,
 ) -> io::Result<()> {
     let (socket, _name) = socket.accepting()?;
     let wakes = Wakes::new(wake)?;
     let (stopping, stopped) = watch::channel(false);
-    let tls = doors.tls.take().map(|acceptor| Rc::new((acceptor, Handshakes::new())));
+    let tls = admission.tls.take().map(|acceptor| Rc::new((acceptor, Handshakes::new())));
     let mut connections = JoinSet::new();
     let mut waiting = None;
     let mut running = std::pin::pin!(service.run());
@@ -129,15 +129,15 @@ pub(super) async fn serve(
                 continue;
             }
             () = running.as_mut() => continue,
-            slot = doors.slots.take(), if waiting.is_some() => Ok(slot),
+            slot = admission.slots.take(), if waiting.is_some() => Ok(slot),
             accepted = socket.accept(), if waiting.is_none() => Err(accepted),
         };
         while connections.try_join_next().is_some() {}
         match event {
-            Err(Ok(accepted)) => waiting = doors.admit(accepted, service.stats()),
+            Err(Ok(accepted)) => waiting = admission.admit(accepted, service.stats()),
             Ok(slot) => {
                 let Some((accepted, share)) = waiting.take() else { continue };
-                let connection = Rc::new(doors.connection(&accepted, slot, share));
+                let connection = Rc::new(admission.connection(&accepted, slot, share));
                 let (service, tls) = (Rc::clone(&service), tls.clone());
                 let stopped = stopped.clone();
                 connections.spawn_local(async move {
@@ -146,7 +146,7 @@ pub(super) async fn serve(
             }
             // Out of descriptors: others must close before a retry makes sense.
             Err(Err(error)) => {
-                doors.report(&error, service.stats());
+                admission.report(&error, service.stats());
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -170,9 +170,10 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Who may connect, and how often. The threads of a source have clones, which share the limits.
+/// Decides which connections are accepted. The threads of a source have clones, which share the
+/// limits.
 #[derive(Clone)]
-pub(super) struct Doors {
+pub(super) struct Admission {
     tls: Option<Arc<Acceptor>>,
     slots: ConnectionSlots,
     allowed: Vec<Network>,
@@ -181,7 +182,7 @@ pub(super) struct Doors {
     cannot_accept: bool,
 }
 
-impl Doors {
+impl Admission {
     /// Reads the certificates, if there are any.
     pub(super) fn new(settings: &ListenSettings) -> Result<Self, ConnectError> {
         let tls = settings.tls.clone();

@@ -1,6 +1,7 @@
 //! The CPU time of a thread of a listener, published at intervals.
 //!
-//! Invariant: the threads of a source add to one counter, each what it has used since the last time.
+//! Invariant: the threads of a source add to one counter, each the time used since it last
+//! published.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use weir_host::{Clock, process};
 use super::limits::PUBLISH_PAUSE;
 use crate::stats::{SourceStats, shift};
 
-/// What was published last, and when.
+/// The last published value, and when it was published.
 #[derive(Debug, Default)]
 pub(in crate::source) struct CpuTime {
     published_at: Cell<Duration>,

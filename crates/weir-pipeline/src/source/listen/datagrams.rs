@@ -1,13 +1,12 @@
-//! Messages in datagrams: syslog over UDP and Unix datagram sockets, and envelopes of Loggregator and
-//! metrics of statsd over UDP.
+//! Messages in datagrams: syslog over UDP and Unix datagram sockets, and Loggregator envelopes and
+//! statsd metrics over UDP.
 //!
-//! While the journal has no room, no datagram is read. Then the kernel keeps what its receive
-//! buffer holds, and counts what it drops; these drops are in the source's book. Senders to a Unix
-//! socket wait instead.
+//! While the journal has no room, no datagram is read. The kernel then buffers datagrams up to the
+//! size of its receive buffer and counts further ones as dropped; these drops are in the source's
+//! book. Senders to a Unix socket wait instead.
 //!
-//! Invariants: one datagram is one message, except of statsd; what the kernel drops is counted
-//! exactly; one sender that is not allowed to send costs others nothing but the time to look at its
-//! address.
+//! Invariants: one datagram is one message, except with statsd; drops of the kernel are counted
+//! exactly; a datagram from a sender that is not allowed only costs the check of its address.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -34,11 +33,11 @@ use crate::source::loggregator::{LoggregatorIntake, LoggregatorVersion};
 use crate::source::statsd::StatsdIntake;
 use crate::source::syslog::{Received, SyslogIntake};
 
-/// What datagrams are.
+/// The protocol of datagrams.
 pub(super) enum DatagramIntake {
-    /// Messages of syslog, truncated at this length.
+    /// Syslog messages, truncated at this length.
     Syslog(Box<SyslogIntake>, usize),
-    /// Envelopes of Loggregator, version 1.
+    /// Loggregator envelopes of version 1.
     Dropsonde(Box<LoggregatorIntake>),
     /// Metrics of statsd.
     Statsd(Box<StatsdIntake>),
@@ -76,7 +75,7 @@ struct Receiver<'p> {
     cpu_time: CpuTime,
 }
 
-/// Receives until told to stop, then what has arrived by then.
+/// Receives until told to stop, then reads the datagrams that have arrived by then.
 pub(super) async fn serve(
     socket: Socket,
     intake: DatagramIntake,
@@ -128,7 +127,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Reports what was held back, if there is a limit; never returns.
+/// Reports records above the rate limit, if there is one; never returns.
 async fn report(limiter: Option<&Limiter>, lanes: &GatheredLanes) {
     match limiter {
         Some(limiter) => limiter.run_gathered(lanes).await,
@@ -141,7 +140,7 @@ impl Receiver<'_> {
     async fn run(&mut self) -> io::Result<()> {
         loop {
             self.lanes.room().await;
-            // Drops are counted also while nothing arrives.
+            // Drops are counted even while nothing arrives.
             match timeout(DROPS_INTERVAL, self.socket.readable()).await {
                 Ok(readable) => {
                     readable?;
@@ -152,7 +151,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Receives what has arrived, but does not wait for senders that do not stop.
+    /// Receives the datagrams that have arrived, for a limited time if senders do not stop.
     async fn drain(&mut self) {
         let until = Instant::now() + DRAIN_TIME;
         while Instant::now() < until && self.receive().await.is_ok_and(|count| count > 0) {}
@@ -160,7 +159,7 @@ impl Receiver<'_> {
     }
 
     /// Receives some datagrams and takes them; returns their number. If it is cancelled while there
-    /// is no room, the next call goes on with what was received.
+    /// is no room, the next call continues with the received ones.
     async fn receive(&mut self) -> io::Result<usize> {
         if self.next == self.buffers.len() {
             self.next = 0;
@@ -185,7 +184,7 @@ impl Receiver<'_> {
         if now.saturating_sub(self.drops_checked_at.get()) >= DROPS_INTERVAL {
             self.count_drops();
         }
-        // A socket that is never empty must not keep the other tasks of this thread waiting.
+        // A socket that is never empty must not starve the other tasks of this thread.
         tokio::task::yield_now().await;
         Ok(self.buffers.len())
     }
@@ -248,7 +247,7 @@ impl Receiver<'_> {
         self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book))
     }
 
-    /// Adds what the kernel has dropped since the last look to the book.
+    /// Adds the datagrams that the kernel has dropped since the last call to the book.
     fn count_drops(&self) {
         self.drops_checked_at.set(self.context.clock.monotonic());
         let drops = self.socket.kernel_drops();

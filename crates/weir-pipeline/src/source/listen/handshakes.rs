@@ -1,11 +1,11 @@
 //! TLS handshakes, a few at a time.
 //!
-//! A handshake costs a fraction of a millisecond of computing, and ten thousand clients may connect
-//! at once. If all of their handshakes were ready together, everything else on the event loop would
+//! A handshake takes a fraction of a millisecond of CPU time, and ten thousand clients may connect
+//! at once. If all handshakes were ready at the same time, everything else on the event loop would
 //! wait for all of them.
 //!
-//! Invariant: in each round of the event loop at most [`PER_ROUND`] handshakes compute; one that
-//! waits for its client waits outside of that, so slow clients delay nobody.
+//! Invariant: in each round of the event loop at most [`PER_ROUND`] handshakes compute; a handshake
+//! that waits for its client does not count, so slow clients delay no others.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -33,7 +33,7 @@ impl Handshakes {
         let signal = Arc::new(Signal::default());
         let waker = Waker::from(signal.clone());
         loop {
-            // It is never closed.
+            // The semaphore is never closed.
             let turn = self.0.acquire().await;
             if let Poll::Ready(result) = handshake.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return result;
@@ -46,7 +46,7 @@ impl Handshakes {
     }
 }
 
-/// Records that a handshake can continue, even while nobody waits for that.
+/// Records that a handshake can continue, even while no task waits for that.
 #[derive(Debug, Default)]
 struct Signal {
     is_set: AtomicBool,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_that_waits_for_its_client_delays_no_other() {
+    fn a_handshake_that_waits_for_its_client_does_not_delay_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let handshakes = Rc::new(Handshakes::new());

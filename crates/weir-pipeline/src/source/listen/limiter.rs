@@ -1,14 +1,14 @@
-//! Holds back what is above the quota of its key: the time, the waiting, and the reports of
-//! [`Quota`], for all transports of a listener.
+//! Enforces quotas by key for all transports of a listener: adds the clock, waiting and reports to
+//! [`Quota`].
 //!
-//! What cannot be delayed, or is not to be, is counted as discarded. Otherwise a connection whose
-//! records found no room is not read until its debt is paid off, while all others go on; a request
-//! over HTTP is refused before any of it is accepted.
+//! Records above the limit that cannot or must not be delayed are counted as discarded. Otherwise a
+//! connection whose records exceed the limit is not read until its debt is paid off, while all
+//! others continue; an HTTP request is refused before any of its records are accepted.
 //!
-//! Invariants: a record that is discarded is in the source's book, and in the counts of its key; what
-//! a quota was charged for records that were not appended in the end is given back; notices and
-//! statistics are written by [`Limiter::run_gathered`] and [`Limiter::run_acknowledged`] alone, never
-//! while a record is taken.
+//! Invariants: a record that is discarded is in the source's book, and in the counts of its key;
+//! charges for records that were not appended in the end are given back; notices and statistics are
+//! written by [`Limiter::run_gathered`] and [`Limiter::run_acknowledged`] alone, never while a
+//! record is taken.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,30 +26,31 @@ use super::quota::{KeyFields, KeyName, NoticeRecord, Over, Quota};
 use crate::config::QuotaSettings;
 use crate::stats::{LimitedCounts, SourceStats};
 
-/// Keys of one request, or one read of RELP, that are told apart. A request with more of them gives
-/// back less if it is refused, and its other records above the limit are counted without their key.
+/// Maximum number of keys that are tracked for one request, or one read of RELP. If a request with
+/// more keys is refused, the charges of the others are not given back, and their records above the
+/// limit are counted without a key.
 const CLAIM_KEYS_MAX: usize = 64;
 
-/// The quotas of a listener, with their surroundings.
+/// The quotas of a listener, with the clock and statistics.
 #[derive(Debug)]
 pub(in crate::source) struct Limiter {
     quota: RefCell<Quota>,
     fields: KeyFields,
     clock: Arc<dyn Clock>,
     stats: Arc<SourceStats>,
-    /// Something was held back.
+    /// Notified when a record exceeds its quota.
     changed: Notify,
 }
 
-/// A record that was parsed and not added to a batch, and what is known about its producer.
+/// A parsed record that is not yet in a batch, and its producer.
 pub(in crate::source) trait Incoming {
-    /// A hash of what it is from: such records stay in order.
+    /// Returns a hash of its origin: records with the same hash stay in order.
     fn lane_hash(&self) -> u64;
 
-    /// Whose quota it uses up.
+    /// Returns the key of its quota.
     fn quota_key(&self) -> u64;
 
-    /// The name of that key.
+    /// Returns the name of that key.
     fn quota_name(&self) -> KeyName;
 
     /// Length of the message, in bytes.
@@ -63,7 +64,7 @@ pub(in crate::source) trait Incoming {
         book.abandon(AbandonReason::LineTooLong, self.skipped_bytes());
     }
 
-    /// Bytes of the message that are not part of the record, since it is too long.
+    /// Returns the number of bytes that were truncated from the message.
     fn skipped_bytes(&self) -> u64 {
         0
     }
@@ -77,24 +78,24 @@ pub(in crate::source) trait Incoming {
     ) -> Result<(), Full>;
 }
 
-/// What happens to the records of one read of a connection without acknowledgement.
+/// The quota decisions on one read of a connection without acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     now_ns: u64,
-    /// What was discarded.
+    /// Discarded records.
     limited: SourceBook,
-    /// How long its connection is not to be read.
+    /// Pause before the next read of its connection.
     wait: Option<Wait>,
 }
 
-/// How long a connection is not read, and because of whom. The longer one is greater.
+/// A pause of a connection, and the key that caused it. Ordered by length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
     until_ns: u64,
     key: u64,
 }
 
-/// What the records of one key have taken, or would have.
+/// Records of one key, with their charges.
 #[derive(Debug, Clone, Copy)]
 struct KeyClaim {
     key: u64,
@@ -102,8 +103,7 @@ struct KeyClaim {
     bytes: u64,
 }
 
-/// What the records of a request take of their quotas. Unless it is settled, everything is given
-/// back.
+/// The charges of the records of a request. Unless it is settled, everything is given back.
 #[derive(Debug)]
 pub(in crate::source) struct Claim {
     limiter: Rc<Limiter>,
@@ -129,12 +129,12 @@ impl Limiter {
         Rc::new(limiter)
     }
 
-    /// The fields that make up a key; none without a limiter.
+    /// Returns the fields that make up a key; none without a limiter.
     pub(super) fn fields_of(limiter: Option<&Rc<Self>>) -> KeyFields {
         limiter.map(|limiter| limiter.fields.clone()).unwrap_or_default()
     }
 
-    /// The fields that make up a key.
+    /// Returns the fields that make up a key.
     pub(in crate::source) fn fields(&self) -> &KeyFields {
         &self.fields
     }
@@ -186,8 +186,8 @@ impl Limiter {
         self.changed.notify_one();
     }
 
-    /// Waits until a connection may be read again; if it is cancelled, the rest of the wait remains.
-    /// Returns whether there was anything to wait for.
+    /// Waits until a connection may be read again; if it is cancelled, the rest of the wait
+    /// remains. Returns whether there was anything to wait for.
     pub(super) async fn wait(&self, wait: &mut Option<Wait>) -> bool {
         let has_wait = wait.is_some();
         while let Some(Wait { key, until_ns }) = *wait {
@@ -219,7 +219,7 @@ impl Limiter {
         }
     }
 
-    /// Writes notices among records without acknowledgement, and statistics; never returns.
+    /// Appends notices to gathered lanes, and publishes statistics; never returns.
     pub(super) async fn run_gathered(&self, lanes: &GatheredLanes) {
         loop {
             for notice in self.notices(false) {
@@ -251,8 +251,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// The same among records that are acknowledged. A notice for which there is no room for long is
-    /// not written: what it reports is also in the next one, and in the books.
+    /// The same for acknowledged lanes. A notice is dropped if there is no room for long: the next
+    /// one and the books contain the same counts.
     pub(super) async fn run_acknowledged(&self, lanes: &AcknowledgedLanes) {
         loop {
             let notices = self.notices(false);
@@ -294,7 +294,7 @@ async fn append(lanes: &AcknowledgedLanes, notices: &[NoticeRecord]) -> Result<(
 }
 
 impl Round {
-    /// Counts what was discarded since the last call. Call it before anything is awaited.
+    /// Counts records discarded since the last call. Must be called before the next await.
     pub(super) fn count(&mut self, lanes: &GatheredLanes) {
         if self.limited.lines > 0 {
             lanes.count_limited(&self.limited);
@@ -302,7 +302,7 @@ impl Round {
         }
     }
 
-    /// How long the connection is not to be read.
+    /// Returns the pause before the next read of the connection.
     pub(super) fn wait(&self) -> Option<Wait> {
         self.wait
     }
@@ -329,7 +329,7 @@ impl KeyClaim {
 
     /// Adds a record to the claim of its key. Returns false if there are too many keys.
     fn add(claims: &mut Vec<Self>, key: u64, bytes: u64) -> bool {
-        // Most records of a request are of the key of the one before.
+        // Most records of a request have the key of the previous one.
         match claims.iter().rposition(|claim| claim.key == key) {
             Some(index) => {
                 claims[index].records += 1;
@@ -343,7 +343,7 @@ impl KeyClaim {
 }
 
 impl Claim {
-    /// Takes a record. Returns whether it is to be discarded.
+    /// Charges a record. Returns whether it must be discarded.
     pub(in crate::source) fn take(
         &mut self,
         key: u64,
@@ -369,12 +369,12 @@ impl Claim {
         is_discarded
     }
 
-    /// Whether requests are refused as a whole if one of their keys has no room.
+    /// Returns whether requests are refused as a whole if one of their keys has no room.
     pub(in crate::source) fn refuses(&self) -> bool {
         !self.limiter.quota.borrow().discards()
     }
 
-    /// Looks at a record without taking it. If it finds no room, counts it as refused and returns
+    /// Checks a record without charging it. If there is no room, counts it as refused and returns
     /// when there is room again.
     pub(in crate::source) fn look(
         &self,
@@ -395,12 +395,12 @@ impl Claim {
         Some(over.wait)
     }
 
-    /// How long the connection of these records is not to be read.
+    /// Returns the pause before the next read of the connection of these records.
     pub(super) fn wait(&self) -> Option<Wait> {
         self.wait
     }
 
-    /// The records were appended, or counted as discarded.
+    /// Notes that the records were appended, or counted as discarded.
     pub(super) fn settle(mut self) {
         self.taken.clear();
         let mut quota = self.limiter.quota.borrow_mut();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_appended_is_given_back_and_not_counted() {
+    fn charges_of_refused_records_are_refunded_and_not_counted() {
         let limiter = limiter(true);
         for _ in 0..3 {
             assert_eq!(take(&mut limiter.claim(), 15), 5);

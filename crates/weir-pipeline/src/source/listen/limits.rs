@@ -17,7 +17,7 @@ pub const LISTENER_THREADS_MAX: usize = 16;
 /// follows takes as long, and readers of a live tail do not notice it.
 pub(in crate::source) const GATHER_TIME: Duration = Duration::from_millis(4);
 
-/// The same for envelopes of Loggregator, whose readers follow them as they come: within 5 ms.
+/// The same for Loggregator envelopes, whose readers follow them live: within 5 ms.
 pub(super) const GATHER_TIME_OF_ENVELOPES: Duration = Duration::from_millis(1);
 
 /// Bytes read from a connection at a time. The buffer is shared by all connections of a listener.
@@ -27,18 +27,18 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 /// byte by byte is closed; what it sent is kept.
 pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection is still read when the source is told to stop: what has arrived by then
-/// is not lost.
+/// How long a connection is still read when the source is told to stop, so that data that has
+/// already arrived is not lost.
 pub(super) const DRAIN_TIME: Duration = Duration::from_millis(500);
 
-/// How long a client may take no answer: it has not read those of a whole window.
+/// Maximum time that a client may leave responses unread: it has not read those of a whole window.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the kernel is asked what it has dropped.
+/// Interval at which the kernel's count of drops is read.
 pub(super) const DROPS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Producers (host and program of a sender) that a listener remembers in encoded form: those of a
-/// large network, in 2 MiB.
+/// Maximum number of producers (host and program of a sender) that a listener caches in encoded
+/// form: those of a large network, in 2 MiB.
 pub(in crate::source) const PRODUCERS_MAX: usize = 8192;
 
 /// Maximum size of the head of a request: 8 KiB of query for tags, and the headers of proxies.
@@ -73,8 +73,8 @@ pub(super) const CONNECTION_AGE_MAX: Duration = Duration::from_mins(30);
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// How long a request waits for room in the journal, including its turn in the lane, before the
-/// client is told to retry: the ring drains within milliseconds, a full buffer does not, and clients
-/// give up after seconds. Once there has been no room for that long, requests do not wait.
+/// client is told to retry: the ring drains within milliseconds, a full buffer does not, and
+/// clients give up after seconds. Once there has been no room for that long, requests do not wait.
 pub(super) const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a request waits for the disk. After this time, clients have given up.
@@ -97,8 +97,8 @@ pub(super) const BATCH_BYTES: usize = 192 * 1024;
 /// Pause after the system refused a connection: others must close first.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Keys (hosts, programs or senders) that have a quota of their own: those of a large network.
-/// Further ones share one.
+/// Maximum number of keys (hosts, programs or senders) with a quota of their own: those of a large
+/// network. Further keys share one.
 pub(super) const QUOTA_KEYS_MAX: usize = 65_536;
 
 /// Bytes per key of a quota, at most: its bucket, its entry in the table, and the same once more
@@ -111,7 +111,8 @@ pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// Minimum interval between updates of the statistics.
 pub(super) const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
 
-/// Requests of a connection with HTTP/2 at once: they take turns in the lane of their connection.
+/// Maximum number of concurrent requests of an HTTP/2 connection: they take turns in the lane of
+/// their connection.
 pub(super) const HTTP2_REQUESTS_MAX: u32 = 64;
 
 /// Bytes that a client may send of a request before they are read: enough for 5 MB/s at a distance
@@ -121,41 +122,42 @@ pub(super) const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes that it may send of all requests of a connection.
 pub(super) const HTTP2_CONNECTION_BYTES: u32 = 4 * HTTP2_WINDOW_BYTES;
 
-/// Maximum size of a message of gRPC: that of Loggregator's servers.
+/// Maximum size of a gRPC message, as in Loggregator's servers.
 pub(super) const GRPC_MESSAGE_BYTES_MAX: usize = 10 << 20;
 
 /// Bytes that a client may send in a stream before they are read: the default of HTTP/2, enough for
 /// 100 MB/s at a distance of half a millisecond.
 pub(super) const GRPC_WINDOW_BYTES: u32 = 64 * 1024;
 
-/// Streams of a connection at once. Clients open one, and another for each event.
+/// Maximum number of concurrent streams of a connection. Clients open one, and another for each
+/// event.
 pub(super) const GRPC_STREAMS_MAX: u32 = 32;
 
 /// Bytes that a client may send in all streams of a connection before they are read. Each stream
 /// can use its whole window, so that those that wait cannot stop others.
 pub(super) const GRPC_CONNECTION_BYTES: u32 = GRPC_STREAMS_MAX * GRPC_WINDOW_BYTES;
 
-/// Maximum length of a frame: those of a batch are then few, if the client makes use of it.
+/// Maximum length of a frame: large, so that clients can send a batch in few frames.
 pub(super) const GRPC_FRAME_BYTES_MAX: u32 = GRPC_WINDOW_BYTES;
 
 /// Maximum size of the metadata of a call.
 pub(super) const METADATA_BYTES_MAX: u32 = 16 * 1024;
 
-/// Memory for the frames of a connection that are not read, besides their content: a full window of
-/// the smallest envelopes. A client that exceeds it is closed.
+/// Memory for unread frames of a connection, besides their content: a full window of the smallest
+/// envelopes. The connection of a client that exceeds it is closed.
 pub(super) const SMALL_FRAMES_BYTES_MAX: usize = 4 << 20;
 
-/// Buffers for messages that are kept while they are not in use: as many as are usually read at the
+/// Maximum number of unused buffers that are kept for messages: as many as are usually read at the
 /// same time.
 pub(super) const GRPC_SPARES_MAX: usize = 8;
 
 /// Maximum size of such a buffer: a batch of a thousand lines.
 pub(super) const GRPC_SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// Interval at which a client is asked whether it is there. Well above what clients object to.
+/// Interval of keep-alive pings: well above the minimum that clients tolerate.
 pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long it may take to answer: that of Loggregator's servers.
+/// How long the answer to a ping may take, as in Loggregator's servers.
 pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum size of a request body, also after decompression, for all protocols.
@@ -166,12 +168,12 @@ pub(in crate::source) const BODY_BYTES_MAX: usize = 5 << 20;
 pub const LISTENER_BYTES: u64 = (BODY_BYTES_MAX * (2 + LANES) + (8 << 20)) as u64;
 
 /// Memory of a listener without acknowledgement: its batches (one per lane, and two to divide one),
-/// the buffers for datagrams or connections, and the producers it remembers.
+/// the buffers for datagrams or connections, and the cached producers.
 pub const SYSLOG_LISTENER_BYTES: u64 =
     ((LANES + 2) * FRAME_BYTES_MAX + 64 * DATAGRAM_BYTES_MAX + (4 << 20)) as u64;
 
-/// Memory of a listener for gRPC, in addition to messages that are not complete: as above, buffers,
-/// and the windows of 256 streams that are not read.
+/// Memory of a gRPC listener, in addition to incomplete messages: as above, buffers, and the
+/// windows of 256 unread streams.
 pub const LOGGREGATOR_LISTENER_BYTES: u64 = SYSLOG_LISTENER_BYTES
     + (GRPC_SPARES_MAX * GRPC_SPARE_BYTES_MAX + 256 * GRPC_WINDOW_BYTES as usize) as u64;
 

@@ -1,16 +1,16 @@
 //! Sources that receive records over the network or from Unix sockets.
 //!
 //! A listening source is a transport, a session and lanes. The *transport* owns the sockets:
-//! `accept` takes connections, and `http`, `grpc` or `stream` serve them; `datagrams` receives without
-//! connections. The *session* turns bytes into records and replies, without any I/O: framings and
-//! protocols of `weir-codec`, and one module per protocol next to this directory. The *lanes* carry
-//! records to the journal: for senders that are acknowledged, and for those that are not. In
-//! between, the *limiter* holds back records of keys above their *quota*, if there is one.
+//! `accept` takes connections, and `http`, `grpc` or `stream` serve them; `datagrams` receives
+//! without connections. The *session* turns bytes into records and replies, without any I/O:
+//! framings and protocols of `weir-codec`, and one module per protocol next to this directory. The
+//! *lanes* carry records to the journal: for senders that are acknowledged, and for those that are
+//! not. In between, the *limiter* holds back records of keys above their *quota*, if there is one.
 //!
 //! Invariants: the socket is bound before the thread starts, so a port in use is an error at start;
-//! each thread of a source has one event loop with a socket and lanes of its own, so nothing here is
-//! shared with other threads except statistics and who may connect; a request is answered with success only when all of its records are on stable
-//! storage; while the journal has no room, nothing more is read.
+//! each thread of a source has one event loop with a socket and lanes of its own, so threads share
+//! only statistics and the limits on connections; a request is answered with success only when all
+//! of its records are on stable storage; while the journal has no room, nothing more is read.
 
 mod accept;
 mod connection;
@@ -55,7 +55,7 @@ pub(super) use limits::GATHER_TIME;
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
 pub(super) use wakes::Wakes;
 
-use accept::{Doors, Service};
+use accept::{Admission, Service};
 use datagrams::DatagramIntake;
 use grpc::GrpcService;
 use http::HttpService;
@@ -74,8 +74,8 @@ pub(super) struct Parts {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) stats: Arc<SourceStats>,
-    /// File for the number of records that the first thread received without acknowledgement;
-    /// those of others stand beside it.
+    /// File for the number of records that the first thread received without acknowledgement; those
+    /// of other threads are next to it.
     pub(super) received_file: PathBuf,
     pub(super) stop: Arc<AtomicBool>,
 }
@@ -92,8 +92,8 @@ impl Parts {
         path.into()
     }
 
-    /// Counts what threads that are no longer configured had received and not stored before weir
-    /// was killed. Where the journal has no room, it is counted at the next start.
+    /// Counts records that threads that are no longer configured received but did not store before
+    /// weir was killed. If the journal has no room, they are counted at the next start.
     fn count_losses_of_former_threads(&self, context: &LaneContext) {
         for thread in self.settings.threads..LISTENER_THREADS_MAX {
             let path = self.received_file(thread);
@@ -105,7 +105,7 @@ impl Parts {
     }
 }
 
-/// The meaning of what is received: one variant per protocol.
+/// The protocol of a listener.
 pub(super) enum Protocol {
     /// Datadog's logs intake, over HTTP.
     DatadogIntake(super::datadog_intake::Intake, usize),
@@ -181,7 +181,7 @@ pub(super) struct Listener {
     wake: WakeFd,
     protocol: Protocol,
     socket: Socket,
-    doors: Doors,
+    admission: Admission,
 }
 
 impl Listener {
@@ -191,7 +191,7 @@ impl Listener {
         wakes: &[WakeFd],
         protocol: impl Fn() -> Protocol,
     ) -> Result<Vec<Self>, ListenError> {
-        let doors = Doors::new(&parts.settings)?;
+        let admission = Admission::new(&parts.settings)?;
         let (sockets, endpoint) = Socket::bind(&parts.settings.endpoint, wakes.len())?;
         parts.journal.register_source(&parts.name);
         parts.stats.listener.open(&endpoint);
@@ -203,7 +203,7 @@ impl Listener {
             wake: wake.clone(),
             protocol: protocol(),
             socket,
-            doors: doors.clone(),
+            admission: admission.clone(),
         };
         Ok(sockets.into_iter().zip(wakes).enumerate().map(listener).collect())
     }
@@ -222,7 +222,7 @@ impl Listener {
     }
 
     async fn serve(self, opened: impl FnOnce()) -> io::Result<()> {
-        let Self { parts, thread, wake, protocol, socket, doors } = self;
+        let Self { parts, thread, wake, protocol, socket, admission } = self;
         parts.journal.on_room(wake.clone());
         let context = LaneContext {
             name: parts.name.clone(),
@@ -284,6 +284,6 @@ impl Listener {
             }
         };
         opened();
-        accept::serve(Rc::new(service), socket, doors, &wake, &parts).await
+        accept::serve(Rc::new(service), socket, admission, &wake, &parts).await
     }
 }

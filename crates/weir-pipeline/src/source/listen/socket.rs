@@ -15,8 +15,8 @@ use weir_host::{BoundDatagrams, DatagramSocket, bind_udp, bind_unix_datagrams, l
 use super::ListenError;
 use crate::config::ListenEndpoint;
 
-/// Idle time after which the kernel checks whether a peer still exists: a sender that vanished
-/// without a word frees its connection within a few minutes.
+/// Idle time after which the kernel sends keep-alive probes, so that the connection of a sender
+/// that vanished is freed within a few minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 
 /// A bound socket.

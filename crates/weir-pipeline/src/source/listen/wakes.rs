@@ -9,7 +9,7 @@ use weir_host::WakeFd;
 
 use super::limits::GRACE;
 
-/// Reports that the journal has room, or that the source is to stop.
+/// Signals that the journal has room, or that the source must stop.
 pub(in crate::source) struct Wakes(pipe::Receiver);
 
 impl Wakes {
@@ -31,8 +31,8 @@ impl Wakes {
         }
     }
 
-    /// Does the last work of a source, and calls `wake` for each wake-up meanwhile. Returns false
-    /// if it took longer than [`GRACE`], and was given up.
+    /// Completes the work of a source, and calls `wake` for each wake-up meanwhile. Returns false
+    /// if it took longer than [`GRACE`], and was abandoned.
     pub(in crate::source) async fn finish(
         &self,
         wake: impl Fn(),

@@ -1,11 +1,11 @@
-//! What envelopes are from (source, instance, tags, sender) as resources, each encoded once.
+//! The producers of envelopes (source, instance, tags, sender) as resources, each encoded once.
 //!
 //! Tags that describe the source are attributes of the resource; others, such as those of a single
 //! request, stay with the record: otherwise every record could have a resource of its own.
 //!
-//! Invariants: a known producer costs no allocation; producers are compared, not only their hashes,
-//! so nobody can send records as another source; the number of producers that are remembered is
-//! limited, forgetting one only costs time; a resource always fits in a frame.
+//! Invariants: a known producer costs no allocation; producers are compared in full, not only by
+//! hash, so a collision cannot assign records to another source; the number of cached producers is
+//! limited, and evicting one only costs time; a resource always fits in a frame.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -20,11 +20,12 @@ use weir_model::{PEER, Resource, hash64};
 use crate::source::listen::limits::PRODUCERS_MAX;
 use crate::source::listen::{BuildIdentity, KeyFields, Origin};
 
-/// Maximum length of a name or value in a resource, in bytes. The record has the whole one in its
+/// Maximum length of a name or value in a resource, in bytes. The record contains it in full in its
 /// original.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// Producers with one source and instance that are remembered: they differ in tags or senders.
+/// Maximum number of cached producers with the same source and instance, which differ in tags or
+/// senders.
 const VARIANTS_MAX: usize = 8;
 
 /// Name and value of a tag.
@@ -34,7 +35,7 @@ type Tag = (Box<[u8]>, Box<[u8]>);
 #[derive(Debug)]
 pub(super) struct Producer {
     source_id: Box<[u8]>,
-    /// Its envelopes state the source; otherwise it is their tag `origin`.
+    /// Its envelopes have a source id; otherwise their tag `origin` is used.
     states_source: bool,
     instance_id: Box<[u8]>,
     peer: Option<IpAddr>,
@@ -45,25 +46,25 @@ pub(super) struct Producer {
     /// Key of the resource: the same for all instances of a source.
     pub(super) key: u64,
     pub(super) encoded: Vec<u8>,
-    /// Fields that its envelopes lack: tags of the configuration, and a source.
+    /// Fields that its envelopes lack: default tags, and a source id.
     added: Vec<u8>,
-    /// Whose quota its envelopes use up.
+    /// Key of the quota of its envelopes.
     pub(super) quota_key: u64,
 }
 
-/// All producers seen lately.
+/// Recently seen producers.
 #[derive(Debug)]
 pub(super) struct Producers {
     by_hash: HashMap<u64, Vec<Producer>, BuildIdentity>,
     count: usize,
-    /// Where the producer is that was found last.
+    /// Location of the last found producer.
     last: (u64, usize),
     scratch: Vec<u8>,
     quota_fields: KeyFields,
     default_tags: Vec<(String, String)>,
 }
 
-/// Whether a tag describes the source, so that few values of it occur.
+/// Returns whether a tag describes the source, so that it has few values.
 fn describes_source(name: &[u8]) -> bool {
     matches!(
         name,
@@ -91,24 +92,24 @@ fn describes_source(name: &[u8]) -> bool {
 }
 
 impl Producers {
-    /// `quota_fields` make up the key of a quota, if there is one. `default_tags` are added to
-    /// envelopes without a tag of that name.
+    /// Creates an empty cache. `quota_fields` make up the key of a quota, if there is one.
+    /// `default_tags` are added to envelopes without a tag of that name.
     pub(super) fn new(default_tags: Vec<(String, String)>, quota_fields: KeyFields) -> Self {
         let (by_hash, scratch) = (HashMap::default(), Vec::new());
         Self { by_hash, count: 0, last: (0, 0), scratch, quota_fields, default_tags }
     }
 
-    /// Whether a tag belongs to the resource, not to the record.
+    /// Returns whether a tag belongs to the resource, not to the record.
     pub(super) fn has_tag(default_tags: &[(String, String)], name: &[u8]) -> bool {
         describes_source(name) || default_tags.iter().any(|(tag, _)| tag.as_bytes() == name)
     }
 
-    /// The tags that are added to envelopes without them.
+    /// Returns the default tags.
     pub(super) fn default_tags(&self) -> &[(String, String)] {
         &self.default_tags
     }
 
-    /// Finds the producer of an envelope, which is [`Self::last`] then.
+    /// Finds the producer of an envelope; [`Self::last`] then returns it.
     pub(super) fn find(
         &mut self,
         envelope: &LoggregatorEnvelope<'_>,
@@ -175,12 +176,12 @@ impl Producers {
     }
 }
 
-/// The source of an envelope: the tag `origin`, if it states none.
+/// Returns the source id of an envelope, or its tag `origin` if it has none.
 fn source_of<'e>(envelope: &LoggregatorEnvelope<'e>, tags: &LoggregatorTags) -> &'e [u8] {
     if !envelope.source_id.is_empty() {
         return envelope.source_id;
     }
-    // Deprecated ones come last, and count only if there is no other.
+    // Deprecated tags come last, and are used only if there is no other.
     let mut origins = tags.iter(envelope.bytes).filter(|(name, _)| *name == b"origin");
     match origins.next() {
         Some((_, LoggregatorTagValue::Text(origin))) => origin,
@@ -194,7 +195,7 @@ fn text_of(value: LoggregatorTagValue<'_>) -> Vec<u8> {
     text
 }
 
-/// The beginning of a text, with valid characters.
+/// Returns the beginning of a text, with invalid UTF-8 replaced.
 fn shown(bytes: &[u8], bytes_max: usize) -> String {
     String::from_utf8_lossy(bytes.get(..bytes_max).unwrap_or(bytes)).into_owned()
 }
@@ -262,17 +263,17 @@ impl Producer {
         }
     }
 
-    /// What it is: the source that an envelope states, or its tag `origin`.
+    /// Returns its source id, or the tag `origin` of its envelopes if they have none.
     pub(super) fn source_id(&self) -> &[u8] {
         &self.source_id
     }
 
-    /// Fields that its envelopes lack.
+    /// Returns the fields that its envelopes lack.
     pub(super) fn added(&self) -> &[u8] {
         &self.added
     }
 
-    /// What its envelopes state about their origin.
+    /// Returns the origin of its envelopes.
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin { host: self.host.as_bytes(), service: &self.source_id, peer: self.peer }
     }
@@ -282,7 +283,7 @@ impl Producer {
         *self.source_id == *source_id && *self.instance_id == *instance_id && self.peer == peer
     }
 
-    /// Whether these are its tags, in any order: clients write those of each envelope in another.
+    /// Returns whether these are its tags, in any order: clients do not write them in a fixed one.
     #[inline]
     fn has_tags(
         &self,
@@ -306,7 +307,7 @@ impl Producer {
     }
 }
 
-/// Whether a value has this text.
+/// Returns whether a value has this text.
 #[inline]
 fn is_text(value: LoggregatorTagValue<'_>, text: &[u8]) -> bool {
     match value {

@@ -1,18 +1,17 @@
-//! Totals of counters: an envelope that states only an increment gets the total of its counter, as
-//! from an agent.
+//! Totals of counters, which are added to envelopes that contain only an increment, as by an agent.
 //!
-//! Invariants: an increment counts once, when its envelope was added; the number of counters that
-//! are remembered is limited, and all are forgotten at once, as by an agent.
+//! Invariants: an increment counts once, when its envelope was added; the number of counters is
+//! limited, and all are forgotten at once, as by an agent.
 
 use std::collections::HashMap;
 
 use weir_codec::{LoggregatorEnvelope, LoggregatorMessage, LoggregatorTags};
 use weir_model::hash64;
 
-/// Counters that are remembered: as many as an agent does.
+/// Maximum number of counters, as in an agent.
 const COUNTERS_MAX: usize = 10_000;
 
-/// All counters seen lately, by source, name and tags.
+/// Recently seen counters, by source, name and tags.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     by_key: HashMap<Vec<u8>, u64>,
@@ -20,8 +19,8 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Returns the total of the counter in an envelope with this envelope, or `None` if the envelope
-    /// is about something else. It counts once it is passed to [`Self::set`].
+    /// Returns the total of the counter including this envelope, or `None` if the envelope is not a
+    /// counter. It counts once it is passed to [`Self::set`].
     #[inline]
     pub(super) fn with(
         &mut self,
@@ -44,7 +43,7 @@ impl Totals {
             text.extend_from_slice(tag);
             text.push(0);
             value.write(&mut text);
-            // A sum, since the order of tags means nothing.
+            // A sum, since the order of tags is irrelevant.
             tags_hash = tags_hash.wrapping_add(hash64(&text));
         }
         self.key.extend_from_slice(&tags_hash.to_le_bytes());
@@ -55,7 +54,7 @@ impl Totals {
         Some(known.wrapping_add(delta))
     }
 
-    /// Sets the total of the counter that [`Self::with`] was called for last.
+    /// Sets the total of the counter of the last call of [`Self::with`].
     pub(super) fn set(&mut self, total: u64) {
         if let Some(known) = self.by_key.get_mut(&self.key) {
             *known = total;

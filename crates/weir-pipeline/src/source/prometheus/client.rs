@@ -1,6 +1,6 @@
-//! The requests to one target, over a connection that is kept from one scrape to the next.
+//! The requests to one target, over a connection that is reused from one scrape to the next.
 //!
-//! Invariants: a connection is kept only after a complete answer; an answer is never longer than its
+//! Invariants: a connection is reused only after a complete response; a response never exceeds its
 //! limit, compressed or not, and its bytes are charged as they arrive; redirects are not followed.
 
 use std::time::Duration;
@@ -28,44 +28,44 @@ const ACCEPTED: &str =
 /// Why a scrape failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScrapeError {
-    /// Its URL cannot be used.
-    #[error("its URL {0}")]
+    /// The URL cannot be used.
+    #[error("the URL {0}")]
     Url(#[from] EndpointError),
     /// A header cannot be sent.
     #[error("the header {0:?} is not valid")]
     Header(String),
-    /// No connection.
+    /// The connection could not be established.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The answer was not there in time.
-    #[error("no complete answer within {after:?}")]
+    /// The response was not complete in time.
+    #[error("no complete response within {after:?}")]
     Timeout {
         /// The limit.
         after: Duration,
     },
-    /// The connection broke, or the answer is not HTTP.
+    /// The connection failed, or the response is not HTTP.
     #[error("the connection failed: {0}")]
     Broken(#[from] hyper::Error),
-    /// Another status than 200.
-    #[error("it answered with the status {0}")]
+    /// A status other than 200.
+    #[error("the target responded with status {0}")]
     Status(StatusCode),
-    /// The answer is too long.
-    #[error("the answer has more than {max_bytes} bytes")]
+    /// The response is too large.
+    #[error("the response exceeds {max_bytes} bytes")]
     TooLarge {
         /// The limit.
         max_bytes: usize,
     },
     /// All targets together have sent too much at once.
-    #[error("there is no memory for its answer: other targets use all of in_flight_max")]
+    #[error("no memory for the response: other targets use all of in_flight_max")]
     NoMemory,
-    /// The coding of the answer is not known.
-    #[error("the answer has an unknown coding")]
+    /// The content coding of the response is not supported.
+    #[error("the response has an unsupported content coding")]
     Coding,
-    /// It cannot be decompressed.
+    /// The response cannot be decompressed.
     #[error(transparent)]
     Decompress(#[from] DecompressError),
-    /// It is not in the text format.
-    #[error("the answer is not in the text format: {0}")]
+    /// The response is not in the text format.
+    #[error("the response is not in the text format: {0}")]
     Text(#[from] PrometheusError),
 }
 
@@ -88,7 +88,7 @@ impl ScrapeError {
     }
 }
 
-/// An answer, with its share of the memory.
+/// A response, with its share of the memory limit.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) body: Vec<u8>,
@@ -145,7 +145,7 @@ impl Client {
         Ok(Answer { body: read, _charge: charge })
     }
 
-    /// Sends a request over the connection that was kept, or else over a new one.
+    /// Sends a request over the open connection, or over a new one if that fails.
     async fn send(
         &mut self,
     ) -> Result<(SendRequest<Empty<Bytes>>, Response<Incoming>), ScrapeError> {

@@ -1,12 +1,12 @@
-//! `type = "prometheus"`: metrics of targets that answer in Prometheus' text format, as envelopes of
-//! Loggregator.
+//! `type = "prometheus"`: metrics of targets in the Prometheus text format, as Loggregator
+//! envelopes.
 //!
-//! Each target has a task of its own, with its own connection and its own moment in the interval,
-//! so they do not all answer at once, and a slow one delays none of the others.
+//! Each target has its own task, connection and offset in the interval, so that scrapes are spread
+//! over time, and a slow target does not delay others.
 //!
-//! Invariants: a scrape yields all of its samples or none; a target is never scraped twice at a
-//! time, and moments that pass while it is being scraped are skipped; no target can use more memory
-//! than its limit, nor all together more than theirs.
+//! Invariants: a scrape yields all of its samples or none; a target has at most one scrape at a
+//! time, and scrapes that become due meanwhile are skipped; the memory of each target and of all
+//! targets together is limited.
 
 mod client;
 pub(in crate::source) mod limits;
@@ -28,17 +28,17 @@ use super::listen::Budget;
 use super::produce::{ENVELOPES_PER_TURN, Emitter};
 use crate::config::{PrometheusSource, ScrapeTarget};
 
-/// What the tasks of a source share.
+/// State shared by the tasks of a source.
 struct Shared {
     emitter: Rc<Emitter>,
     budget: Budget,
     body_bytes_max: usize,
 }
 
-/// The targets with their tasks, which end with this.
+/// The targets with their tasks, which are aborted when this is dropped.
 struct Targets {
     shared: Rc<Shared>,
-    /// By what identifies a target over changes of its settings.
+    /// By a key that identifies a target across changes of its settings.
     running: HashMap<String, (ScrapeTarget, AbortHandle)>,
     tasks: JoinSet<()>,
 }
@@ -62,7 +62,7 @@ pub(super) async fn run(source: &PrometheusSource, emitter: &Rc<Emitter>) {
             target_file::read_all(source, &mut wanted, &mut broken, &stats.collect, &stats.errors);
         }
         targets.follow(wanted);
-        // Ended tasks are only collected.
+        // Only removes ended tasks.
         while targets.tasks.try_join_next().is_some() {}
         sleep(source.rescan_interval).await;
     }
@@ -108,7 +108,11 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
             Ok(()) => {
                 if stats.collect.recovered(&target.url) {
                     let source = shared.emitter.context.name.as_str();
-                    tracing::info!(source, target = target.url, "target can be scraped again");
+                    tracing::info!(
+                        source,
+                        target = target.url,
+                        "scraping the target succeeds again"
+                    );
                 }
             }
             Err(error) => {
@@ -116,7 +120,12 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
                 stats.errors.count(error.kind(), &format!("{}: {text}", target.url));
                 if stats.collect.failed(&target.url, &target.source_id, &text) {
                     let source = shared.emitter.context.name.as_str();
-                    tracing::warn!(source, target = target.url, error = text, "cannot scrape");
+                    tracing::warn!(
+                        source,
+                        target = target.url,
+                        error = text,
+                        "cannot scrape the target"
+                    );
                 }
             }
         }
@@ -126,7 +135,8 @@ async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
     }
 }
 
-/// When in the interval a target is scraped: always at the same moment, others at other ones.
+/// Returns the offset in the interval at which a target is scraped: fixed for each target, and
+/// spread over the targets.
 fn phase(key: &str, interval: Duration) -> Duration {
     let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(hash64(key.as_bytes()) % interval_ns.max(1))
@@ -154,7 +164,8 @@ async fn scrape(
     let (mut envelope, mut number, mut invalid) = (Vec::new(), 0_i64, 0_u64);
     while let Some(sample) = text.next_sample() {
         envelope.clear();
-        // Each has a time of its own: readers of the log-cache go on after the last one they have.
+        // Each has a distinct time: readers of the log-cache continue after the last time they
+        // have.
         if sample.encode(&origin, scraped_ns + number, &mut envelope) {
             emitter.emit(&envelope, scraped_ns).await;
         } else {
@@ -168,7 +179,7 @@ async fn scrape(
     }
     emitter.turn();
     if invalid > 0 {
-        let text = format!("{}: {invalid} totals are negative or no numbers", target.url);
+        let text = format!("{}: {invalid} counters are negative or not a number", target.url);
         stats.errors.count_times(invalid, "invalid_total", &text);
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! The files that match a pattern, for files that are read again and again rather than followed.
+//! Finds the files that match a glob, for files that are re-read at intervals.
 //!
-//! Invariant: only directories that the pattern names are read, and no more than
+//! Invariant: only directories that the glob names are read, and no more than
 //! [`PATHS_MAX`](super::limits::PATHS_MAX) entries.
 
 use std::path::{Component, Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Files that describe targets, as those of Loggregator's own scraper: one target of this machine
-//! each, in YAML.
+//! Files that describe targets, in the format of Loggregator's own scraper: YAML, with one target
+//! on this machine per file.
 //!
-//! Invariant: a file that cannot be used is counted and reported, and costs no other target
-//! anything; while it cannot be read, its target is not scraped.
+//! Invariant: an invalid file is counted and reported, and does not affect other targets; its
+//! target is not scraped.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use super::paths;
 use crate::config::{HttpAuth, PrometheusSource, ScrapeTarget, TlsSettings};
 use crate::stats::{CollectStats, ErrorCounts};
 
-/// Minimum interval, so that a typing error does not keep a processor busy.
+/// Minimum interval, so that a typo does not keep a processor busy.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Reads all files of a source, and adds their targets by path. `broken` are those that could not
-/// be used the last time.
+/// Reads all files of a source, and adds their targets by path. `broken` are the files that were
+/// invalid the last time.
 pub(super) fn read_all(
     source: &PrometheusSource,
     targets: &mut HashMap<String, ScrapeTarget>,
@@ -37,25 +37,25 @@ pub(super) fn read_all(
                 Err(problem) => {
                     errors.count("target_file", &format!("{shown}: {problem}"));
                     if collected.set_problem(&shown, &problem) {
-                        tracing::warn!(path = shown, problem, "cannot use the file of a target");
+                        tracing::warn!(path = shown, problem, "invalid target file");
                     }
                     still_broken.insert(shown);
                 }
             }
         }
     }
-    // Those that are gone are no problem any more either.
+    // Files that are gone are no longer a problem either.
     for mended in broken.difference(&still_broken) {
         collected.recovered(mended);
     }
     *broken = still_broken;
 }
 
-/// Reads the target of a file; `None` if it is not to be scraped.
+/// Reads the target described by a file; `None` if it should not be scraped.
 fn read(path: &Path, source: &PrometheusSource) -> Result<Option<ScrapeTarget>, String> {
     let len = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if len > TARGET_FILE_BYTES_MAX {
-        return Err(format!("it has more than {TARGET_FILE_BYTES_MAX} bytes"));
+        return Err(format!("exceeds {TARGET_FILE_BYTES_MAX} bytes"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     target(&text, source)
@@ -67,18 +67,18 @@ fn target(text: &str, source: &PrometheusSource) -> Result<Option<ScrapeTarget>,
     let text = |key: &str| match value(key) {
         Some(FlatYaml::Text(text)) => Ok(Some(text.as_str())),
         Some(FlatYaml::Null) | None => Ok(None),
-        Some(FlatYaml::Map(_) | FlatYaml::Other) => Err(format!("{key} is not a text")),
+        Some(FlatYaml::Map(_) | FlatYaml::Other) => Err(format!("{key} is not a string")),
     };
     let map = |key: &str| match value(key) {
         Some(FlatYaml::Map(map)) => Ok(map.clone()),
         Some(FlatYaml::Null) | None => Ok(Vec::new()),
-        Some(FlatYaml::Text(_) | FlatYaml::Other) => Err(format!("{key} is not a map of texts")),
+        Some(FlatYaml::Text(_) | FlatYaml::Other) => Err(format!("{key} is not a map of strings")),
     };
     let port = text("port")?.and_then(|port| port.parse::<u16>().ok()).filter(|port| *port > 0);
-    let port = port.ok_or("it has no valid port")?;
+    let port = port.ok_or("port is missing or invalid")?;
     let scheme = text("scheme")?.unwrap_or("http");
     if !matches!(scheme, "http" | "https") {
-        return Err(format!("{scheme:?} is not a scheme: http or https"));
+        return Err(format!("scheme {scheme:?} is not http or https"));
     }
     let Some(interval) = interval(text("scrape_interval")?, source.interval)? else {
         return Ok(None);
@@ -109,7 +109,7 @@ fn target(text: &str, source: &PrometheusSource) -> Result<Option<ScrapeTarget>,
     }))
 }
 
-/// Reads an interval; `None` if it is not positive, which means never.
+/// Parses an interval; `None` if it is not positive, which means never.
 fn interval(text: Option<&str>, default: Duration) -> Result<Option<Duration>, String> {
     let Some(text) = text else { return Ok(Some(default)) };
     if text.starts_with('-') || text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) == "0" {
@@ -117,7 +117,7 @@ fn interval(text: Option<&str>, default: Duration) -> Result<Option<Duration>, S
     }
     match units::parse_duration(text) {
         Ok(interval) => Ok(Some(interval.max(INTERVAL_MIN))),
-        Err(_) => Err(format!("{text:?} is not an interval such as 15s")),
+        Err(_) => Err(format!("scrape_interval {text:?} is not a duration such as 15s")),
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_scraped_is_an_error_or_left_out() {
+    fn targets_that_cannot_be_scraped_are_errors_or_skipped() {
         for interval in ["0", "0s", "-1s"] {
             let file = format!("port: 80\nscrape_interval: {interval}\n");
             assert_eq!(target(&file, &source()), Ok(None), "{interval}");

@@ -1,8 +1,8 @@
 //! The producers of messages (host, program, sender) as resources, each encoded once.
 //!
-//! Invariants: what a message states about itself never replaces the sender's address; the number
-//! of producers that are remembered is limited, forgetting one only costs time; names are cut to
-//! the lengths that RFC 5424 allows, so that a resource always fits in a frame.
+//! Invariants: the contents of a message never replace the sender's address; the number of cached
+//! producers is limited, and evicting one only costs time; names are truncated to the lengths that
+//! RFC 5424 allows, so that a resource always fits in a frame.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,30 +26,30 @@ pub(super) struct Producer {
     host_text: String,
     /// Hash of the host, or of the sender if the message names none.
     pub(super) host_hash: u64,
-    /// Key of the resource: the same for a host and program, whoever relays their messages.
+    /// Key of the resource: the same for a host and program, independent of relays.
     pub(super) key: u64,
     pub(super) encoded: Vec<u8>,
-    /// Whose quota its messages use up.
+    /// Key of the quota of its messages.
     pub(super) quota_key: u64,
 }
 
-/// All producers seen lately, by the hash of what they are.
+/// Recently seen producers, by hash.
 #[derive(Debug)]
 pub(super) struct Producers {
     by_hash: HashMap<u64, Producer, BuildIdentity>,
     scratch: Vec<u8>,
     quota_fields: KeyFields,
-    /// Name of this machine: the host of what comes from a Unix socket and names none.
+    /// Name of this machine: the host of messages from a Unix socket that name none.
     local_host: String,
 }
 
 impl Producers {
-    /// `quota_fields` make up the key of a quota, if there is one.
+    /// Creates an empty cache. `quota_fields` make up the key of a quota, if there is one.
     pub(super) fn new(local_host: String, quota_fields: KeyFields) -> Self {
         Self { by_hash: HashMap::default(), scratch: Vec::new(), quota_fields, local_host }
     }
 
-    /// Returns the producer of a message. Empty names are not stated.
+    /// Returns the producer of a message. Empty names mean that the message has none.
     pub(super) fn find(&mut self, host: &[u8], app: &[u8], peer: Option<IpAddr>) -> &Producer {
         let host = host.get(..HOST_BYTES_MAX).unwrap_or(host);
         let app = app.get(..APP_BYTES_MAX).unwrap_or(app);
@@ -85,7 +85,7 @@ impl Producer {
         let mut resource = Resource::new();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let peer_text = peer.map(|peer| peer.to_string());
-        // A message that names no host is from the one that sent it.
+        // The host of a message that names none is its sender.
         let sender = peer_text.as_deref().unwrap_or(local_host);
         let host_text = if host.is_empty() { sender.to_owned() } else { text(host) };
         if !host_text.is_empty() {
@@ -110,7 +110,7 @@ impl Producer {
         }
     }
 
-    /// What its messages state about their origin.
+    /// Returns the origin of its messages.
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin { host: self.host_text.as_bytes(), service: &self.app, peer: self.peer }
     }

@@ -1,8 +1,8 @@
 //! The identity of a container: from its directory, docker's `config.v2.json` and the pod path,
 //! named by OpenTelemetry's resource conventions.
 //!
-//! Invariants: nothing here waits for metadata; what does not exist yet is left out and read again
-//! when it appears. Damaged or unknown JSON is treated like missing JSON.
+//! Invariants: nothing here waits for metadata; missing metadata is omitted, and read when it
+//! appears. Damaged or unknown JSON is treated like missing JSON.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use weir_model::Resource;
 
 use super::layout::pod_of;
 
-/// What is known about a container.
+/// Metadata of a container.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Container {
     /// Attributes of its records.

@@ -405,7 +405,7 @@ impl Discovery {
                     self.ensure_dir(&real, &root, &[rule]);
                     continue;
                 }
-                Err(error) => self.tell_root(&root, &error),
+                Err(error) => self.report_root(&root, &error),
             }
             missing = true;
             let existing = root.ancestors().skip(1).find_map(|a| a.canonicalize().ok());
@@ -419,7 +419,7 @@ impl Discovery {
     }
 
     /// A missing root is normal; one that cannot be accessed is logged, once.
-    fn tell_root(&mut self, root: &Path, error: &std::io::Error) {
+    fn report_root(&mut self, root: &Path, error: &std::io::Error) {
         if error.kind() != std::io::ErrorKind::NotFound && self.logged_roots.insert(root.to_owned())
         {
             let text = format!("cannot reach {}: {error}", root.display());
@@ -511,14 +511,14 @@ impl Discovery {
             Err(error) => {
                 self.dirs[dir].name_states.events_lost();
                 self.unmap_watch(dir);
-                self.tell_unwatched(dir, error);
+                self.report_unwatched(dir, error);
                 false
             }
         }
     }
 
     /// Logged once per directory, not at every rescan.
-    fn tell_unwatched(&mut self, dir: DirId, error: Errno) {
+    fn report_unwatched(&mut self, dir: DirId, error: Errno) {
         let dir = &mut self.dirs[dir];
         if !std::mem::replace(&mut dir.is_refused, true) {
             let text =

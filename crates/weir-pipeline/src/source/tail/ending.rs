@@ -185,7 +185,7 @@ impl Engine {
         if !file.has_records() {
             return Ok(None);
         }
-        // Joining was switched off, so there is nothing to wait for.
+        // Joining was disabled, so there is nothing to wait for.
         let joining = self.parts.settings.multiline.as_ref();
         let timeout = joining.map_or(Duration::ZERO, |joining| joining.timeout);
         let now = self.now();
@@ -357,7 +357,7 @@ impl Engine {
         self.bound_unlinked(file);
     }
 
-    /// Deleted files hold disk space invisibly: beyond a limit, the oldest are given up.
+    /// Deleted files occupy disk space invisibly: beyond a limit, the oldest are abandoned.
     fn bound_unlinked(&mut self, newest: &mut File) {
         let max = self.parts.settings.deleted_bytes_max;
         self.publish_unlinked(newest);
@@ -386,7 +386,7 @@ impl Engine {
         }
     }
 
-    /// Gives up the unread bytes, and counts them.
+    /// Abandons the unread bytes, and counts them.
     pub(super) fn give_up(&mut self, file: &mut File, reason: AbandonReason) -> Next {
         if let Some(batch) = file.held.take() {
             self.held_bytes -= batch.memory_bytes();

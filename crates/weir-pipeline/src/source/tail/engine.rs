@@ -207,7 +207,7 @@ impl Engine {
             self.turn();
             self.wait();
         }
-        // Events up to now are still counted, or read if nobody else will read them.
+        // Events up to now are still counted, or read if no later run can read the files.
         self.follow_names();
         self.read_unlinked();
         self.publish(self.now());

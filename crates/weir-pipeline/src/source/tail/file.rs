@@ -1,4 +1,4 @@
-//! A followed file: its read position, its counts, and what the journal has of it.
+//! A followed file: its read position, its counts, and its state in the journal.
 //!
 //! Invariants: `seen` grows only with what stat reports, `book` only with what was consumed or
 //! given up, so that `seen = read + abandoned + unread` can be checked; a batch that the journal
@@ -96,7 +96,7 @@ pub(super) struct File {
     /// Growth over all epochs.
     pub seen: u64,
     /// Up to here there is nothing more to decode until the file grows.
-    pub judged: u64,
+    pub examined_to: u64,
 
     pub appended: AppendedState,
     pub held: Option<Box<Batch>>,
@@ -125,7 +125,7 @@ pub(super) struct File {
     pub looks: u32,
     /// The journal knows the stream.
     pub is_claimed: bool,
-    /// Its unread bytes are to be given up.
+    /// Its unread bytes must be abandoned.
     pub is_given_up: bool,
     /// The last block resulted in more than fits in a frame: the next one is limited to this many
     /// bytes, and ends after a line.
@@ -173,7 +173,7 @@ impl File {
             read_before: 0,
             size: 0,
             seen: 0,
-            judged: 0,
+            examined_to: 0,
             appended: AppendedState::default(),
             held: None,
             bucket: None,
@@ -222,7 +222,7 @@ impl File {
 
     /// Returns true if there are bytes that have not been looked at yet.
     pub(super) fn has_new(&self) -> bool {
-        self.size > self.at().max(self.judged)
+        self.size > self.at().max(self.examined_to)
     }
 
     /// Returns true if the file ends within a line.
@@ -299,7 +299,7 @@ impl File {
         self.epoch += 1;
         self.start = 0;
         self.size = 0;
-        self.judged = 0;
+        self.examined_to = 0;
         self.read_before = 0;
         self.memory = RememberedContent::default();
         if let Some(old) = &mut self.decoder {

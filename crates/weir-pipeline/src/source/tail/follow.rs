@@ -39,7 +39,7 @@ fn codec_format(format: Format) -> Option<weir_codec::Format> {
     }
 }
 
-/// What to do with a batch that rules make larger than a frame.
+/// How to handle a batch that rules make larger than a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
     /// Give it back, to be read again in parts.
@@ -78,7 +78,7 @@ fn open_for_reading(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 impl Engine {
-    /// Does what is due for a file now.
+    /// Does the work that is due for a file.
     pub(super) fn visit(&mut self, file: &mut File) -> Next {
         if file.is_given_up && file.phase != Phase::Finished {
             return self.give_up(file, AbandonReason::DeletedTooLong);
@@ -204,7 +204,7 @@ impl Engine {
             file.book.files_cut += 1;
             file.book.abandon(AbandonReason::Truncated, file.size - size);
             file.size = size;
-            file.judged = 0;
+            file.examined_to = 0;
         }
         let growth = size - file.size;
         file.last_growth = growth;
@@ -227,7 +227,7 @@ impl Engine {
         match self.make_decoder(file) {
             Ok(true) => {}
             Ok(false) => {
-                file.judged = file.size;
+                file.examined_to = file.size;
                 return self.at_end(file);
             }
             Err(error) => return self.read_failed(file, error),
@@ -238,7 +238,7 @@ impl Engine {
             Err(error) => return self.read_failed(file, error),
         };
         if region.is_empty() {
-            file.judged = file.size;
+            file.examined_to = file.size;
             return self.at_end(file);
         }
         self.note_first_read(file);
@@ -261,7 +261,7 @@ impl Engine {
         }
         self.step_over_hole(file);
         if is_complete {
-            file.judged = file.size;
+            file.examined_to = file.size;
             return self.at_end(file);
         }
         Next::Again
@@ -579,7 +579,7 @@ impl Engine {
     /// against the file; returns false if the file was rewritten since.
     pub(super) fn restore(&mut self, file: &mut File, bytes: &[u8]) -> bool {
         let position = file.appended.position;
-        file.judged = 0;
+        file.examined_to = 0;
         file.start = position.offset;
         file.decoder = None;
         let Some(saved) = state::decode(bytes) else { return true };

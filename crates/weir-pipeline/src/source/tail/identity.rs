@@ -2,7 +2,7 @@
 //!
 //! Invariants: a file is identified by its device, inode and birth time; content only shows whether
 //! the *same* file was truncated and rewritten (its offsets then restart in a new epoch). Content
-//! is never an identity: files with equal heads and empty files are told apart.
+//! is never an identity: files with equal heads and empty files are distinguished.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Processes what discovery found: new files, renamed files, removed names and, at the start, the
-//! files of the last run.
+//! Processes the reports of discovery: new files, renamed files, removed names and, at the start,
+//! the files of the last run.
 //!
 //! Invariants: a file is identified independently of its name, and is followed once; the configured
 //! start position is used only for files that exist at the very first start of the source; the
@@ -28,14 +28,14 @@ use crate::stats::{add, get, set, shift};
 /// Number of remembered copies; file ages also identify copies, except in the first milliseconds.
 const COPIES_MAX: usize = 4096;
 
-/// Returns the name of a log without what rotation adds to it.
+/// Returns the name of a log without the suffixes of rotation.
 fn base_name(path: &Path) -> &str {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     split_suffix(name).map_or(name, |(base, _)| base)
 }
 
 impl Engine {
-    /// Loads what the last run knew.
+    /// Loads the streams of the last run.
     pub(super) fn remember(&mut self) {
         for known in self.parts.journal.known_streams(self.source) {
             if let Some(saved) = state::decode(&known.resume.state) {
@@ -297,10 +297,10 @@ impl Engine {
         self.open_stream(file);
     }
 
-    /// Resumes a file of the last run where the journal says.
+    /// Resumes a file of the last run at the position in the journal.
     fn resume(&mut self, file: &mut File, known: &KnownStream, stat: &FileStat) {
         file.group = known.group;
-        if !self.certainty(file, known) {
+        if !self.reopen(file, known) {
             // The current content is not what was read: it was truncated meanwhile.
             let _next_comes_with_the_first_visit = self.truncated(file);
         } else if stat.size < file.at() {
@@ -310,7 +310,7 @@ impl Engine {
 
     /// Opens a known stream and restores its state. Returns false if the file's content is not what
     /// was read up to the furthest position that any destination has reached.
-    fn certainty(&mut self, file: &mut File, known: &KnownStream) -> bool {
+    fn reopen(&mut self, file: &mut File, known: &KnownStream) -> bool {
         // If no destination was further, the restored state is verified instead.
         let is_ahead = known.furthest.position != known.resume.position;
         let is_there = !file.is_unlinked && (!is_ahead || self.has_content(file, &known.furthest));
@@ -326,7 +326,7 @@ impl Engine {
         file.is_claimed = true;
         file.phase = Phase::Following;
         let consumed = resume.book.bytes_read + resume.book.abandoned_total();
-        let is_same = self.go_on_at(file, resume);
+        let is_same = self.resume_at(file, resume);
         let is_reread = is_there && file.epoch == known.furthest.position.epoch;
         file.read_before = if is_reread { known.furthest.position.offset } else { 0 };
         let bytes = std::mem::take(&mut file.appended.state);
@@ -358,7 +358,7 @@ impl Engine {
     }
 
     /// Restores position, counts and state. Returns false if the file's content has changed.
-    fn go_on_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
+    fn resume_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
         file.appended.position = resume.position;
         file.appended.book = resume.book;
         file.book = resume.book;
@@ -376,7 +376,7 @@ impl Engine {
         }
         let Some(furthest) = self.parts.journal.skip_to_furthest(file.stream) else { return };
         let size = file.size;
-        let _is_gone = self.go_on_at(file, furthest);
+        let _is_gone = self.resume_at(file, furthest);
         file.size = size.max(file.at());
         // What was seen in this run lies before that position, or is the unread part after it.
         let consumed = file.book.bytes_read + file.book.abandoned_total();
@@ -397,7 +397,7 @@ impl Engine {
             let mut file = Box::new(File::new(self.new_key(), id, known.stream, now));
             file.group = known.group;
             file.is_unlinked = true;
-            self.certainty(&mut file, &known);
+            self.reopen(&mut file, &known);
             file.book.files_vanished += 1;
             self.encode_resource(Resource::new(), &mut file);
             if !file.has_tail() {
@@ -421,8 +421,8 @@ impl Engine {
         tracing::warn!(
             files = self.remembered.len(),
             first = %first.display(),
-            "files were removed while weir was not running: data written to them after the last \
-             look is not counted, and totals are reported as \"at least\" from now on"
+            "files were removed while weir was not running: data written to them after their last \
+             read is not counted, and totals are reported as \"at least\" from now on"
         );
     }
 

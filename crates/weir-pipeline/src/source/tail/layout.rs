@@ -66,7 +66,7 @@ pub(super) struct Class {
 }
 
 #[derive(Debug)]
-enum Part {
+enum GlobPart {
     Name(GlobMatcher),
     AnyDepth,
 }
@@ -74,7 +74,7 @@ enum Part {
 #[derive(Debug)]
 struct Pattern {
     root: PathBuf,
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
 }
 
 /// The rules of one source.
@@ -123,8 +123,8 @@ fn parse(pattern: &str, current_dir: &Path) -> Result<Pattern, LayoutError> {
     let parts = names[literal..]
         .iter()
         .map(|name| match name.as_str() {
-            "**" => Ok(Part::AnyDepth),
-            name => Ok(Part::Name(glob(name)?.compile_matcher())),
+            "**" => Ok(GlobPart::AnyDepth),
+            name => Ok(GlobPart::Name(glob(name)?.compile_matcher())),
         })
         .collect::<Result<_, LayoutError>>()?;
     Ok(Pattern { root, parts })
@@ -183,14 +183,14 @@ impl Layout {
     pub(super) fn implied(&self, rule: Rule) -> Option<Rule> {
         let Rule::Glob { pattern, at } = rule else { return None };
         let part = self.patterns.get(pattern)?.parts.get(at)?;
-        matches!(part, Part::AnyDepth).then_some(Rule::Glob { pattern, at: at + 1 })
+        matches!(part, GlobPart::AnyDepth).then_some(Rule::Glob { pattern, at: at + 1 })
     }
 
     /// Returns true if files in a directory of this kind may be followed.
     pub(super) fn holds_files(&self, rule: Rule) -> bool {
         match rule {
             Rule::Glob { pattern, at } => self.patterns.get(pattern).is_some_and(|p| {
-                at + 1 == p.parts.len() || matches!(p.parts.get(at), Some(Part::AnyDepth))
+                at + 1 == p.parts.len() || matches!(p.parts.get(at), Some(GlobPart::AnyDepth))
             }),
             Rule::DockerContainer | Rule::PodContainer | Rule::Links | Rule::Target => true,
             Rule::DockerRoot | Rule::PodRoot | Rule::Pod | Rule::Ancestor => false,
@@ -209,8 +209,8 @@ impl Layout {
                 let parts = &self.patterns.get(pattern)?.parts;
                 match parts.get(at)? {
                     // Links below `**` could form a loop.
-                    Part::AnyDepth => (!is_link).then_some(rule),
-                    Part::Name(glob) => (at + 1 < parts.len() && glob.is_match(name))
+                    GlobPart::AnyDepth => (!is_link).then_some(rule),
+                    GlobPart::Name(glob) => (at + 1 < parts.len() && glob.is_match(name))
                         .then_some(Rule::Glob { pattern, at: at + 1 }),
                 }
             }
@@ -251,8 +251,8 @@ impl Layout {
         let Some(pattern) = self.patterns.get(pattern) else { return false };
         let is_last = at + 1 == pattern.parts.len();
         let matches = match pattern.parts.get(at) {
-            Some(Part::Name(glob)) => is_last && glob.is_match(name),
-            Some(Part::AnyDepth) => is_last,
+            Some(GlobPart::Name(glob)) => is_last && glob.is_match(name),
+            Some(GlobPart::AnyDepth) => is_last,
             None => false,
         };
         matches && !self.exclude.is_match(name) && !self.exclude.is_match(shown.join(name))

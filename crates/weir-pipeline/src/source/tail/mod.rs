@@ -2,8 +2,8 @@
 //!
 //! Modules: `discovery` (which names lead to which files, by inotify and rescan), `identity` (which
 //! file it is, independent of its name), `reader` and `follow` (blocks into batches), `ending`
-//! (rotation, hand-over, truncation, deletion), `intake` (what discovery found, what the last run
-//! knew), `engine` (the loop).
+//! (rotation, hand-over, truncation, deletion), `intake` (new files, and those of the last run),
+//! `engine` (the loop).
 //!
 //! Descriptors: a followed file is kept open, because an idle one may get its last lines and be
 //! removed within a millisecond. An idle descriptor costs no CPU. Only when three quarters of the
@@ -37,13 +37,13 @@ use layout::Layout;
 /// A tailing source, ready to run in its thread.
 pub(super) struct Tail(Engine);
 
-/// Returns where a source of files looks.
+/// Returns the layout of a source of files.
 pub(super) fn files(source: &FileSource) -> Result<Layout, LayoutError> {
     let current_dir = std::env::current_dir().unwrap_or_else(|_| "/".into());
     Layout::files(source, &current_dir)
 }
 
-/// Returns where a source of containers looks.
+/// Returns the layout of a source of containers.
 pub(super) fn containers(source: &ContainersSource) -> Result<Layout, LayoutError> {
     Layout::containers(source)
 }

@@ -1,4 +1,4 @@
-//! What a file name says about rotation: which file it is a generation of, and how old it is.
+//! Parses the names of rotated files: which file it is a generation of, and how old it is.
 //!
 //! Invariant: names only order generations that are known to belong together; the caller decides
 //! whether two files belong together (the base file is followed, or the layout says so).

@@ -1,5 +1,5 @@
-//! inotify on directories: one instance per source, and no watch per file but of those that have
-//! no name any more.
+//! inotify on directories: one instance per source, and a watch on a file only if it has no name
+//! any more.
 //!
 //! Invariants: a refused watch is a result, not an error (the caller rescans such a directory); an
 //! overflow of the kernel's queue is reported, never ignored.

@@ -1,12 +1,12 @@
 //! Messages over RELP: each is acknowledged by the server, and sent again until it is.
 //!
-//! A window of messages may be without an answer, so that the connection is used while answers are
-//! on their way. A message that the server does not accept is sent again after a pause, like
-//! anything else that fails; others are sent meanwhile, up to as many as the window has.
+//! A window of messages may be unanswered, so that the connection is used while answers are in
+//! flight. A message that the server does not accept is sent again after a pause, like after any
+//! other failure; other messages are sent meanwhile, within the window.
 //!
 //! Invariants: a record is settled when the server has acknowledged it, whatever the order of the
-//! answers; after a break, everything without an answer is sent again, in order, before anything
-//! new.
+//! answers; after a connection failed, all unanswered messages are sent again, in order, before new
+//! ones.
 
 mod queue;
 mod session;
@@ -26,10 +26,10 @@ use crate::stats::{OutputStats, add, set};
 use queue::Queue;
 use session::{Answer, Overdue, Session};
 
-/// How long the answer to the end of the session is waited for: nothing depends on it.
+/// How long to wait for the answer to the end of the session: nothing depends on it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where messages are sent, and how.
+/// Settings of the peer and the messages.
 #[derive(Debug)]
 pub(crate) struct Relp {
     pub(super) peer: Peer,
@@ -95,7 +95,7 @@ impl RelpLoop<'_> {
         }
     }
 
-    /// Waits for one thing, and does what follows from it. May be cancelled at any time.
+    /// Waits for one event, and handles it. May be cancelled at any time.
     async fn work(&mut self) {
         let result = if self.session.is_some() { self.exchange().await } else { self.open().await };
         if let Err(error) = result {
@@ -148,7 +148,7 @@ impl RelpLoop<'_> {
         }
     }
 
-    /// Fails if a wait of the session has taken too long.
+    /// Fails if a deadline of the session has passed.
     fn is_overdue(&self) -> Result<(), SocketError> {
         let Some(session) = &self.session else { return Ok(()) };
         let (write_timeout, ack_timeout) = (self.peer.write_timeout, self.ack_timeout);
@@ -180,7 +180,7 @@ impl RelpLoop<'_> {
         }
     }
 
-    /// Does what follows from the answers that have arrived.
+    /// Handles the answers that have arrived.
     fn answers(&mut self) -> Result<(), SocketError> {
         let mut acknowledged = 0;
         let mut result = Ok(());
@@ -222,8 +222,8 @@ impl RelpLoop<'_> {
         }
     }
 
-    /// The server did not accept a message. All that it refuses until the end of the pause count as
-    /// one failure.
+    /// Handles a message that the server did not accept. All refusals until the end of the pause
+    /// count as one failure.
     fn refused(&mut self, id: queue::MessageId, reason: String) {
         self.queue.refuse(id);
         if self.refused_until.is_none() {
@@ -232,8 +232,8 @@ impl RelpLoop<'_> {
         }
     }
 
-    /// The connection is lost, or could not be opened. It is no failure while nothing is to be
-    /// sent: servers close idle connections.
+    /// Handles a connection that is lost, or could not be opened. It is not a failure while there
+    /// is nothing to send: servers close idle connections.
     fn broken(&mut self, error: &SocketError) {
         if let Some(session) = self.session.take() {
             self.queue.take_back(session.into_unanswered());
@@ -246,7 +246,7 @@ impl RelpLoop<'_> {
         }
     }
 
-    /// Ends the session in order, so that the server does not report a broken connection.
+    /// Ends the session properly, so that the server does not report a broken connection.
     async fn close(&mut self) {
         let Some(mut session) = self.session.take() else { return };
         session.close();

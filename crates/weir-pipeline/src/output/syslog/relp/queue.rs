@@ -1,4 +1,4 @@
-//! The messages that are not acknowledged.
+//! The unacknowledged messages.
 //!
 //! Invariants: a message is in exactly one place: waiting to be sent, with a session that has sent
 //! it, or refused and waiting for the end of a pause; a batch is settled once, when all its
@@ -20,7 +20,7 @@ pub(super) struct MessageId {
 #[derive(Debug)]
 pub(super) struct Acknowledged {
     pub(super) pending: PendingBatch,
-    /// How often its messages were sent again.
+    /// Number of its messages that were sent again, counted each time.
     pub(super) resent: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Queue {
     writer: SyslogWriter,
     batches: HashMap<u64, QueuedBatch>,
     next_batch: u64,
-    /// To be sent, in order.
+    /// Messages to send, in order.
     waiting: VecDeque<MessageId>,
     waiting_bytes: usize,
     /// Refused, and waiting for the end of a pause.
@@ -73,7 +73,7 @@ impl Queue {
         self.batches.is_empty()
     }
 
-    /// Returns the size of the messages that are to be sent.
+    /// Returns the size of the messages to send.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -167,7 +167,7 @@ impl Queue {
         self.waiting_bytes += self.message(id).len();
     }
 
-    /// Counted when it is taken back: it is sent again before its batch is settled.
+    /// Counts a message when it is taken back: it will be sent again before its batch is settled.
     fn count_resent(&mut self, id: MessageId) {
         if let Some(queued) = self.batches.get_mut(&id.batch) {
             queued.resent += 1;

@@ -1,7 +1,7 @@
 //! One connection to a RELP server.
 //!
 //! Invariants: frames are written while answers arrive; answers that arrived before a connection
-//! broke are seen before the break is; every wait can be cancelled.
+//! failed are handled before the failure; every wait can be cancelled.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,13 +17,12 @@ use weir_host::Stream;
 
 use super::queue::{MessageId, Queue};
 
-/// Size of the frames that are not written at which no more are added: more than the kernel accepts
-/// at once.
+/// Size of unwritten frames at which no more are added: more than the kernel accepts at once.
 const OUTGOING_BYTES_MAX: usize = 256 * 1024;
 /// Size of one read: hundreds of answers.
 const READ_BYTES: usize = 8 * 1024;
 
-/// What the server says.
+/// An answer of the server.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The session is open.
@@ -38,7 +37,7 @@ pub(super) enum Answer {
     Failed(RelpError),
 }
 
-/// Which wait of a session has taken too long.
+/// Which deadline of a session has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// The server accepts no data.
@@ -49,7 +48,7 @@ pub(super) enum Overdue {
     Answer,
 }
 
-/// A message without an answer.
+/// An unanswered message.
 #[derive(Debug)]
 struct Sent {
     transaction: RelpTransaction,
@@ -65,14 +64,14 @@ pub(super) struct Session {
     client: RelpClient,
     is_open: bool,
     outgoing: Vec<u8>,
-    /// How much of `outgoing` is written.
+    /// Written length of `outgoing`.
     written: usize,
     /// Bytes before `outgoing`, since the session began.
     written_before: u64,
     written_at: Instant,
     needs_flush: bool,
     incoming: Vec<u8>,
-    /// How much of `incoming` was looked at.
+    /// Parsed length of `incoming`.
     consumed: usize,
     /// In the order in which they were sent.
     sent: VecDeque<Sent>,
@@ -115,7 +114,7 @@ impl Session {
         }
     }
 
-    /// Returns the number of messages without an answer.
+    /// Returns the number of unanswered messages.
     pub(super) fn unanswered_count(&self) -> usize {
         self.sent.len()
     }
@@ -125,7 +124,7 @@ impl Session {
         self.client.close(&mut self.outgoing);
     }
 
-    /// Returns when the server will have taken too long, and in what.
+    /// Returns the next deadline of the server, and which one it is.
     pub(super) fn deadline(
         &self,
         write_timeout: Duration,
@@ -151,7 +150,7 @@ impl Session {
             return Poll::Ready(Err(error));
         }
         match self.poll_write(context) {
-            // What has arrived is looked at first; the next write fails again.
+            // Arrived data is handled first; the next write fails again.
             Poll::Ready(Err(error)) if read.is_pending() => Poll::Ready(Err(error)),
             Poll::Ready(Ok(written)) => Poll::Ready(Ok(written)),
             Poll::Ready(Err(_)) | Poll::Pending => read.map_ok(|()| 0),
@@ -248,8 +247,7 @@ impl Session {
         self.sent.remove(place)
     }
 
-    /// Ends the session. Returns the messages without an answer, and whether any bytes of them
-    /// were sent.
+    /// Ends the session. Returns the unanswered messages, and whether any of their bytes were sent.
     pub(super) fn into_unanswered(self) -> impl DoubleEndedIterator<Item = (MessageId, bool)> {
         let written = self.written_before + self.written as u64;
         self.sent.into_iter().map(move |sent| (sent.id, sent.start < written))

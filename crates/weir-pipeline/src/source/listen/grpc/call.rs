@@ -1,4 +1,4 @@
-//! What a request calls, and how a call ends.
+//! The methods of gRPC calls, and how a call ends.
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -33,7 +33,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Determines what a request calls.
+    /// Determines the method that a request calls.
     pub(super) fn of(head: &request::Parts) -> Result<Self, Refused> {
         let call = match grpc::method(head, &[SERVICE, LOG_CACHE, SERVICE_V1])? {
             (SERVICE, "Sender") => Self::Sender,
@@ -53,7 +53,7 @@ impl Call {
         }
     }
 
-    /// Whether a call has one message, and its answer says that the records are in the journal.
+    /// Returns whether a call has one message, and is answered when its records are in the journal.
     pub(super) fn is_unary(self) -> bool {
         match self {
             Self::Send | Self::LogCacheSend => true,

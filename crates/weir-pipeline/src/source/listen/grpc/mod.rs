@@ -1,16 +1,15 @@
 //! gRPC on accepted connections, for protocols without acknowledgement: streams of messages, and
 //! calls with one message.
 //!
-//! A connection is HTTP/2. All of its streams are served by tasks of the listener's event loop;
-//! each finds the messages in what it reads, and takes the records in them to the lanes. Flow
-//! control is the back-pressure: while the journal has no room, or a key is above its quota, a
-//! stream is not read and its window is not extended.
+//! A connection is HTTP/2. Each of its streams is served by a task of the listener's event loop,
+//! which splits the received data into messages and passes their records to the lanes. Flow control
+//! is the back pressure: while the journal has no room, or a key is above its quota, a stream is
+//! not read and its window is not extended.
 //!
 //! Modules: `call` (which method is called, and statuses), `receive` (one stream).
 //!
-//! Invariants: a connection buffers at most one window per stream; messages that are not complete
-//! share a limited memory; what was read of a message that became complete is taken to the end,
-//! also when its connection has ended.
+//! Invariants: a connection buffers at most one window per stream; incomplete messages share a
+//! memory limit; the records of a complete message are taken even after its connection has ended.
 
 mod call;
 mod receive;
@@ -48,14 +47,14 @@ pub(super) struct GrpcService {
     lanes: Rc<GatheredLanes>,
     context: LaneContext,
     limiter: Option<Rc<Limiter>>,
-    /// A permit for each byte of messages that are not complete.
+    /// A permit for each byte of incomplete messages.
     memory: Arc<Semaphore>,
-    /// Buffers for such messages that are not in use.
+    /// Unused buffers for incomplete messages.
     spare: RefCell<Vec<Vec<u8>>>,
     cpu_time: CpuTime,
 }
 
-/// What a stream has from its connection.
+/// Properties that a stream has from its connection.
 #[derive(Clone)]
 struct Caller {
     peer: Option<IpAddr>,
@@ -90,7 +89,7 @@ impl GrpcService {
         self.lanes.wake();
     }
 
-    /// Appends what was gathered, in time; never returns.
+    /// Appends gathered records in time; never returns.
     pub(super) async fn run(&self) {
         match &self.limiter {
             None => self.lanes.flush_in_time().await,
@@ -118,7 +117,7 @@ impl GrpcService {
         let caller = Caller { peer: connection.peer, slot: connection.slot.clone(), stopped };
         let mut streams = JoinSet::new();
         self.accept(stream, connection, &caller, &mut streams).await;
-        // What they have received is taken.
+        // Their received records are taken.
         while streams.join_next().await.is_some() {}
     }
 
@@ -140,7 +139,7 @@ impl GrpcService {
         let mut transport = match shaken {
             Ok(Ok(transport)) => transport,
             Ok(Err(error)) => return self.count("connection", &error.to_string()),
-            Err(_) => return self.count("connection", "the connection did not begin in time"),
+            Err(_) => return self.count("connection", "the client did not start HTTP/2 in time"),
         };
         let mut dead = std::pin::pin!(keep_alive(transport.ping_pong()));
         let mut is_stopping = false;
@@ -148,7 +147,7 @@ impl GrpcService {
             let accepted = tokio::select! {
                 accepted = poll_fn(|context| transport.poll_accept(context)) => accepted,
                 () = evicted.as_mut() => return count_evicted(self.stats()),
-                () = dead.as_mut() => return self.count("connection", "the client is gone"),
+                () = dead.as_mut() => return self.count("connection", "the client is unresponsive"),
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
                     transport.graceful_shutdown();
@@ -186,7 +185,7 @@ fn settings() -> h2::server::Builder {
     settings
 }
 
-/// Returns when the client does not answer.
+/// Returns when the client does not answer a ping in time.
 async fn keep_alive(pings: Option<PingPong>) {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {

@@ -25,7 +25,7 @@ use crate::grpc::{Refused, Status};
 use crate::source::loggregator::LoggregatorVersion;
 use crate::stats::{SourceStats, add, sub};
 
-/// Memory for a message, which is in use until it is dropped.
+/// Reserved memory for a message, released when it is dropped.
 struct Reserved {
     _permit: OwnedSemaphorePermit,
     len: usize,
@@ -38,18 +38,18 @@ impl Drop for Reserved {
     }
 }
 
-/// What a stream has in addition to its call.
+/// The state of a stream.
 struct Session {
     framing: GrpcFraming,
-    /// Memory for a message that is not complete.
+    /// Memory for an incomplete message.
     permit: Option<Reserved>,
-    /// When the message that is not complete has to be.
+    /// Deadline for the rest of an incomplete message.
     deadline: Option<Instant>,
-    /// How long it is not to be read.
+    /// Pause before the next read, for the rate limit.
     wait: Option<Wait>,
-    /// Complete messages.
+    /// Number of complete messages.
     messages: u64,
-    /// Until when it is read, once the source is told to stop.
+    /// How long to continue reading once the source is told to stop.
     drain_until: Option<Instant>,
 }
 
@@ -74,11 +74,12 @@ impl GrpcService {
             self.count("call", &status.message);
         }
         if let Err(error) = respond_with(respond, &ended) {
-            tracing::debug!(%error, "the status of a call cannot be sent");
+            tracing::debug!(%error, "cannot send the status of a call");
         }
     }
 
-    /// Takes the messages of a stream. Returns how the call ends; `None` if the client has ended it.
+    /// Takes the messages of a stream. Returns how the call ends; `None` if the client has ended
+    /// it.
     async fn receive(&self, call: Call, mut body: RecvStream, caller: Caller) -> Option<Status> {
         let mut session = Session {
             framing: GrpcFraming::new(GRPC_MESSAGE_BYTES_MAX),
@@ -101,7 +102,7 @@ impl GrpcService {
             }
             if working.is_none() && session.messages > 0 {
                 caller.slot.admit();
-                // A sender that is silent for days is no reason to close its connection.
+                // A connection is not closed even if its sender is silent for days.
                 working = Some(caller.slot.working());
             }
         };
@@ -120,7 +121,7 @@ impl GrpcService {
             && limiter.wait(&mut session.wait).await
             && session.deadline.is_some()
         {
-            // It was not the sender who did not complete a message.
+            // The sender is not to blame for the delay.
             session.deadline = Some(Instant::now() + MESSAGE_TIMEOUT);
         }
         self.lanes.room().await;
@@ -138,24 +139,24 @@ impl GrpcService {
                         None => Err(Some(Status::new(Code::Ok, ""))),
                         Some(Ok(bytes)) => Ok(bytes),
                         Some(Err(error)) => {
-                            tracing::debug!(%error, "a stream was ended by its client");
+                            tracing::debug!(%error, "the client ended a stream");
                             Err(None)
                         }
                     };
                 }
                 () = sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
-                    let text = "a message was not complete in time";
+                    let text = "a message was not received in time";
                     return Err(Some(Status::new(Code::DeadlineExceeded, text)));
                 }
                 _ = stopped.wait_for(|stopped| *stopped), if drain_until.is_none() => {
-                    // What has arrived is read, but a sender that does not stop is not waited for.
+                    // Arrived data is read, for a limited time if the sender does not stop.
                     session.drain_until = Some(Instant::now() + DRAIN_TIME);
                 }
             }
         }
     }
 
-    /// Takes the messages that are complete, and keeps the rest.
+    /// Takes complete messages, and keeps the rest.
     async fn take(
         &self,
         call: Call,
@@ -235,7 +236,7 @@ impl GrpcService {
             Call::Sender => {
                 self.take_envelope(call, message, &mut round, caller, observed_ns).await;
             }
-            // A message with one envelope has the form of a batch, too.
+            // A message with one envelope has the form of a batch.
             Call::BatchSender | Call::Send | Call::Pusher => {
                 taken = self.take_batch(call, message, &mut round, caller, observed_ns).await;
             }
@@ -281,7 +282,7 @@ impl GrpcService {
         taken
     }
 
-    /// Counts a message that cannot be read to its end, and returns how its call ends.
+    /// Counts a malformed message, and returns the status of its call.
     fn malformed(&self, error: &LoggregatorError) -> Status {
         self.count("malformed_message", &error.to_string());
         self.lanes.count_lost(DiscardReason::PartialLost, 1);
@@ -334,7 +335,7 @@ impl GrpcService {
         pushed
     }
 
-    /// Counts what is not complete, and returns how the call ends.
+    /// Counts an incomplete message, and returns the status of the call.
     async fn end(&self, call: Call, session: &Session, ended: Option<Status>) -> Option<Status> {
         let received = session.framing.unfinished_bytes();
         if received > 0 {
@@ -347,7 +348,7 @@ impl GrpcService {
         let is_ok = ended.as_ref().is_some_and(|ended| ended.code == Code::Ok);
         if is_ok && call.is_unary() {
             if session.messages == 0 {
-                return Some(Status::new(Code::Internal, "the call has no message"));
+                return Some(Status::new(Code::Internal, "the call has no request message"));
             }
             self.lanes.appended().await;
         }

@@ -15,7 +15,7 @@ pub(in crate::source) struct Answer {
     pub(in crate::source) body: Bytes,
     /// When the client should retry.
     pub(in crate::source) retry_after: Option<Duration>,
-    /// A header of the protocol in addition.
+    /// An additional header of the protocol.
     header: Option<(&'static str, HeaderValue)>,
 }
 
@@ -30,7 +30,7 @@ impl Answer {
         Self { retry_after: Some(pause), ..self }
     }
 
-    /// Adds a header that only the protocol of the client knows.
+    /// Adds a header that is specific to the protocol.
     pub(in crate::source) fn header(self, name: &'static str, value: HeaderValue) -> Self {
         Self { header: Some((name, value)), ..self }
     }
@@ -51,7 +51,7 @@ impl Answer {
     }
 }
 
-/// The pause in seconds, as it is sent to the client.
+/// Returns the pause in seconds, as sent to the client.
 pub(in crate::source) fn retry_after_seconds(pause: Duration) -> u64 {
     pause.as_secs().max(1)
 }

@@ -17,11 +17,11 @@ use super::budget::Charge;
 pub(in crate::source) enum BodyError {
     /// It exceeds the limit.
     TooLarge,
-    /// Other requests occupy the memory.
+    /// Other requests use all of the memory.
     NoRoom,
     /// It was not received in time.
     Timeout,
-    /// The connection broke, or the data was not valid HTTP.
+    /// The connection failed, or the data was not valid HTTP.
     Broken,
 }
 

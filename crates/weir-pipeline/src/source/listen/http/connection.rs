@@ -1,5 +1,5 @@
-//! One connection: HTTP/1.1 or 2, as the client begins, with limits of head and age, and an orderly
-//! end.
+//! One connection: HTTP/1.1 or 2, as the client starts it, with limits on head size and age, and a
+//! graceful end.
 
 use std::cell::Cell;
 use std::convert::Infallible;

@@ -1,7 +1,7 @@
 //! HTTP on accepted connections: requests, their bodies, and answers.
 //!
 //! Modules: `connection` (one connection and its limits), `body` and `budget` (receiving bodies),
-//! `answer` (what is sent back).
+//! `answer` (responses).
 
 mod answer;
 mod body;
@@ -48,7 +48,7 @@ impl Protocol {
 /// A request, and the lane of its connection.
 pub(in crate::source) struct Request {
     pub(in crate::source) head: request::Parts,
-    /// `None`: nobody wants it.
+    /// `None` once it was read or discarded.
     body: Option<Incoming>,
     pub(in crate::source) lane: usize,
     /// The address of the client.
@@ -72,7 +72,7 @@ impl Request {
     }
 }
 
-/// What is needed to answer any request.
+/// Dependencies for answering requests.
 pub(in crate::source) struct RequestContext {
     pub(in crate::source) lanes: Rc<AcknowledgedLanes>,
     pub(in crate::source) clock: Arc<dyn Clock>,
@@ -126,12 +126,12 @@ impl HttpService {
         &self.stats
     }
 
-    /// The journal has room.
+    /// Notifies waiting requests that the journal has room.
     pub(super) fn wake(&self) {
         self.context.lanes.wake();
     }
 
-    /// Reports what was held back, if there is a limit; never returns.
+    /// Reports records above the rate limit, if there is one; never returns.
     pub(super) async fn run(&self) {
         match &self.context.limiter {
             Some(limiter) => limiter.run_acknowledged(&self.context.lanes).await,
@@ -139,7 +139,7 @@ impl HttpService {
         }
     }
 
-    /// All connections have ended.
+    /// Completes the work of the service, after all connections have ended.
     pub(super) fn finish(&self) {
         if let Some(limiter) = &self.context.limiter {
             limiter.publish();

@@ -51,7 +51,7 @@ pub(in crate::source) struct PreparedBatches {
     batches: Vec<Batch>,
     position: Position,
     book: SourceBook,
-    /// What their records took of their quotas.
+    /// The quota that their records have used.
     claim: Option<Claim>,
 }
 
@@ -149,7 +149,7 @@ impl AcknowledgedLanes {
     ) -> Result<usize, usize> {
         let BatchAssembler { builder, work } = assembler;
         builder.reset(prepared.position);
-        // Nothing is known about the sender but the source; there is always room for one resource.
+        // The resource only has the source; there is always room for one resource.
         let _is_there = builder.resource(self.shared.source.0, b"{}");
         let mut book = prepared.book;
         let mut end = prepared.position;

@@ -2,12 +2,12 @@
 //! is full or its oldest record has waited for [`LaneContext::gather_time`].
 //!
 //! While the journal refuses a batch, the lanes take no more records ([`Blocked`]): transports stop
-//! reading, so that senders with flow control wait, and the kernel counts what it drops of the
-//! others.
+//! reading, so that senders with flow control wait, and the kernel counts the datagrams that it
+//! drops.
 //!
 //! Invariants: a record that was taken is appended, in order, as soon as the journal has room; the
 //! number of records taken is written to a file after each read ([`Self::mark_received`]), so after
-//! a kill the difference to what the journal has is known, and counted as discarded.
+//! a kill the difference to the journal is known, and counted as discarded.
 //!
 //! [`Self::mark_received`]: GatheredLanes::mark_received
 
@@ -43,7 +43,7 @@ pub(in crate::source) struct GatheredLanes {
     /// When the oldest record arrived that is not appended yet.
     oldest_at: Cell<Option<Instant>>,
     has_oldest: Notify,
-    /// How often all that was gathered has been sealed.
+    /// Number of times that all gathered records were sealed.
     flush_count: Cell<u64>,
     has_flushed: Notify,
 }
@@ -54,7 +54,7 @@ struct GatheredLane {
     lane: Lane,
     /// Records that are not sealed yet.
     builder: BatchBuilder,
-    /// What they add to the book.
+    /// Their counts, for the book.
     unsealed: SourceBook,
     /// Batches that the journal refused, in order.
     refused: Vec<Batch>,
@@ -71,8 +71,8 @@ struct Sealer {
 }
 
 impl GatheredLanes {
-    /// Opens the streams of a source, and counts what an earlier process received and did not store
-    /// before it was killed. The counts are kept in `received_file`.
+    /// Opens the streams of a source, and counts records that an earlier process received but did
+    /// not store before it was killed. The counts are kept in `received_file`.
     pub(in crate::source) fn open(
         context: LaneContext,
         disk: &dyn Disk,
@@ -83,7 +83,7 @@ impl GatheredLanes {
         let mut received = ReceivedCounts::open(disk, received_file, stats.clone());
         let mut lanes = Vec::new();
         for (number, (mut lane, resume)) in Lane::open_all(&shared).into_iter().enumerate() {
-            // Also later than an epoch of which nothing was stored.
+            // Also later than an epoch without stored records.
             let epoch = lane.position.epoch.max(received.last_epoch(number).saturating_add(1));
             lane.position = Position::new(epoch, 0);
             let lost = received.begin(number, resume.furthest.position, lane.position);
@@ -162,7 +162,7 @@ impl GatheredLanes {
         }
     }
 
-    /// Appends in time what was only counted.
+    /// Appends counts without records in time.
     pub(in crate::source) fn append_counts(&self) {
         if self.all.borrow().iter().any(GatheredLane::is_due) {
             self.set_oldest(Instant::now());
@@ -197,7 +197,7 @@ impl GatheredLanes {
         }
     }
 
-    /// Appends what was refused, after the journal has got room.
+    /// Appends refused batches, once the journal has room again.
     pub(in crate::source) fn wake(&self) {
         let mut all = self.all.borrow_mut();
         let is_free = all.iter_mut().map(|lane| self.append(lane)).filter(|taken| !taken).count();
@@ -238,7 +238,7 @@ impl GatheredLanes {
         }
     }
 
-    /// Waits until the journal has what was gathered up to now.
+    /// Waits until the journal has all records gathered so far.
     pub(in crate::source) async fn appended(&self) {
         let before = self.flush_count.get();
         while self.flush_count.get() == before && self.oldest_at.get().is_some() {
@@ -310,12 +310,12 @@ impl GatheredLane {
         Position::new(epoch, offset + self.builder.record_count() as u64)
     }
 
-    /// Whether there is something to seal.
+    /// Returns whether there is something to seal.
     fn is_due(&self) -> bool {
         self.unsealed != SourceBook::default()
     }
 
-    /// Whether nothing waits for the journal.
+    /// Returns whether nothing waits for the journal.
     fn is_empty(&self) -> bool {
         self.refused.is_empty() && !self.is_due()
     }
@@ -370,7 +370,7 @@ impl Sealer {
         }
         if applied.is_err() {
             debug_assert!(false, "one record is truncated until it fits");
-            // Never without the rules, which may hide something in it.
+            // A record is never stored without applying the rules, which may redact it.
             book.records -= added.records;
             book.discard(DiscardReason::Rule, added.records);
             batch.retain(|_| false);
@@ -387,8 +387,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// Copies the first `count` records and the others to builders of their own. Returns what the
-    /// first ones add to the book.
+    /// Copies the first `count` records and the others to separate builders. Returns the counts of
+    /// the first ones.
     fn divide(&mut self, lane: &GatheredLane, count: usize) -> SourceBook {
         let Position { epoch, offset } = lane.lane.position;
         let all = lane.builder.record_count();
@@ -407,7 +407,7 @@ impl Sealer {
     }
 }
 
-/// Copies records with their resources. There is room: they are a part of what fitted.
+/// Copies records with their resources. There is room: they are a part of a batch that fitted.
 fn copy(from: &BatchBuilder, records: Range<usize>, to: &mut BatchBuilder) {
     for index in records {
         let view = from.record(index);

@@ -10,9 +10,9 @@
 //! acknowledgement are gathered over all connections, by the host that they are of, for a few
 //! milliseconds (`gathered`).
 //!
-//! Invariants: numbers and books advance only with what was appended or is certain to be appended
-//! next, so `lines = records + joined + discarded` holds whatever is refused; nobody waits for room
-//! in the journal while others could go on.
+//! Invariants: numbers and books advance only with records that were appended or are certain to be
+//! appended next, so `lines = records + joined + discarded` holds even if batches are refused; a
+//! wait for room in the journal does not hold up other work.
 
 mod acknowledged;
 mod gathered;
@@ -38,7 +38,7 @@ pub(in crate::source) use gathered::{Blocked, GatheredLanes};
 pub(in crate::source) type Push<'p> =
     dyn FnMut(usize, &mut BatchBuilder, u64, &mut SourceBook) -> Result<(), Full> + 'p;
 
-/// What all lanes of a listener need.
+/// Dependencies of all lanes of a listener.
 #[derive(Debug, Clone)]
 pub(in crate::source) struct LaneContext {
     pub(in crate::source) name: String,
@@ -60,7 +60,7 @@ struct Shared {
     /// Notifies those that wait for room.
     room: Notify,
     blocked_since: Cell<Option<Duration>>,
-    /// Why the last append was refused for lack of room.
+    /// The reason of the last refusal for lack of room.
     full: RefCell<RefusedReason>,
 }
 
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// The journal refused an append.
+    /// Notes that the journal refused an append.
     fn set_blocked(&self, reason: &RefusedReason) {
         let stats = &self.context.stats;
         add(&stats.blocked_total, 1);
@@ -91,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// The journal has room again, or took something.
+    /// Notes that the journal has room again, or accepted a batch.
     fn set_unblocked(&self) {
         if let Some(since) = self.blocked_since.take() {
             let blocked = self.context.clock.monotonic().saturating_sub(since);
@@ -113,7 +113,7 @@ impl Drop for Shared {
     }
 }
 
-/// One stream of a listener, up to what was appended last.
+/// One stream of a listener, as of the last appended batch.
 #[derive(Debug)]
 struct Lane {
     stream: StreamId,
@@ -122,7 +122,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Opens all lanes of a source, each with where earlier runs have come.
+    /// Opens all lanes of a source, each with the position of earlier runs.
     fn open_all(shared: &Shared) -> Vec<(Self, ResumePoint)> {
         let unix_ns = shared.context.clock.unix_ns();
         let now_seconds = u32::try_from(unix_ns / 1_000_000_000).unwrap_or_default();
@@ -149,8 +149,8 @@ impl Lane {
             book: SourceBook::default(),
             gone: false,
         });
-        // With the clock, numbers are new even to destinations that remember more than this data
-        // directory; with the journal's numbers, a wrong clock cannot make them old.
+        // The clock makes epochs new even to destinations that remember more than this data
+        // directory; the journal's epochs protect against a wrong clock.
         let epoch = now_seconds.max(resume.last_epoch.saturating_add(1));
         (Self { stream, position: Position::new(epoch, 0), book: resume.book }, resume)
     }

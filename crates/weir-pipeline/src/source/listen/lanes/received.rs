@@ -7,9 +7,9 @@
 //! An entry is an epoch of a lane and its number of records. It is needed until the journal knows
 //! a later epoch of the lane: the first batch of each epoch contains the loss of the earlier ones.
 //!
-//! Invariants: an entry stays until the journal knows a later epoch, so no loss is forgotten, and none
-//! is counted twice; a file that is missing, damaged or of another version counts nothing as lost,
-//! and is reported if it is there. `docs/internals/journal.md` describes the protocol.
+//! Invariants: an entry stays until the journal knows a later epoch, so no loss is forgotten or
+//! counted twice; if the file is missing, damaged or of another version, no records count as lost,
+//! and an existing file is reported. `docs/internals/journal.md` describes the protocol.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -27,8 +27,8 @@ const VERSION: u8 = 1;
 /// Magic, version, three zero bytes, the boot that wrote it.
 const HEADER_LEN: usize = 8 + BOOT_LEN;
 const BOOT_LEN: usize = 16;
-/// Epochs of a lane that may be unknown to the journal: as many starts in a row that stored
-/// nothing.
+/// Maximum number of epochs of a lane that are unknown to the journal, which is the number of
+/// consecutive starts without stored records.
 const EPOCHS_MAX: usize = 8;
 const ENTRY_LEN: usize = 12;
 const FILE_LEN: usize = HEADER_LEN + LANES * EPOCHS_MAX * ENTRY_LEN + 4;
@@ -79,7 +79,7 @@ impl ReceivedCounts {
         if is_whole && self.decode(&bytes) || is_new {
             return Ok(());
         }
-        Err(io::Error::other("it is damaged; what an earlier run lost is not known"))
+        Err(io::Error::other("the file is damaged: losses of earlier runs are unknown"))
     }
 
     fn decode(&mut self, bytes: &[u8]) -> bool {
@@ -110,8 +110,8 @@ impl ReceivedCounts {
         self.lanes[lane].back().map_or(0, |(epoch, _)| *epoch)
     }
 
-    /// Returns how many records of a lane were received and are not in the journal, which has come
-    /// to `stored`. Starts the epoch of `next`.
+    /// Returns how many records of a lane were received and are not in the journal, whose last
+    /// position is `stored`. Starts the epoch of `next`.
     pub(super) fn begin(&mut self, lane: usize, stored: Position, next: Position) -> u64 {
         let entries = &mut self.lanes[lane];
         // The first batch of a later epoch contains the loss of earlier ones.
@@ -122,7 +122,7 @@ impl ReceivedCounts {
         let lost = lost.sum();
         if entries.len() == EPOCHS_MAX {
             entries.pop_front();
-            self.report("too many starts that stored nothing: an old loss may be forgotten");
+            self.report("too many starts without stored records: an old loss may be uncounted");
         }
         let entries = &mut self.lanes[lane];
         entries.push_back((next.epoch, 0));
@@ -134,7 +134,7 @@ impl ReceivedCounts {
         self.is_lower_bound
     }
 
-    /// Writes down where the lanes have come.
+    /// Writes the current positions of the lanes.
     pub(super) fn write(&mut self, ends: impl Iterator<Item = Position>) {
         for (lane, end) in self.lanes.iter_mut().zip(ends) {
             if let Some(current) = lane.back_mut() {
@@ -145,9 +145,9 @@ impl ReceivedCounts {
         if let Some(file) = &self.file
             && let Err(error) = file.write_all_at(&mut [IoSlice::new(&bytes)], 0)
         {
-            let text = format!("the number of received records cannot be written: {error}");
+            let text = format!("cannot write the number of received records: {error}");
             self.report(&text);
-            // Tried again at the next start only: the old count would be wrong from now on.
+            // Retried only at the next start: the old count would be wrong from now on.
             self.file = None;
         }
     }
@@ -175,7 +175,7 @@ impl ReceivedCounts {
     }
 }
 
-/// Identifies the boot of the machine; zeros if it cannot be told.
+/// Returns the id of the current boot; zeros if it is unknown.
 fn boot() -> [u8; BOOT_LEN] {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.iter().filter(|byte| byte.is_ascii_hexdigit());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_loses_what_was_received_and_not_stored() {
+    fn records_received_and_not_stored_are_counted_after_a_kill() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("received/a");
         let mut first = open(&path);

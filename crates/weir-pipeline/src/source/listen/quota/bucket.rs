@@ -1,8 +1,8 @@
 //! Token buckets of all keys, of records and of bytes, in a table of limited size.
 //!
-//! Invariants: a key that is not in the table has a full bucket, so forgetting a full bucket changes
-//! no decision; if there is no place for a further key, it shares one bucket with all others for
-//! which there is none; nothing here knows the time, which only advances.
+//! Invariants: a key that is not in the table has a full bucket, so forgetting a full bucket
+//! changes no decision; if there is no place for a further key, it shares one bucket with all
+//! others for which there is none; the time is passed in, and never goes back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,15 +10,14 @@ use std::time::Duration;
 use super::key::BuildIdentity;
 use crate::config::QuotaSettings;
 
-/// Places that are looked at for one whose bucket is full, before a new key shares a bucket: the
-/// time that a flood of new keys takes per record is limited.
+/// Maximum number of places searched for a full bucket before a new key shares a bucket, which
+/// limits the time per record in a flood of new keys.
 const PROBES_MAX: usize = 8;
 
-/// What a bucket without a limit holds, and gains per second. Finite, so that no product with zero
-/// is undefined.
+/// Capacity and rate of a bucket without a limit. Finite, so that its product with zero is defined.
 const UNLIMITED: f64 = f64::MAX;
 
-/// How fast buckets fill, and how much they hold.
+/// Rate and capacity of buckets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rates {
     records_per_second: f64,
@@ -27,7 +26,7 @@ pub(super) struct Rates {
     bytes_max: f64,
 }
 
-/// What a key may still send. Below zero it is in debt.
+/// The remaining tokens of a key. Below zero it is in debt.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     records: f64,
@@ -37,7 +36,7 @@ struct Bucket {
 
 /// One place of the table.
 #[derive(Debug)]
-struct Place {
+struct Slot {
     key: u64,
     bucket: Bucket,
 }
@@ -47,15 +46,15 @@ struct Place {
 pub(super) struct Buckets {
     rates: Rates,
     keys_max: usize,
-    places: Vec<Place>,
+    places: Vec<Slot>,
     by_key: HashMap<u64, u32, BuildIdentity>,
     /// The bucket of all keys for which there is no place.
     shared: Bucket,
-    /// Where the next full bucket is looked for.
+    /// Where the next search for a full bucket starts.
     hand: usize,
 }
 
-/// Whether a record may pass.
+/// The decision on a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
     /// There was room for it.
@@ -89,8 +88,8 @@ impl Bucket {
         self.filled_ns = now_ns.max(self.filled_ns);
     }
 
-    /// Whether a record may pass. One that is larger than what is left passes too, and is paid for
-    /// afterwards: otherwise a record larger than the burst could never pass.
+    /// Returns whether a record may pass. A record larger than the remaining tokens passes too and
+    /// puts the key in debt: otherwise a record larger than the burst could never pass.
     fn has_room(&self) -> bool {
         self.records >= 1.0 && self.bytes >= 1.0
     }
@@ -104,7 +103,7 @@ impl Bucket {
         self.bytes -= bytes as f64;
     }
 
-    /// How long it takes until there is room.
+    /// Returns how long it takes until there is room.
     fn wait(&self, rates: &Rates) -> Duration {
         let of = |has: f64, rate: f64| ((1.0 - has) / rate).max(0.0);
         let seconds = of(self.records, rates.records_per_second);
@@ -128,7 +127,7 @@ impl Buckets {
         }
     }
 
-    /// Takes a record out of the bucket of its key if there is room, or in any case if
+    /// Charges a record to the bucket of its key if there is room, or in any case if
     /// `may_overdraw`.
     #[inline]
     pub(super) fn take(&mut self, key: u64, bytes: u64, now_ns: u64, may_overdraw: bool) -> Room {
@@ -142,7 +141,7 @@ impl Buckets {
         Room { is_there, is_shared }
     }
 
-    /// Returns what was taken for records that were not accepted after all.
+    /// Refunds the charges of records that were not accepted after all.
     pub(super) fn give_back(&mut self, key: u64, records: u64, bytes: u64) {
         let rates = self.rates;
         let bucket = match self.by_key.get(&key) {
@@ -181,11 +180,11 @@ impl Buckets {
     fn add(&mut self, key: u64, now_ns: u64) -> Option<u32> {
         let bucket = self.rates.full(now_ns);
         let place = if self.places.len() < self.keys_max {
-            self.places.push(Place { key, bucket });
+            self.places.push(Slot { key, bucket });
             self.places.len() - 1
         } else {
             let place = self.full_place(now_ns)?;
-            let old = std::mem::replace(&mut self.places[place], Place { key, bucket });
+            let old = std::mem::replace(&mut self.places[place], Slot { key, bucket });
             self.by_key.remove(&old.key);
             place
         };
@@ -193,7 +192,7 @@ impl Buckets {
         Some(place as u32)
     }
 
-    /// A place whose bucket is full, so that it can be forgotten.
+    /// Returns a place whose bucket is full, so that it can be reused.
     fn full_place(&mut self, now_ns: u64) -> Option<usize> {
         for _ in 0..PROBES_MAX.min(self.places.len()) {
             let index = self.hand;

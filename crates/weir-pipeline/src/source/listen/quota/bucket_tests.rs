@@ -59,7 +59,7 @@ fn the_stricter_of_two_limits_decides() {
 }
 
 #[test]
-fn a_debt_is_waited_off_and_no_longer() {
+fn a_debt_delays_for_exactly_as_long_as_it_lasts() {
     let mut all = buckets(Some(100.0), None, 10);
     for _ in 0..700 {
         all.take(1, 10, 0, true);

@@ -1,6 +1,6 @@
-//! What a quota is kept for: the sender, host or service of a record, or several of them.
+//! The key of a quota: the sender, host or service of a record, or several of them.
 //!
-//! Invariants: keys are told apart by a hash of 64 bits alone, so that a known key costs neither an
+//! Invariants: keys are distinguished only by a 64-bit hash, so that a known key costs neither an
 //! allocation nor a comparison of names (of 65,536 keys, two share a quota with a probability below
 //! one in a billion); the name of a key is limited in length, and has no control characters.
 
@@ -15,7 +15,7 @@ use crate::config::QuotaField;
 /// Maximum length of a part of a name, in bytes: that of a host in RFC 5424.
 const PART_BYTES_MAX: usize = 255;
 
-/// What a record states about its origin. An empty text is not stated.
+/// The origin of a record, from its own fields. An empty text means that the field is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::source) struct Origin<'o> {
     pub(in crate::source) host: &'o [u8],
@@ -28,7 +28,7 @@ pub(in crate::source) struct Origin<'o> {
 #[derive(Debug, Clone, Default)]
 pub(in crate::source) struct KeyFields(Vec<QuotaField>);
 
-/// The name of a key, for people.
+/// The display name of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::source) struct KeyName {
     parts: Vec<(QuotaField, String)>,
@@ -71,7 +71,7 @@ impl KeyFields {
 }
 
 impl KeyName {
-    /// The name of the key that stands for all others.
+    /// Returns the name of the key that stands for all others.
     pub(super) fn shared() -> Self {
         Self { parts: Vec::new() }
     }
@@ -131,7 +131,7 @@ fn printable(bytes: &[u8]) -> String {
     printable
 }
 
-/// Passes on a number that is a hash already.
+/// A hasher for numbers that are already hashes.
 #[derive(Debug, Default)]
 pub(in crate::source) struct Identity(u64);
 

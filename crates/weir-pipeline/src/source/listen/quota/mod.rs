@@ -1,10 +1,10 @@
 //! Quotas by key: how much a host, program or sender may send to a listener.
 //!
-//! Modules: `key` (what a quota is kept for), `bucket` (whether a record may pass), `offenders` (what
-//! was held back of whom, and when that is reported), `notice` (the report as a record).
+//! Modules: `key` (the key of a quota), `bucket` (whether a record may pass), `offenders` (counts
+//! of keys above their limit, and when they are reported), `notice` (the report as a record).
 //!
 //! Invariants: decisions depend on the records and times that are passed in, and on nothing else;
-//! each record costs one look at a table, without an allocation for a known key; everything is of
+//! each record costs one table lookup, without an allocation for a known key; everything is of
 //! limited size ([`KEYS_MAX`]).
 
 mod bucket;
@@ -26,8 +26,8 @@ use super::limits::QUOTA_KEYS_MAX as KEYS_MAX;
 use crate::config::QuotaSettings;
 use crate::stats::{LimitedCounts, RateLimitReport};
 
-/// The key under which all keys are counted that share a bucket. As a hash it is as improbable as
-/// any other number.
+/// The key for the counts of all keys that share a bucket. As a hash it is as improbable as any
+/// other number.
 const SHARED: u64 = 0;
 
 /// The quotas of one listener.
@@ -38,11 +38,11 @@ pub(super) struct Quota {
     discards: bool,
     /// The limit in words.
     limit: String,
-    /// Notices that were written.
+    /// Number of written notices.
     notices: u64,
 }
 
-/// A record found no room.
+/// A record exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Over {
     /// The key to count it for.
@@ -69,12 +69,12 @@ impl Quota {
         }
     }
 
-    /// Whether records above the limit are discarded.
+    /// Returns whether records above the limit are discarded.
     pub(super) fn discards(&self) -> bool {
         self.discards
     }
 
-    /// Takes a record of a key, unless it is to be discarded; `None` if it is within the limit.
+    /// Charges a record of a key, unless it must be discarded; `None` if it is within the limit.
     #[inline]
     pub(super) fn take(&mut self, key: u64, bytes: usize, now_ns: u64) -> Option<Over> {
         let room = self.buckets.take(key, bytes as u64, now_ns, !self.discards);
@@ -85,35 +85,35 @@ impl Quota {
         Some(Over { key: if room.is_shared { SHARED } else { key }, wait })
     }
 
-    /// Looks whether there is room for a record of a key; `None` if there is.
+    /// Checks whether there is room for a record of a key; `None` if there is.
     pub(super) fn look(&mut self, key: u64, now_ns: u64) -> Option<Over> {
         let (wait, room) = self.buckets.wait(key, now_ns);
         let key = if room.is_shared { SHARED } else { key };
         (!room.is_there).then_some(Over { key, wait })
     }
 
-    /// Returns what was taken for records that were not accepted after all.
+    /// Refunds the charges of records that were not accepted after all.
     pub(super) fn give_back(&mut self, key: u64, records: u64, bytes: u64) {
         self.buckets.give_back(key, records, bytes);
     }
 
-    /// Remembers the name of a key that is to be counted, as in [`Over`].
+    /// Remembers the name of a key to be counted, as in [`Over`].
     pub(super) fn remember(&mut self, key: u64, name: impl FnOnce() -> KeyName) {
         let name = || if key == SHARED { KeyName::shared() } else { name() };
         self.offenders.remember(key, name);
     }
 
-    /// Counts what was held back of a key, as in [`Over`].
+    /// Counts records above the limit of a key, as in [`Over`].
     pub(super) fn count(&mut self, key: u64, counts: &LimitedCounts, now_ns: u64) {
         self.offenders.count(key, counts, now_ns);
     }
 
-    /// Counts what was held back of keys that are not known any more.
+    /// Counts records above the limit whose key is no longer known.
     pub(super) fn count_unnamed(&mut self, counts: &LimitedCounts) {
         self.offenders.count_unnamed(counts);
     }
 
-    /// Whether some key exceeds its limit.
+    /// Returns whether any key exceeds its limit.
     pub(super) fn has_episode(&self) -> bool {
         self.offenders.has_episode()
     }
@@ -134,7 +134,7 @@ impl Quota {
         self.notices += count as u64;
     }
 
-    /// Returns what was done so far.
+    /// Returns the counts so far.
     pub(super) fn report(&self) -> RateLimitReport {
         RateLimitReport {
             limit: self.limit.clone(),

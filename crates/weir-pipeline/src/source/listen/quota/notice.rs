@@ -1,7 +1,7 @@
-//! Records that name a key which sends more than it may, among the records of that key.
+//! Records that report a key above its limit, among the records of that key.
 //!
-//! Invariant: a notice is a record like any other: it has the resource of its key, passes the rules,
-//! and counts as a line that was received.
+//! Invariant: a notice is a record like any other: it has the resource of its key, passes the
+//! rules, and counts as a line that was received.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ pub(super) struct Notice {
     pub(super) event: NoticeEvent,
 }
 
-/// What there is to report.
+/// The event of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoticeEvent {
     /// The key exceeds its limit.
     Begins,
-    /// It still does; what was held back since the last notice.
+    /// It still does; with the counts since the last notice.
     Lasts { counts: LimitedCounts, during: Duration },
-    /// It no longer does; what was held back in all.
+    /// It no longer does; with the counts of the whole episode.
     Ends { counts: LimitedCounts, lasted: Duration },
 }
 
@@ -41,7 +41,7 @@ pub(in crate::source) struct NoticeRecord {
 }
 
 impl Notice {
-    /// Makes it a record of this time. `limit` is the limit in words.
+    /// Creates the record of a notice at this time. `limit` is the limit in words.
     pub(super) fn record(&self, limit: &str, discards: bool, unix_ns: i64) -> NoticeRecord {
         let resource = self.name.resource().encode();
         NoticeRecord {
@@ -78,7 +78,7 @@ impl Notice {
     }
 }
 
-/// What was held back, as a part of a sentence.
+/// Describes the counts as a part of a sentence.
 fn held_back(of: &str, counts: &LimitedCounts) -> String {
     let LimitedCounts { discarded_records, refused_records, delayed_records, .. } = counts;
     let mut parts = Vec::new();

@@ -1,12 +1,12 @@
-//! Keys that sent more than they may: what became of it, and when it is reported.
+//! Keys that exceeded their limit: counts, and when they are reported.
 //!
 //! An *episode* begins with the first record of a key above the limit, and ends once there has been
 //! none for a while. It is reported by records of its own, the *notices*: when it begins, every
 //! [`NOTICE_INTERVAL`] while it lasts, and when it ends.
 //!
 //! Invariants: the counts of the keys that are remembered and `unnamed` add up to the total; a key
-//! is forgotten only after its episode, and what was counted for it is kept in `unnamed`; there are
-//! never two notices of a key within [`NOTICE_INTERVAL`].
+//! is forgotten only after its episode, and its counts are moved to `unnamed`; there are never two
+//! notices of a key within [`NOTICE_INTERVAL`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use super::key::{BuildIdentity, KeyName};
 use super::notice::{Notice, NoticeEvent};
 use crate::stats::{KEYS_REPORTED_MAX, LimitedCounts, LimitedKey, RateLimitReport};
 
-/// Keys whose name and counts are remembered: more than anyone looks at, in 1 MiB.
+/// Maximum number of keys whose name and counts are kept: more than a user will look at, in 1 MiB.
 pub(super) const OFFENDERS_MAX: usize = 1024;
 
 /// Minimum time between two notices of a key.
 pub(super) const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a key must be within its limit until its episode is over: a sender that exceeds it every
-/// few seconds is in one episode.
+/// How long a key must be within its limit until its episode is over: a sender that exceeds it
+/// every few seconds is in one episode.
 pub(super) const QUIET: Duration = Duration::from_secs(5);
 
-/// A key, and what was held back of it.
+/// A key with its counts.
 #[derive(Debug)]
 struct Offender {
     key: u64,
@@ -40,20 +40,20 @@ struct Offender {
 struct Episode {
     began_ns: u64,
     latest_ns: u64,
-    /// What had been counted when it began.
+    /// Counts at the start of the episode.
     before: LimitedCounts,
-    /// What is in earlier notices.
+    /// Counts in earlier notices.
     noticed: LimitedCounts,
     noticed_ns: u64,
     is_announced: bool,
 }
 
-/// All of them.
+/// All keys that exceeded their limit.
 #[derive(Debug, Default)]
 pub(super) struct Offenders {
     all: Vec<Offender>,
     by_key: HashMap<u64, u32, BuildIdentity>,
-    /// Of keys that are not remembered.
+    /// Counts of keys that are not kept.
     unnamed: LimitedCounts,
     total: LimitedCounts,
     /// Some key may be forgotten for another one.
@@ -61,14 +61,14 @@ pub(super) struct Offenders {
 }
 
 impl Offenders {
-    /// Remembers the name of a key, as long as there is room.
+    /// Remembers the name of a key, if there is room.
     pub(super) fn remember(&mut self, key: u64, name: impl FnOnce() -> KeyName) {
         if !self.by_key.contains_key(&key) {
             self.add(key, name);
         }
     }
 
-    /// Counts what was held back of a key.
+    /// Counts records above the limit of a key.
     pub(super) fn count(&mut self, key: u64, counts: &LimitedCounts, now_ns: u64) {
         self.total.add(counts);
         let place = self.by_key.get(&key).copied();
@@ -78,7 +78,7 @@ impl Offenders {
         }
     }
 
-    /// Counts what was held back of keys that are not known any more.
+    /// Counts records above the limit whose key is no longer known.
     pub(super) fn count_unnamed(&mut self, counts: &LimitedCounts) {
         self.total.add(counts);
         self.unnamed.add(counts);
@@ -108,7 +108,7 @@ impl Offenders {
         Some(())
     }
 
-    /// The key with the lowest counts of those whose episode is over.
+    /// Returns the key with the lowest counts of those whose episode is over.
     fn replaceable(&mut self) -> Option<usize> {
         let ended = self.all.iter().enumerate().filter(|(_, offender)| offender.episode.is_none());
         let least = ended.min_by_key(|(_, offender)| offender.counts.records());
@@ -117,7 +117,7 @@ impl Offenders {
         place
     }
 
-    /// Whether some key is in an episode.
+    /// Returns whether any key is in an episode.
     pub(super) fn has_episode(&self) -> bool {
         self.all.iter().any(|offender| offender.episode.is_some())
     }
@@ -134,7 +134,7 @@ impl Offenders {
         notices
     }
 
-    /// Returns a report without what only the settings tell.
+    /// Returns a report without the parts that come from the settings.
     pub(super) fn report(&self) -> RateLimitReport {
         let mut heaviest: Vec<&Offender> = self.all.iter().collect();
         heaviest.sort_by_key(|offender| {

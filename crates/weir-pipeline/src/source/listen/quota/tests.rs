@@ -24,7 +24,7 @@ fn name(number: u64) -> KeyName {
 }
 
 #[test]
-fn what_is_above_the_limit_is_counted_for_its_key() {
+fn records_above_the_limit_are_counted_for_their_key() {
     let mut quota = Quota::new(&settings(10.0, true));
     let mut sent = 0;
     for key in 1..=3 {
@@ -53,7 +53,7 @@ fn a_delayed_sender_gets_its_rate_in_the_long_run() {
     let mut quota = Quota::new(&settings(100.0, false));
     let (mut now_ns, mut accepted) = (0, 0);
     while now_ns < 100 * SECOND {
-        // What one read of a connection brings.
+        // One read of a connection.
         let mut wait = Duration::ZERO;
         for _ in 0..450 {
             accepted += 1;

@@ -1,12 +1,12 @@
 //! Messages over a byte stream without acknowledgement: syslog over TCP, TLS and Unix sockets.
 //!
-//! All connections of a listener read into one buffer. What is complete becomes records at once;
-//! only the rest, the beginning of a message, is kept for its connection. So an idle connection
-//! costs next to nothing.
+//! All connections of a listener read into one buffer. Complete messages become records at once;
+//! only the rest, the beginning of a message, is kept for its connection, so an idle connection
+//! costs almost nothing.
 //!
-//! Invariants: the messages do not depend on how they are divided into packets; a message that is
-//! not complete when its connection ends is kept if it is delimited by its end, and counted as
-//! lost if its length was given.
+//! Invariants: messages do not depend on their division into packets; an incomplete message at the
+//! end of a connection is kept if it is delimited by a terminator, and counted as lost if it has a
+//! length prefix.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -41,35 +41,35 @@ pub(in super::super) struct LineService {
     lanes: Rc<GatheredLanes>,
     context: LaneContext,
     limiter: Option<Rc<Limiter>>,
-    /// Into which all connections read, one after the other.
+    /// Buffer into which all connections read, one after the other.
     buffer: RefCell<Vec<u8>>,
     cpu_time: CpuTime,
 }
 
-/// What a connection has in addition to its stream.
+/// The state of a connection.
 struct Session {
     framing: SyslogFraming,
     peer: Option<IpAddr>,
-    /// What has arrived and was not taken: the beginning of a message.
+    /// Received bytes that were not taken: the beginning of a message.
     kept: Vec<u8>,
-    /// The journal had no room for what was kept.
+    /// The journal had no room for the kept bytes.
     is_blocked: bool,
-    /// When the message that is not complete has to be.
+    /// Deadline for the rest of an incomplete message.
     deadline: Option<Instant>,
     /// It has sent a message.
     is_known: bool,
-    /// How long it is not to be read.
+    /// Pause before the next read, for the rate limit.
     wait: Option<Wait>,
 }
 
 /// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// The connection goes on.
+    /// The connection continues.
     Open,
     /// The stream has ended, or failed.
     Ended,
-    /// What arrived cannot be understood.
+    /// The received data is malformed.
     Failed,
 }
 
@@ -102,7 +102,7 @@ impl LineService {
         self.lanes.wake();
     }
 
-    /// Appends what was gathered, in time; never returns.
+    /// Appends gathered records in time; never returns.
     pub(in super::super) async fn run(&self) {
         match &self.limiter {
             None => self.lanes.flush_in_time().await,
@@ -147,13 +147,13 @@ impl LineService {
             };
             if working.is_none() && session.is_known {
                 connection.slot.admit();
-                // A sender that is silent for days is no reason to close its connection.
+                // A connection is not closed even if its sender is silent for days.
                 working = Some(connection.slot.working());
             }
         }
         if progress == Progress::Open {
-            // What has arrived is read, but a sender that does not stop is not waited for, and a
-            // debt is not waited off.
+            // Arrived data is read, for a limited time if the sender does not stop, and without
+            // waiting for a debt to be paid off.
             let rest = async {
                 let mut progress = Progress::Open;
                 while progress == Progress::Open {
@@ -168,14 +168,14 @@ impl LineService {
         }
     }
 
-    /// Waits for room, then takes what was kept, or what has arrived.
+    /// Waits for room, then takes kept or newly received bytes.
     async fn next(&self, stream: &mut (impl AsyncRead + Unpin), session: &mut Session) -> Progress {
         if let Some(limiter) = &self.limiter
             && !session.is_blocked
             && limiter.wait(&mut session.wait).await
             && session.deadline.is_some()
         {
-            // It was not the sender who did not complete a message.
+            // The sender is not to blame for the delay.
             session.deadline = Some(Instant::now() + MESSAGE_TIMEOUT);
         }
         self.lanes.room().await;
@@ -189,7 +189,7 @@ impl LineService {
             None => read.await,
             Some(deadline) => timeout_at(deadline, read)
                 .await
-                .unwrap_or_else(|_| Err(io::Error::other("a message was not complete in time"))),
+                .unwrap_or_else(|_| Err(io::Error::other("a message was not received in time"))),
         };
         read.unwrap_or_else(|error| {
             self.stats().errors.count("connection", &error.to_string());
@@ -197,7 +197,7 @@ impl LineService {
         })
     }
 
-    /// Reads into the common buffer and takes what is complete, without a pause in between.
+    /// Reads into the common buffer and takes complete messages, without a pause in between.
     fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -216,7 +216,7 @@ impl LineService {
         Poll::Ready(Ok(self.take(&buffer[..kept + count], session)))
     }
 
-    /// Takes the messages that are complete, and keeps the rest.
+    /// Takes complete messages, and keeps the rest.
     fn take(&self, bytes: &[u8], session: &mut Session) -> Progress {
         let observed_ns = self.context.clock.unix_ns();
         let (mut at, mut messages) = (0, 0);
@@ -277,7 +277,7 @@ impl LineService {
         self.lanes.push(lane, |batch, end, book| parsed.push(batch, end, book))
     }
 
-    /// Takes what is left when a connection has ended.
+    /// Takes the kept bytes when a connection has ended.
     async fn finish_session(&self, session: &mut Session) {
         while session.is_blocked {
             self.lanes.room().await;
@@ -314,7 +314,7 @@ impl LineService {
 }
 
 impl Session {
-    /// Keeps what was not taken.
+    /// Keeps bytes that were not taken.
     fn keep(&mut self, rest: &[u8], has_taken: bool) {
         self.is_known |= has_taken;
         self.kept = rest.to_vec();

@@ -1,11 +1,11 @@
 //! RELP: messages over a byte stream, each acknowledged once it is on stable storage.
 //!
-//! What a read brings is one batch: its messages are appended together, and answered together. If
-//! the journal has no room, or the disk fails, the client is not answered and waits; it has a
-//! window of messages without an answer, so it stops sending on its own.
+//! The messages of one read are a batch: they are appended together, and answered together. If the
+//! journal has no room, or the disk fails, the client is not answered and waits; it has a window of
+//! unanswered messages, so it stops sending on its own.
 //!
-//! Invariants: a message is acknowledged only when it is on stable storage; what is not
-//! acknowledged when a connection ends is sent again by its client.
+//! Invariants: a message is acknowledged only when it is on stable storage; messages that are not
+//! acknowledged when a connection ends are sent again by their client.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -38,22 +38,22 @@ pub(in super::super) struct RelpService {
     cpu_time: CpuTime,
 }
 
-/// What a connection has in addition to its stream.
+/// The state of a connection.
 struct Session {
     server: RelpServer,
     peer: Option<IpAddr>,
     lane: usize,
-    /// What has arrived and is not consumed.
+    /// Received bytes that are not consumed.
     buffer: Vec<u8>,
     replies: Vec<u8>,
-    /// Messages that are not answered, as spans of the buffer.
+    /// Unanswered messages, as spans of the buffer.
     messages: Vec<Message>,
     /// Bytes of messages that were too long, and are in no book yet.
     skipped_bytes: u64,
-    /// When the frame that is not complete has to be.
+    /// Deadline for the rest of an incomplete frame.
     deadline: Option<Instant>,
     is_open: bool,
-    /// How long it is not to be read.
+    /// Pause before the next read, for the rate limit.
     wait: Option<Wait>,
 }
 
@@ -65,7 +65,7 @@ struct Message {
     is_discarded: bool,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Open,
@@ -98,7 +98,7 @@ impl RelpService {
         self.lanes.wake();
     }
 
-    /// Reports what was held back, if there is a limit; never returns.
+    /// Reports records above the rate limit, if there is one; never returns.
     pub(in super::super) async fn run(&self) {
         match &self.limiter {
             Some(limiter) => limiter.run_acknowledged(&self.lanes).await,
@@ -130,13 +130,13 @@ impl RelpService {
                 () = evicted.as_mut() => return count_evicted(self.stats()),
                 _ = stopped.wait_for(|stopped| *stopped) => break,
             }
-            // Not part of the selection: what was read is appended and answered in any case.
+            // Outside of the select, so that received messages are always appended and answered.
             if progress == Progress::Open {
                 progress = self.handle(&mut stream, &mut session, &mut stopped).await;
             }
             if working.is_none() && session.is_open {
                 connection.slot.admit();
-                // A sender that is silent for days is no reason to close its connection.
+                // A connection is not closed even if its sender is silent for days.
                 working = Some(connection.slot.working());
             }
         }
@@ -151,7 +151,7 @@ impl RelpService {
             && limiter.wait(&mut session.wait).await
             && session.deadline.is_some()
         {
-            // It was not the client who did not complete a frame.
+            // The client is not to blame for the delay.
             session.deadline = Some(Instant::now() + MESSAGE_TIMEOUT);
         }
         session.buffer.reserve(READ_BYTES);
@@ -161,7 +161,7 @@ impl RelpService {
             None => read.await,
             Some(deadline) => timeout_at(deadline, read)
                 .await
-                .unwrap_or_else(|_| Err(std::io::Error::other("a frame was not complete in time"))),
+                .unwrap_or_else(|_| Err(std::io::Error::other("a frame was not received in time"))),
         };
         match read {
             Ok(0) => Progress::Ended,
@@ -173,7 +173,7 @@ impl RelpService {
         }
     }
 
-    /// Stores the messages that are complete, and answers them.
+    /// Stores complete messages, and answers them.
     async fn handle(
         &self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -189,7 +189,7 @@ impl RelpService {
             let sent = timeout(WRITE_TIMEOUT, stream.write_all(&session.replies)).await;
             session.replies.clear();
             if !matches!(sent, Ok(Ok(()))) {
-                self.stats().errors.count("connection", "the answers cannot be sent");
+                self.stats().errors.count("connection", "cannot send responses");
                 return Progress::Ended;
             }
             if progress == Progress::Ended || !has_more {
@@ -199,7 +199,7 @@ impl RelpService {
         }
     }
 
-    /// Parses what is complete. Returns how much that is, and whether more can be parsed once these
+    /// Parses complete frames. Returns their length, and whether more can be parsed once these
     /// messages are answered.
     fn parse(&self, session: &mut Session) -> (usize, bool, Progress) {
         let mut at = 0;
@@ -233,8 +233,8 @@ impl RelpService {
         }
     }
 
-    /// Appends the messages and acknowledges them, as soon as that is possible. Returns false if
-    /// it will not be.
+    /// Appends the messages and acknowledges them, as soon as that is possible. Returns false if it
+    /// never will be.
     async fn store(&self, session: &mut Session, stopped: &mut watch::Receiver<bool>) -> bool {
         while !session.messages.is_empty() {
             match self.append(session).await {
@@ -317,7 +317,7 @@ impl Session {
         self.skipped_bytes = 0;
     }
 
-    /// Removes what was parsed, and sets the deadline of what was not.
+    /// Removes parsed bytes, and sets the deadline for the rest.
     fn consume(&mut self, consumed: usize) {
         self.buffer.drain(..consumed);
         if self.buffer.is_empty() {

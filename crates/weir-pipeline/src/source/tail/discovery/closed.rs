@@ -1,8 +1,8 @@
 //! Deleted files that were read to their end and closed, though a program may still have them open.
 //!
-//! What is written to them later cannot be read. A watch on the file itself reports such a write,
-//! so that it is counted. The kernel removes the watch together with the file, once no process has
-//! it open.
+//! Data written to them later cannot be read. A watch on the file itself reports such a write, so
+//! that it is counted. The kernel removes the watch together with the file, once no process has it
+//! open.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -13,7 +13,7 @@ use crate::source::tail::watch::Watcher;
 /// Maximum number of files watched at once: the system limits the watches of each user.
 const FILES_MAX: usize = 4096;
 
-/// See the module.
+/// Deleted and closed files that are watched.
 #[derive(Debug, Default)]
 pub(super) struct ClosedFiles {
     watched: HashMap<i32, PathBuf>,

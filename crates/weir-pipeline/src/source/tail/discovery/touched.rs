@@ -1,4 +1,4 @@
-//! What to look at in a directory: the names that the kernel reported, or all of them.
+//! The names to look at in a directory: those that the kernel reported, or all of them.
 //!
 //! Invariant: a reported name is remembered until it was looked at; there are at most as many names
 //! as the kernel reports between two looks.
@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 /// each.
 const LISTED_FROM: usize = 256;
 
-/// What to look at in a directory.
+/// The names to look at in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     /// Names that the kernel reported.

@@ -360,7 +360,7 @@ fn files_whose_names_are_made_anew_between_look_and_kernel_are_counted_each_once
 }
 
 #[test]
-fn what_was_told_before_the_end_is_read_or_counted_before_it() {
+fn reported_files_are_read_or_counted_before_the_end() {
     let world = World::new();
     let log = |name: &str| world.path("logs").join(name);
     let mut run = world.start(None);
