@@ -107,7 +107,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
         || plan.queries != running.queries;
     let is_service_changed = plan.faces != running.faces || plan.health != running.health;
     if is_api_changed || is_service_changed || plan.log != running.log {
-        tracing::warn!("changes of [api], [loggregator] and [log] take effect at the next start");
+        tracing::warn!("changes to [api], [loggregator] and [log] take effect at the next start");
     }
     if plan.pipeline.data_dir != running.pipeline.data_dir {
         tracing::error!("changing data_dir requires a restart: the configuration was not reloaded");

@@ -278,7 +278,7 @@ impl Bound {
         }
     }
 
-    /// The key that states it.
+    /// The key that defines it.
     fn key(&self) -> &'static str {
         match self {
             Self::Tcp(_) | Self::Udp(_) => "listen",

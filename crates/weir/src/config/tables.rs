@@ -222,8 +222,9 @@ pub(crate) const TABLES: &[Table] = &[
             Value("\"512MiB\""),
             "Memory budget of weir. It must cover the ring, the records that outputs have in flight \
              (an eighth of the budget, or more for a large window or for more than a hundred \
-             outputs), listening sources, the `buffer_max` of `[loggregator]`, twice the head of \
-             the store, and 32 MiB for weir itself; otherwise the configuration is rejected.",
+             outputs), listening sources, the `buffer_max` of `[loggregator]`, the `window` of \
+             `[drains]`, twice the head of the store, and 32 MiB for weir itself; otherwise the \
+             configuration is rejected.",
         )],
     },
     readers::LOGGREGATOR,
