@@ -1,13 +1,13 @@
 //! Writes of a connection gathered into larger ones.
 //!
-//! A connection of HTTP/2 writes each frame of at most 16 KiB by itself, and most of what a write to
-//! a socket costs does not depend on its length. So what a connection writes while it is polled is
-//! copied, and written together when it has nothing more to do.
+//! An HTTP/2 connection writes each frame of at most 16 KiB separately, and most of the cost of a
+//! write to a socket does not depend on its length. So the writes of a connection while it is
+//! polled are buffered, and written together at the end of the poll.
 //!
-//! Invariants: bytes keep their order; nothing waits longer than until the connection has been
-//! polled; a connection that is not driven by its [`Gatherer`] any more, such as one that became a
-//! websocket, writes directly; what waits is limited; a busy connection uses the same memory again,
-//! and one that is idle gives it back with its next ping.
+//! Invariants: bytes keep their order; no byte is buffered after the poll has ended; a connection
+//! that is no longer driven by its [`Gatherer`], such as one that became a WebSocket, writes
+//! directly; the buffer is limited; a busy connection reuses its buffer, and an idle one releases
+//! it with its next ping.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -37,11 +37,11 @@ struct Writer<S> {
     waiting: Vec<u8>,
     /// How much of `waiting` has been written.
     written: usize,
-    /// What the connection is to be told.
+    /// The error to report to the connection.
     error: Option<io::Error>,
 }
 
-/// Returns the stream for a connection, and what drives it.
+/// Returns the stream for a connection, and its driver.
 pub(crate) fn gathered<S>(stream: S) -> (Gathering<S>, Gatherer<S>) {
     let writer = Writer { stream, holds: false, waiting: Vec::new(), written: 0, error: None };
     let writer = Arc::new(Mutex::new(writer));
@@ -77,7 +77,7 @@ fn lock<S>(writer: &Mutex<Writer<S>>) -> MutexGuard<'_, Writer<S>> {
 }
 
 impl<S: AsyncWrite + Unpin> Writer<S> {
-    /// Writes what waits. Memory that this did not need a quarter of is given back.
+    /// Writes the buffered bytes. A buffer of which less than a quarter was used is released.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
             return Poll::Ready(Ok(()));

@@ -1,7 +1,7 @@
-//! The newest metrics of each container, for those who ask for them at once.
+//! Cache of the newest metrics of each container.
 //!
-//! Invariants: they are kept only if the service that answers with them is configured; what is older
-//! than [`CONTAINER_TTL`] is not answered; their memory is limited, and the oldest go first.
+//! Invariants: it is filled only if the service that returns them is configured; metrics older than
+//! [`CONTAINER_TTL`] are not returned; its memory is limited, and the oldest are removed first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -44,7 +44,7 @@ impl Newest {
 }
 
 impl Containers {
-    /// Takes the envelopes of a batch.
+    /// Adds the envelopes of a batch.
     fn take(&mut self, chunk: &EnvelopeChunk, now: Instant) {
         for bytes in LoggregatorBatch::new(chunk.batch()).flatten() {
             let Ok(envelope) = DropsondeEnvelope::parse(bytes) else { continue };
@@ -90,7 +90,7 @@ impl Containers {
         }
     }
 
-    /// Forgets what has expired, and the older half if that is not enough.
+    /// Removes expired entries, and the older half if that is not enough.
     fn forget(&mut self, now: Instant) {
         self.retain(|newest| !newest.is_expired(now));
         if self.bytes > CONTAINERS_BYTES_MAX / 2 {
@@ -136,7 +136,7 @@ impl FaceState {
     }
 }
 
-/// Keeps the metrics of containers until weir stops, also over restarts of the pipeline.
+/// Caches the metrics of containers until weir stops, also over restarts of the pipeline.
 pub(super) async fn follow(state: Arc<FaceState>) {
     let mut views = state.view.subscribe();
     let mut stopped = state.stopped.clone();

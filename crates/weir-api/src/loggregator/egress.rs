@@ -1,8 +1,8 @@
 //! `loggregator.v2.Egress` over gRPC: `Receiver` and `BatchedReceiver`; and `plumbing.Doppler` with
-//! envelopes of version 1: `Subscribe` and `BatchSubscribe`.
+//! v1 envelopes: `Subscribe` and `BatchSubscribe`.
 //!
-//! Invariants: a request that is not valid is answered as by the original; a stream ends only with a
-//! status: the client's, or that weir is stopping.
+//! Invariants: an invalid request gets the response of the original; a stream always ends with a
+//! status, unless the client closes it.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -84,7 +84,7 @@ where
     response
 }
 
-/// Opens the stream that a request asks for.
+/// Opens the requested stream.
 async fn open<B: Body>(state: &FaceState, head: &Head, body: B) -> Result<EgressStream, Refused>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -114,7 +114,7 @@ where
     Ok(EgressStream { call, envelopes: Some(envelopes), stopped, _permit: permit })
 }
 
-/// What a stream is to consist of.
+/// The envelopes that a request selects.
 enum Asked {
     V2(LoggregatorRequest),
     V1(DropsondeRequest),
@@ -146,11 +146,11 @@ where
     let collecting = Limited::new(body, bytes_max).collect();
     let bytes = match timeout(REQUEST_TIMEOUT, collecting).await {
         Err(_) => {
-            let text = "the request was not complete in time";
+            let text = "the request was not received in time";
             return Err(Status::new(GrpcStatus::DeadlineExceeded, text));
         }
         Ok(Err(error)) => {
-            let text = format!("grpc: the request cannot be received: {error}");
+            let text = format!("grpc: the request could not be received: {error}");
             return Err(Status::new(GrpcStatus::ResourceExhausted, text));
         }
         Ok(Ok(collected)) => collected.to_bytes(),

@@ -1,4 +1,4 @@
-//! What a stalled client can hold, and for how long: real sockets, and a clock that jumps to the
+//! How long a stalled client can hold a connection: real sockets, and a clock that jumps to the
 //! next timer whenever nothing else can happen.
 
 use bytes::Bytes;

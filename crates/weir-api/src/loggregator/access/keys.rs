@@ -1,9 +1,9 @@
 //! UAA's keys, with which the signatures of tokens are verified.
 //!
-//! Invariants: UAA is asked for its keys when a token names one that is not known, or was not signed
-//! with the one that is, and once they are old, but at most every [`REFRESH_PAUSE`], by one request
-//! at a time; while UAA does not answer, the keys that are known stay valid; a key that UAA no longer
-//! lists is forgotten.
+//! Invariants: keys are fetched when a token names an unknown key or its signature does not match
+//! the known one, and when they are old, but at most every [`REFRESH_PAUSE`], and by one request at
+//! a time; while UAA is unavailable, the known keys stay valid; a key that UAA no longer lists is
+//! removed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,13 +17,13 @@ use weir_pipeline::ask::{Ask, AskClient};
 use super::Denied;
 use super::jwt::{Jwt, JwtError, Key, ListedKey, Texts};
 
-/// How often UAA is asked at most, as by the original: anyone can send a token with another key.
+/// Minimum time between two fetches, as in the original: anyone can send a token with another key.
 const REFRESH_PAUSE: Duration = Duration::from_secs(5);
 
-/// When UAA is asked again without need: a key that was withdrawn is believed for this long.
+/// Maximum age of the keys: a revoked key is trusted for this long.
 const KEYS_AGE_MAX: Duration = Duration::from_mins(10);
 
-/// Keys that are kept: UAA has one in use, and those before it.
+/// Maximum number of keys: UAA has a current one and some previous ones.
 const KEYS_MAX: usize = 100;
 
 /// UAA's keys.
@@ -33,42 +33,42 @@ pub(super) struct Keys {
     audience: Option<String>,
     clock: Arc<dyn Clock>,
     known: RwLock<Arc<Known>>,
-    /// Held by whoever asks.
+    /// Held while keys are being fetched.
     asked: Mutex<Asked>,
 }
 
-/// What UAA has answered.
+/// The keys that were fetched.
 #[derive(Debug, Default)]
 struct Known {
     keys: HashMap<String, Key>,
-    /// When that was; `None`: never.
+    /// When they were fetched; `None`: never.
     since: Option<Duration>,
 }
 
-/// The last question.
+/// The last fetch.
 #[derive(Debug, Default)]
 struct Asked {
     at: Option<Duration>,
-    /// Why there was no answer.
+    /// Why it failed.
     error: Option<String>,
 }
 
-/// The answer of UAA.
+/// The response of UAA.
 #[derive(Debug, Deserialize)]
 struct Listed {
     keys: Vec<ListedKey>,
 }
 
-/// Why a token is not believed with the keys that are known.
+/// Why a token is rejected with the known keys.
 enum Unverified {
-    /// There may be another key.
+    /// It could be valid with a newer key.
     Key(Denied),
-    /// Whatever the keys are.
+    /// It is invalid with any key.
     Always(JwtError),
 }
 
 impl Keys {
-    /// Without an audience, tokens for all of them are believed.
+    /// Without an audience, tokens for any audience are accepted.
     pub(super) fn new(uaa: AskClient, audience: Option<String>, clock: Arc<dyn Clock>) -> Self {
         Self { uaa, audience, clock, known: RwLock::default(), asked: Mutex::default() }
     }
@@ -116,7 +116,7 @@ impl Keys {
         })
     }
 
-    /// Asks again once the keys are old; only one request waits for that.
+    /// Fetches the keys again when they are old; only one request waits for that.
     async fn renew_if_old(&self) {
         let known = self.known();
         let is_old = |since| self.clock.monotonic().saturating_sub(since) >= KEYS_AGE_MAX;
@@ -128,7 +128,7 @@ impl Keys {
         }
     }
 
-    /// Asks UAA for its keys, unless it was asked since `known` was, or a moment ago.
+    /// Fetches UAA's keys, unless they were fetched after `known`, or a moment ago.
     async fn refresh(&self, mut asked: MutexGuard<'_, Asked>, known: &Known) -> Result<(), String> {
         if self.known().since != known.since {
             return Ok(());
@@ -145,7 +145,7 @@ impl Keys {
             if let Key::Unusable(text) = key
                 && known.keys.get(id) != Some(key)
             {
-                tracing::warn!("{text}; its tokens are refused");
+                tracing::warn!("{text}; its tokens are rejected");
             }
         }
         let known = Arc::new(Known { keys, since: Some(now) });
@@ -156,16 +156,16 @@ impl Keys {
     async fn ask(&self) -> Result<HashMap<String, Key>, String> {
         let answer = self.uaa.ask(&Ask::Get { path: "/token_keys", token: None }).await?;
         if answer.status != 200 {
-            return Err(format!("UAA answers with status {} instead of its keys", answer.status));
+            return Err(format!("UAA returned status {} instead of its keys", answer.status));
         }
         let listed: Listed = serde_json::from_slice(&answer.body)
-            .map_err(|error| format!("UAA answers with {error} instead of its keys"))?;
+            .map_err(|error| format!("UAA returned invalid keys: {error}"))?;
         let listed = listed.keys.iter().take(KEYS_MAX);
         Ok(listed.map(|listed| (listed.kid.clone(), Key::of(listed))).collect())
     }
 }
 
 fn refused(error: &JwtError) -> Denied {
-    tracing::debug!(%error, "a token is refused");
+    tracing::debug!(%error, "rejected a token");
     Denied::Unknown
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: envelopes come in the order of their times; of those with the same time either all
 //! are returned or none, within a limit, so that a client that continues after the time of the last
-//! one misses nothing, as in the original; what would be incomplete in the middle is an error.
+//! one misses nothing, as in the original; a result with a gap in the middle is an error.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl StoredRead {
         Self { source_id, range, limit, order: Order::OldestFirst, kinds, names: None }
     }
 
-    /// Checks a request; `now_ns` is the time that counts as its end unless it states one.
+    /// Checks a request; `now_ns` is the default for its end.
     pub(in super::super) fn new(read: LogCacheRead, now_ns: i64) -> Result<Self, ReadError> {
         let LogCacheRead { start_ns, end_ns, limit, .. } = read;
         let invalid = |text| Err(ReadError::Invalid(text));
@@ -141,8 +141,8 @@ impl StoredRead {
         Ok(after)
     }
 
-    /// Decides what an incomplete page means. A client that reads onwards would miss what is not in
-    /// it; one that wants the newest gets what there is, with a mark.
+    /// Handles an incomplete page. A client that reads in ascending order would miss the rest, so
+    /// it gets an error; one that reads the newest gets a result that is marked as partial.
     fn check(&self, coverage: &Coverage, batch: &mut StoredBatch) -> Result<(), ReadError> {
         for reason in &coverage.partial_reasons {
             match (reason, self.order) {

@@ -1,4 +1,4 @@
-//! Results in the form of Prometheus, and as messages of `logcache.v1`.
+//! Results in the format of Prometheus, and as messages of `logcache.v1`.
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -37,7 +37,7 @@ impl Problem {
         let message = match error {
             QueryError::Bad(text) => text.clone(),
             QueryError::Read(ReadError::TooLarge) => {
-                "the query needs too many envelopes or series: ask for a shorter time".to_owned()
+                "the query needs too many envelopes or series: use a shorter range".to_owned()
             }
             QueryError::Read(error) => error.to_string(),
         };

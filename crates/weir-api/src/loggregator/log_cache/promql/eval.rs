@@ -10,7 +10,7 @@ use super::plan::{Aggregator, Grouping, Node, Operator, Query, RangeFunction, Se
 use super::series::{Labels, Series, SeriesSet};
 use super::{LOOKBACK, QueryError};
 
-/// When a query is evaluated, in milliseconds since 1970.
+/// The times at which a query is evaluated, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Times {
     At(i64),
@@ -219,8 +219,8 @@ fn over(
     }
 }
 
-/// The change over the whole range: that between the first and the last value, continued to the ends
-/// of the range unless these are far from any value. A counter that falls has begun again at zero.
+/// The change over the whole range: that between the first and the last value, extrapolated to the
+/// ends of the range unless these are far from any value. A decrease of a counter is a reset.
 fn extrapolated(
     points: &[(i64, f64)],
     (from_ms, to_ms): (i64, i64),
