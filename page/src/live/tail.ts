@@ -100,7 +100,7 @@ function opened(): void {
     const length = Math.max(1, Math.round((Date.now() - cutAt.peek()) / 1_000))
     push({
       kind: 'note',
-      text: `connected again after ${length} s; it goes on behind the last row`,
+      text: `reconnected after ${length} s; continuing after the last row`,
     })
   }
   batch(() => {
@@ -165,7 +165,7 @@ export function gapText(data: string): string {
   const count = gap.records == null ? 'records' : `${gap.records.toLocaleString('en')} records`
   const reason = gap.reason
     ? (reasons[gap.reason] ?? gap.reason.replaceAll('_', ' '))
-    : 'not known why'
+    : 'reason unknown'
   return `${count} missing: ${reason}`
 }
 
