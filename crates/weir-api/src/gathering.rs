@@ -201,7 +201,7 @@ mod tests {
                 stream.flush().await.unwrap();
             }
             assert_eq!(lock(&writer).waiting.len(), 900);
-            // It is written although the connection only waits now.
+            // It is written although the connection is only waiting now.
             tokio::task::yield_now().await;
             assert!(lock(&writer).waiting.is_empty());
             stream.write_all(&MESSAGE).await.unwrap();

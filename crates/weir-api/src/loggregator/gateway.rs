@@ -58,7 +58,7 @@ fn error(status: StatusCode, text: String) -> Response<FaceBody> {
 
 /// Answers a request.
 pub(super) async fn answer<B>(state: &FaceState, request: Request<B>) -> Response<FaceBody> {
-    // The body is not wanted, and would have to be shared between threads.
+    // The body is not needed, and would have to be shared between threads.
     let (head, _) = request.into_parts();
     if head.uri.path() != "/v2/read" {
         return error(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());

@@ -143,7 +143,7 @@ async fn serve_stream(
     let upgraded: Arc<Mutex<Option<Session>>> = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
         slot.admit();
-        // A connection is not idle as long as it is open: its streams are silent for hours.
+        // An open connection is never considered idle: its streams may be silent for hours.
         working.get_or_init(|| slot.working());
         let (state, upgraded) = (state.clone(), upgraded.clone());
         async move { Ok::<_, Infallible>(answer(&state, request, peer, &upgraded).await) }

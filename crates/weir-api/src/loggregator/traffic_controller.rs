@@ -174,7 +174,7 @@ async fn recent_logs(state: &FaceState, app: String, query: &str) -> Response<Fa
     let mut converter = DropsondeConverter::default();
     let mut logs = Vec::with_capacity(batch.count());
     for envelope in batch.envelopes() {
-        // What cannot be converted was no log.
+        // A record that cannot be converted is not a log.
         let _converted =
             converter.to_v1(envelope, usize::MAX, |bytes| logs.push(Bytes::copy_from_slice(bytes)));
     }

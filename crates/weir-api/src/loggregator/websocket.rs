@@ -251,7 +251,7 @@ impl Sender<'_> {
                 self.envelopes.give_up(left as u64);
                 return Err(end);
             }
-            // Those that state a loss are not counted, and come alone.
+            // Envelopes that report a loss are not counted, and are sent alone.
             left = left.saturating_sub(1);
         }
         in_time(self.sink.flush()).await

@@ -201,7 +201,7 @@ async fn stalled_connection_is_evicted_at_once() {
         let mut crowd = Vec::new();
         for _ in 0..20 {
             let mut stalled = served.connect().await;
-            // Whoever has given way already cannot send it all.
+            // A connection that was already replaced cannot send everything.
             let _sent = stalled.write_all(sent.as_bytes()).await;
             crowd.push(stalled);
         }

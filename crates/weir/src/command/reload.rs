@@ -3,8 +3,8 @@
 //!
 //! Invariants: a configuration is validated completely before anything changes, and an invalid one
 //! changes nothing; if only outputs and rules have changed, each of them is added, replaced or
-//! removed while everything else goes on; for any other change sources and outputs stop and restart
-//! at their positions, so nothing is lost or sent twice.
+//! removed while everything else continues; for any other change sources and outputs stop and
+//! restart at their positions, so nothing is lost or sent twice.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

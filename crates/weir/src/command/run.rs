@@ -126,7 +126,7 @@ impl Running {
         Ok(())
     }
 
-    /// Changes outputs and rules while everything else goes on.
+    /// Changes outputs and rules while everything else continues.
     fn apply(&mut self, plan: Plan) -> Result<bool> {
         match self.pipeline.apply(&plan.pipeline) {
             Ok(Applied::Done { generation, outputs }) => {

@@ -24,7 +24,7 @@ use super::text::SourceLocation;
 use super::tree::NodeValue;
 
 /// Maximum number of tags that a source adds, and length of each with its name: they are in every
-/// resource, together with what its sender states.
+/// resource, together with the attributes from its sender.
 const TAGS_MAX: usize = 32;
 const TAG_BYTES_MAX: usize = 128;
 

@@ -140,7 +140,7 @@ impl Key {
         let (Some(n), Some(e)) = (decoded(n), decoded(e)) else {
             return unusable("cannot be decoded".to_owned());
         };
-        // As a signed number, it may begin with zeros.
+        // A signed number may begin with zeros.
         let zeros = n.iter().take_while(|byte| **byte == 0).count();
         let n = n.get(zeros..).unwrap_or_default().to_vec();
         let bits = n.first().map_or(0, |first| 8 * n.len() - first.leading_zeros() as usize);
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(verified(&first.with_header(&header, &claims), None), Err(JwtError::NoKey));
         let header = json!({ "alg": "RS256", "kid": "key-1", "crit": ["exp"] });
         assert_eq!(verified(&first.with_header(&header, &claims), None), Err(JwtError::Malformed));
-        // Whatever byte is changed, it is no longer the token that was signed.
+        // A change of any byte invalidates the signature.
         for at in 0..with_claims.len() {
             let mut bytes = with_claims.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'Q' } else { b'A' };

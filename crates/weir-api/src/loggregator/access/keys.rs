@@ -87,7 +87,7 @@ impl Keys {
         match (self.verify(&jwt, &self.known()), refreshed) {
             (Ok(scopes), _) => Ok(scopes),
             (Err(Unverified::Always(error)), _) => Err(refused(&error)),
-            // A token that was not signed with its key is none, whatever UAA would say.
+            // A token whose signature does not match its key is invalid; no fetch is needed.
             (Err(Unverified::Key(_)), Err(error)) if !known.keys.contains_key(&jwt.key_id) => {
                 Err(Denied::Unavailable(error))
             }
@@ -123,7 +123,7 @@ impl Keys {
         if known.since.is_some_and(is_old)
             && let Ok(asked) = self.asked.try_lock()
         {
-            // The keys that are known stay valid; what was wrong is remembered.
+            // The known keys stay valid; the error is kept.
             let _refreshed = self.refresh(asked, &known).await;
         }
     }

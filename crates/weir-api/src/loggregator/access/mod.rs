@@ -277,11 +277,11 @@ fn token(headers: &HeaderMap) -> Option<String> {
         let mut named = cookies.flat_map(|text| text.split("; ")).filter_map(|c| c.split_once('='));
         named.find(|(name, _)| *name == "authorization").map(|(_, value)| value)
     };
-    // What is in a cookie is encoded as in a form.
+    // The value of a cookie is form-encoded.
     let decoded = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();
     let text = header.map(str::to_owned).or_else(|| cookie().map(decoded))?;
     let text = text.trim().trim_matches('"');
-    // A token alone is one, but not the word before it.
+    // A token without the word `bearer` is accepted, but not the word without a token.
     let (kind, token) = text.split_once(' ').unwrap_or(("bearer", text));
     let is_valid = kind.eq_ignore_ascii_case("bearer")
         && !token.eq_ignore_ascii_case("bearer")

@@ -24,7 +24,7 @@ pub(super) async fn check(
     let Some(access) = state.access.as_ref().filter(|_| path != "/api/v1/info") else {
         return Ok(());
     };
-    // The original asks whoever must have a token for the name of a source.
+    // As in the original, a request that needs a token must name a source.
     if !is_grpc && ["/api/v1/read", "/api/v1/read/"].contains(&path) {
         return Err(in_http(&Denied::Forbidden));
     }

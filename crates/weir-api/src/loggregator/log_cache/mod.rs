@@ -73,7 +73,7 @@ async fn read<T: Send + 'static>(
 /// Returns the sources, at most as old as in the original.
 async fn sources(state: &FaceState) -> Result<Arc<Services>, ReadError> {
     let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
-    // Those who ask at the same time wait for the same answer.
+    // Concurrent requests wait for the same result.
     let mut known = state.sources.0.lock().await;
     if let Some((at, sources)) = &*known
         && at.elapsed() < META_AGE_MAX

@@ -102,7 +102,7 @@ impl StoredRead {
             return Ok(found.batch);
         }
         let last = self.pages(store, budget, self.range, None, self.limit, &mut found)?;
-        // Those with the time of the last one belong together.
+        // Envelopes with the time of the last one belong together.
         if let Some(last) = last {
             let range = TimeRange { from_ns: last.time_ns, to_ns: last.time_ns.saturating_add(1) };
             let limit = found.batch.count() + SAME_TIME_MAX;

@@ -104,8 +104,7 @@ impl Query {
         if text.len() > PROMQL_BYTES_MAX {
             return bad(format!("the query is longer than {PROMQL_BYTES_MAX} bytes"));
         }
-        // What encloses, and what stands in front, nests; texts are counted too, which does no
-        // harm.
+        // Brackets and prefix operators nest; those in strings are counted too, which is harmless.
         let nesting = text.bytes().filter(|byte| matches!(byte, b'(' | b'-' | b'+')).count();
         if nesting > PROMQL_DEPTH_MAX {
             return bad("the query is nested too deeply");
