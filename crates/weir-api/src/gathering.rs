@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_one_poll_writes_is_written_together_when_it_ends() {
+    async fn writes_of_one_poll_are_written_together() {
         let (mut stream, gatherer, mut far) = streams(1 << 20);
         let writer = gatherer.0.clone();
         let connection = async {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_is_gathered_waits_for_the_peer_and_keeps_its_order() {
+    async fn writes_above_the_buffer_wait_for_the_peer_and_keep_their_order() {
         let (mut stream, gatherer, mut far) = streams(1000);
         let sent: Vec<u8> = (0..1_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
         let writer = gatherer.0.clone();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_learns_that_its_peer_has_left() {
+    async fn a_connection_detects_that_its_peer_has_closed() {
         let (mut stream, gatherer, far) = streams(1000);
         drop(far);
         let connection = async {

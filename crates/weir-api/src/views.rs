@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_there_after_a_restart() {
+    fn saved_views_survive_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let first = views(dir.path());
         first.change(|document| document.save("errors", "?q=a".to_owned(), 0)).unwrap();

@@ -19,7 +19,7 @@ const ENTRY_BYTES: usize = 96;
 
 /// The newest envelope of one container.
 #[derive(Debug)]
-struct Newest {
+struct NewestMetrics {
     instance_index: i32,
     timestamp_ns: i64,
     received_at: Instant,
@@ -29,11 +29,11 @@ struct Newest {
 /// All containers, by application.
 #[derive(Debug, Default)]
 pub(super) struct Containers {
-    by_app: HashMap<Vec<u8>, Vec<Newest>>,
+    by_app: HashMap<Vec<u8>, Vec<NewestMetrics>>,
     bytes: usize,
 }
 
-impl Newest {
+impl NewestMetrics {
     fn is_expired(&self, now: Instant) -> bool {
         now.duration_since(self.received_at) > CONTAINER_TTL
     }
@@ -63,7 +63,7 @@ impl Containers {
         if envelope.bytes.len() > CONTAINER_BYTES_MAX {
             return;
         }
-        let newest = Newest {
+        let newest = NewestMetrics {
             instance_index: metric.instance_index,
             timestamp_ns: envelope.timestamp_ns,
             received_at: now,
@@ -103,7 +103,7 @@ impl Containers {
         }
     }
 
-    fn retain(&mut self, is_kept: impl Fn(&Newest) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&NewestMetrics) -> bool) {
         let mut bytes = 0;
         self.by_app.retain(|app_id, instances| {
             instances.retain(&is_kept);
@@ -122,7 +122,7 @@ impl Containers {
     /// Returns the newest envelope of each instance of an application, in order.
     pub(super) fn of(&self, app_id: &str, now: Instant) -> Vec<Bytes> {
         let instances = self.by_app.get(app_id.as_bytes()).map_or(&[][..], Vec::as_slice);
-        let mut found: Vec<&Newest> =
+        let mut found: Vec<&NewestMetrics> =
             instances.iter().filter(|newest| !newest.is_expired(now)).collect();
         found.sort_unstable_by_key(|newest| newest.instance_index);
         found.into_iter().map(|newest| newest.envelope.clone()).collect()

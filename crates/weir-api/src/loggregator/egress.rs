@@ -91,9 +91,9 @@ where
 {
     let call = Call::of(head)?;
     let message = read_message(body, REQUEST_BYTES_MAX).await?;
-    let asked = match call {
-        Call::Receiver | Call::BatchedReceiver => Asked::V2(valid(&message)?),
-        Call::Subscribe | Call::BatchSubscribe => Asked::V1(
+    let request = match call {
+        Call::Receiver | Call::BatchedReceiver => EnvelopeRequest::V2(parse_request(&message)?),
+        Call::Subscribe | Call::BatchSubscribe => EnvelopeRequest::V1(
             DropsondeRequest::parse(&message).map_err(|error| Status::unreadable(&error))?,
         ),
     };
@@ -104,9 +104,9 @@ where
     };
     let starting = || Status::new(GrpcStatus::Unavailable, "the server is starting");
     let view = state.view().ok_or_else(starting)?;
-    let envelopes = match asked {
-        Asked::V2(request) => EnvelopeStream::new(&view, Face::Egress, &request),
-        Asked::V1(request) => EnvelopeStream::of_v1(&view, Face::Egress, request),
+    let envelopes = match request {
+        EnvelopeRequest::V2(request) => EnvelopeStream::new(&view, Face::Egress, &request),
+        EnvelopeRequest::V1(request) => EnvelopeStream::of_v1(&view, Face::Egress, request),
     };
     let envelopes =
         envelopes.map_err(|error| Status::new(GrpcStatus::Unavailable, error.to_string()))?;
@@ -114,14 +114,14 @@ where
     Ok(EgressStream { call, envelopes: Some(envelopes), stopped, _permit: permit })
 }
 
-/// The envelopes that a request selects.
-enum Asked {
+/// A request for envelopes, by version.
+enum EnvelopeRequest {
     V2(LoggregatorRequest),
     V1(DropsondeRequest),
 }
 
 /// Reads a request for envelopes of version 2.
-fn valid(message: &[u8]) -> Result<LoggregatorRequest, Status> {
+fn parse_request(message: &[u8]) -> Result<LoggregatorRequest, Status> {
     let request = LoggregatorRequest::parse(message).map_err(|error| Status::unreadable(&error))?;
     if request.selectors.is_empty() {
         let text = "Selectors cannot be empty";

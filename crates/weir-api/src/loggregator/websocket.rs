@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_is_asked_whether_it_is_there_until_it_does_not_answer() {
+    async fn a_client_is_pinged_until_it_does_not_answer() {
         let (ping, pong) = (Notify::new(), Notify::new());
         let start = Instant::now();
         let client = async {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_about_a_slow_client_says_who_it_is_and_is_limited() {
+    fn the_event_about_a_slow_client_identifies_it_and_is_limited() {
         let mut headers = HeaderMap::new();
         for address in ["192.0.2.1", "192.0.2.2"] {
             headers.append("x-forwarded-for", HeaderValue::from_static(address));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_alone_switches_everything_on_without_a_clash() {
+    fn an_empty_table_enables_everything_without_a_clash() {
         let plan = planned("[loggregator]\n");
         let sources = vec!["loggregator", "dropsonde", "loggregator_metrics"];
         let faces = vec!["egress", "gateway", "traffic_controller", "log_cache"];
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_cannot_be_left_out() {
+    fn only_parts_of_the_set_can_be_left_out() {
         let loaded = loaded("[loggregator]\nwithout = [\"doppler\"]\n");
         let is_it = |message: &str| message.contains("is not a part of the usual set");
         assert!(loaded.diagnostics.0.iter().any(|diagnostic| is_it(&diagnostic.message)));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_believed_for_their_time() {
+    fn decisions_are_cached_for_a_limited_time() {
         let grants = Grants::new(Duration::from_mins(1));
         let at = Duration::from_secs;
         assert!(!grants.has(&[1; 32], at(0)));

@@ -60,7 +60,7 @@ pub(super) enum Key {
 
 /// A key in the list of UAA, a JSON Web Key (RFC 7517).
 #[derive(Debug, Deserialize)]
-pub(super) struct ListedKey {
+pub(super) struct Jwk {
     #[serde(default)]
     pub(super) kid: String,
     #[serde(default)]
@@ -130,8 +130,8 @@ impl Texts {
 
 impl Key {
     /// Reads a key of the list.
-    pub(super) fn of(listed: &ListedKey) -> Self {
-        let ListedKey { kid, kty, n, e } = listed;
+    pub(super) fn of(listed: &Jwk) -> Self {
+        let Jwk { kid, kty, n, e } = listed;
         let unusable = |what: String| Self::Unusable(format!("the key {kid:?} of UAA {what}"));
         if kty != "RSA" {
             return unusable(format!("is of the type {kty:?}: only RSA is supported"));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tokens_that_are_signed_and_valid_now_are_believed() {
+    fn only_signed_tokens_that_are_currently_valid_are_accepted() {
         let scopes = Texts::Many(vec!["openid".to_owned()]);
         let claims = |changes: Value| {
             let mut claims = json!({ "scope": ["openid"], "aud": ["doppler"], "exp": NOW + 1 });
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_is_signed_in_another_way_is_refused() {
+    fn tokens_that_were_changed_or_signed_differently_are_rejected() {
         let first = TokenKey::first("key-1");
         let claims = json!({ "scope": ["doppler.firehose"], "exp": NOW + 1 });
         let algorithm = |name: &str| Err(JwtError::Algorithm(name.to_owned()));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_be_used_say_why() {
+    fn unusable_keys_report_the_reason() {
         let unusable = |listed: Value| match Key::of(&serde_json::from_value(listed).unwrap()) {
             Key::Unusable(text) => text,
             Key::Rsa { .. } => panic!("it can be used"),

@@ -15,7 +15,7 @@ use weir_host::Clock;
 use weir_pipeline::ask::{Ask, AskClient};
 
 use super::Denied;
-use super::jwt::{Jwt, JwtError, Key, ListedKey, Texts};
+use super::jwt::{Jwk, Jwt, JwtError, Key, Texts};
 
 /// Minimum time between two fetches, as in the original: anyone can send a token with another key.
 const REFRESH_PAUSE: Duration = Duration::from_secs(5);
@@ -32,14 +32,14 @@ pub(super) struct Keys {
     uaa: AskClient,
     audience: Option<String>,
     clock: Arc<dyn Clock>,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<FetchedKeys>>,
     /// Held while keys are being fetched.
-    asked: Mutex<Asked>,
+    last_fetch: Mutex<LastFetch>,
 }
 
 /// The keys that were fetched.
 #[derive(Debug, Default)]
-struct Known {
+struct FetchedKeys {
     keys: HashMap<String, Key>,
     /// When they were fetched; `None`: never.
     since: Option<Duration>,
@@ -47,7 +47,7 @@ struct Known {
 
 /// The last fetch.
 #[derive(Debug, Default)]
-struct Asked {
+struct LastFetch {
     at: Option<Duration>,
     /// Why it failed.
     error: Option<String>,
@@ -55,8 +55,8 @@ struct Asked {
 
 /// The response of UAA.
 #[derive(Debug, Deserialize)]
-struct Listed {
-    keys: Vec<ListedKey>,
+struct JwkSet {
+    keys: Vec<Jwk>,
 }
 
 /// Why a token is rejected with the known keys.
@@ -70,7 +70,7 @@ enum Unverified {
 impl Keys {
     /// Without an audience, tokens for any audience are accepted.
     pub(super) fn new(uaa: AskClient, audience: Option<String>, clock: Arc<dyn Clock>) -> Self {
-        Self { uaa, audience, clock, known: RwLock::default(), asked: Mutex::default() }
+        Self { uaa, audience, clock, known: RwLock::default(), last_fetch: Mutex::default() }
     }
 
     /// Returns the scopes of a token.
@@ -83,11 +83,11 @@ impl Keys {
             Err(Unverified::Always(error)) => return Err(refused(&error)),
             Err(Unverified::Key(denied)) => denied,
         };
-        let refreshed = self.refresh(self.asked.lock().await, &known).await;
+        let refreshed = self.refresh(self.last_fetch.lock().await, &known).await;
         match (self.verify(&jwt, &self.known()), refreshed) {
             (Ok(scopes), _) => Ok(scopes),
             (Err(Unverified::Always(error)), _) => Err(refused(&error)),
-            // A token whose signature does not match its key is invalid; no fetch is needed.
+            // With a known key, the signature is invalid whether or not UAA is available.
             (Err(Unverified::Key(_)), Err(error)) if !known.keys.contains_key(&jwt.key_id) => {
                 Err(Denied::Unavailable(error))
             }
@@ -96,11 +96,11 @@ impl Keys {
         }
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<FetchedKeys> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn verify(&self, jwt: &Jwt<'_>, known: &Known) -> Result<Texts, Unverified> {
+    fn verify(&self, jwt: &Jwt<'_>, known: &FetchedKeys) -> Result<Texts, Unverified> {
         let (n, e) = match known.keys.get(&jwt.key_id) {
             Some(Key::Rsa { n, e }) => (n, e),
             Some(Key::Unusable(text)) => {
@@ -121,25 +121,29 @@ impl Keys {
         let known = self.known();
         let is_old = |since| self.clock.monotonic().saturating_sub(since) >= KEYS_AGE_MAX;
         if known.since.is_some_and(is_old)
-            && let Ok(asked) = self.asked.try_lock()
+            && let Ok(last_fetch) = self.last_fetch.try_lock()
         {
             // The known keys stay valid; the error is kept.
-            let _refreshed = self.refresh(asked, &known).await;
+            let _refreshed = self.refresh(last_fetch, &known).await;
         }
     }
 
     /// Fetches UAA's keys, unless they were fetched after `known`, or a moment ago.
-    async fn refresh(&self, mut asked: MutexGuard<'_, Asked>, known: &Known) -> Result<(), String> {
+    async fn refresh(
+        &self,
+        mut last_fetch: MutexGuard<'_, LastFetch>,
+        known: &FetchedKeys,
+    ) -> Result<(), String> {
         if self.known().since != known.since {
             return Ok(());
         }
         let now = self.clock.monotonic();
-        if asked.at.is_some_and(|at| now.saturating_sub(at) < REFRESH_PAUSE) {
-            return asked.error.clone().map_or(Ok(()), Err);
+        if last_fetch.at.is_some_and(|at| now.saturating_sub(at) < REFRESH_PAUSE) {
+            return last_fetch.error.clone().map_or(Ok(()), Err);
         }
-        asked.at = Some(now);
-        let listed = self.ask().await;
-        asked.error = listed.as_ref().err().cloned();
+        last_fetch.at = Some(now);
+        let listed = self.fetch().await;
+        last_fetch.error = listed.as_ref().err().cloned();
         let keys = listed?;
         for (id, key) in &keys {
             if let Key::Unusable(text) = key
@@ -148,17 +152,17 @@ impl Keys {
                 tracing::warn!("{text}; its tokens are rejected");
             }
         }
-        let known = Arc::new(Known { keys, since: Some(now) });
+        let known = Arc::new(FetchedKeys { keys, since: Some(now) });
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(())
     }
 
-    async fn ask(&self) -> Result<HashMap<String, Key>, String> {
+    async fn fetch(&self) -> Result<HashMap<String, Key>, String> {
         let answer = self.uaa.ask(&Ask::Get { path: "/token_keys", token: None }).await?;
         if answer.status != 200 {
             return Err(format!("UAA returned status {} instead of its keys", answer.status));
         }
-        let listed: Listed = serde_json::from_slice(&answer.body)
+        let listed: JwkSet = serde_json::from_slice(&answer.body)
             .map_err(|error| format!("UAA returned invalid keys: {error}"))?;
         let listed = listed.keys.iter().take(KEYS_MAX);
         Ok(listed.map(|listed| (listed.kid.clone(), Key::of(listed))).collect())

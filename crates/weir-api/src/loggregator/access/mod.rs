@@ -118,9 +118,9 @@ pub(super) struct Access {
 #[derive(Debug)]
 enum Uaa {
     /// It checks each token.
-    Asked { uaa: AskClient, client: UaaClient, audience: Option<String> },
+    CheckTokens { uaa: AskClient, client: UaaClient, audience: Option<String> },
     /// It provides the keys for verifying signatures.
-    Signs(Keys),
+    Keys(Keys),
 }
 
 /// UAA's response about a token.
@@ -144,8 +144,8 @@ impl Access {
             let UaaSettings { endpoint, client: own, audience } = settings;
             let (uaa, audience) = (client(endpoint)?, audience.clone());
             Ok::<_, io::Error>(match own.clone() {
-                Some(client) => Uaa::Asked { uaa, client, audience },
-                None => Uaa::Signs(Keys::new(uaa, audience, clock.clone())),
+                Some(client) => Uaa::CheckTokens { uaa, client, audience },
+                None => Uaa::Keys(Keys::new(uaa, audience, clock.clone())),
             })
         });
         Ok(Self {
@@ -175,8 +175,8 @@ impl Access {
         }
         match &self.uaa {
             None => Err(Denied::Unknown),
-            Some(Uaa::Signs(keys)) => Ok(Reader::with(&keys.scopes(token).await?)),
-            Some(Uaa::Asked { uaa, client, audience }) => {
+            Some(Uaa::Keys(keys)) => Ok(Reader::with(&keys.scopes(token).await?)),
+            Some(Uaa::CheckTokens { uaa, client, audience }) => {
                 let now = self.clock.monotonic();
                 let is_operator = hash(&[b"operator", token.as_bytes()]);
                 if self.grants.has(&is_operator, now) {

@@ -97,7 +97,7 @@ impl StoredRead {
         sources: &BTreeSet<String>,
         budget: &Budget,
     ) -> Result<StoredBatch, ReadError> {
-        let mut found = Found { read: self, sources, batch: StoredBatch::default() };
+        let mut found = EnvelopeCollector { read: self, sources, batch: StoredBatch::default() };
         if self.range.is_empty() {
             return Ok(found.batch);
         }
@@ -120,7 +120,7 @@ impl StoredRead {
         range: TimeRange,
         mut after: Option<PageKey>,
         limit: usize,
-        found: &mut Found<'_>,
+        found: &mut EnvelopeCollector<'_>,
     ) -> Result<Option<PageKey>, ReadError> {
         while found.batch.count() < limit {
             let filter = Filter { range, ..Filter::all(Access::all()) };
@@ -157,14 +157,14 @@ impl StoredRead {
     }
 }
 
-/// What was found so far.
-struct Found<'r> {
+/// Collects the envelopes of a read.
+struct EnvelopeCollector<'r> {
     read: &'r StoredRead,
     sources: &'r BTreeSet<String>,
     batch: StoredBatch,
 }
 
-impl Found<'_> {
+impl EnvelopeCollector<'_> {
     fn add(&mut self, record: &StoredRecord) -> Result<(), ReadError> {
         let source = record.source.as_deref().unwrap_or_default();
         let is_envelope = self.sources.contains(source);

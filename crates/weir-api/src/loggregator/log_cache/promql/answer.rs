@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_have_the_form_of_prometheus() {
+    fn points_have_the_format_of_prometheus() {
         assert_eq!(point(1000, 1e21).to_string(), r#"[1,"1000000000000000000000"]"#);
         assert_eq!(point(1500, f64::INFINITY).to_string(), r#"[1.5,"+Inf"]"#);
         assert_eq!(point(-1000, f64::NAN).to_string(), r#"[-1,"NaN"]"#);

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_supported_is_understood() {
+    fn supported_queries_are_parsed() {
         let query = Query::parse(
             "sum by (deployment, job) (rate(http_requests{source_id=\"a\", code!=\"500\"}[5m] \
              offset 1m)) * 60",
