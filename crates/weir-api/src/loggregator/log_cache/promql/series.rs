@@ -1,8 +1,8 @@
 //! Stored metrics as series of values.
 //!
-//! Invariants: as in the original, the value of a counter is its total, that of a timer its duration
-//! in nanoseconds; times have whole seconds; names of metrics consist of letters, digits and
-//! underscores; labels are the tags, with source and instance.
+//! Invariants: as in the original, the value of a counter is its total, that of a timer its
+//! duration in nanoseconds; times have whole seconds; names of metrics consist of letters, digits
+//! and underscores; labels are the tags, with source and instance.
 
 use std::collections::BTreeMap;
 
