@@ -195,7 +195,7 @@ pub struct CursorEntry {
 /// counted for each reader, since the start; nothing is held back for readers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReadersEntry {
-    /// Name of the service: `egress`, `gateway` or `traffic_controller`.
+    /// Name of the service: `egress`, `gateway`, `traffic_controller` or `log_cache`.
     pub name: String,
     /// Its address, with the actual port if port 0 was configured.
     pub address: String,

@@ -156,8 +156,7 @@ function addQuietSecond(): void {
 }
 
 const reasons: Record<string, string> = {
-  too_slow: 'this page was too slow',
-  slow_reader: 'this page was too slow',
+  'too slow': 'this page was too slow',
 }
 
 export function gapText(data: string): string {

@@ -86,8 +86,8 @@ export function sourceState(source: SourceStatus): State {
   if (source.unreadable_files > 0) {
     return { tone: 'caution', text: `${source.unreadable_files} unreadable files` }
   }
-  if (source.lag_seconds > 10) return { tone: 'caution', text: 'behind' }
-  return { tone: 'good', text: 'reads' }
+  if (source.lag_seconds > 10) return { tone: 'caution', text: 'lagging' }
+  return { tone: 'good', text: 'reading' }
 }
 
 /** An output that is nearly full will soon block its sources, or discard. */
@@ -100,8 +100,8 @@ export function outputState(output: OutputStatus): State {
   if (book.blocking) return { tone: 'bad', text: 'full: blocking its sources' }
   if (output.failing) return { tone: 'bad', text: 'failing' }
   if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
-  if (book.lag_seconds > 10) return { tone: 'caution', text: 'behind' }
-  return { tone: 'good', text: 'delivers' }
+  if (book.lag_seconds > 10) return { tone: 'caution', text: 'lagging' }
+  return { tone: 'good', text: 'delivering' }
 }
 
 /** What lags is here because it lags: that is no trouble of its own. */
