@@ -39,7 +39,7 @@ impl Server {
         Self { port, tls: None }
     }
 
-    /// Opens a connection, on a thread of its own: it goes on while its owner does something else.
+    /// Opens a connection on its own thread, so that it makes progress while its owner is busy.
     fn connect(&self) -> Result<SendRequest<Bytes>> {
         let (server, runtime) = (self.clone(), runtime()?);
         let (connected, sender) = oneshot::channel();

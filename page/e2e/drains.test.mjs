@@ -45,7 +45,7 @@ const drains = async () => (await fetch(`${here.weir.address}/weir/v1/drains`)).
 
 async function addDrain(page, url) {
   await page.getByRole('button', { name: 'Add a drain' }).first().click()
-  await page.getByLabel('The records').selectOption('all')
+  await page.getByLabel('Records of').selectOption('all')
   await page.getByLabel('Destination').fill(url)
   await page.getByRole('button', { name: 'Add', exact: true }).click()
 }
@@ -93,7 +93,7 @@ test('a drain is added, tested, paused, resumed and removed', async () => {
   })
 
   await choose(page, here.destination.url, 'Remove')
-  await page.getByRole('button', { name: 'Keep it' }).click()
+  await page.getByRole('button', { name: 'Cancel' }).click()
   assert.equal((await drains()).drains.length, 1)
   await choose(page, here.destination.url, 'Remove')
   await page.getByRole('button', { name: 'Remove', exact: true }).click()
@@ -158,7 +158,7 @@ test('reliability says what arrived with the numbers of the ledger, and how to m
   await page.getByText('weir torture --for 60s').waitFor()
   await page.keyboard.press('g')
   await page.keyboard.press('c')
-  await page.getByText('If a destination stopped now').waitFor()
+  await page.getByText('Time until buffers are full').waitFor()
   await page.locator('[aria-label=Buffers] tr', { hasText: 'copy' }).waitFor()
   assert.deepEqual(complaints, [])
   await close()

@@ -46,7 +46,7 @@ test('a newcomer sees records, finds an error by clicking, and opens its trace',
     await page.getByRole('tab', { name: 'Neighbours' }).click()
     await page.locator('.neighbour[aria-current=true]').waitFor()
     await page.getByRole('tab', { name: 'Path' }).click()
-    await page.getByText('Taken in by intake').waitFor()
+    await page.getByText('Received by intake').waitFor()
   }))
 
 test('other values of a filtered field keep their counts', () =>
@@ -106,7 +106,7 @@ test('everything works without a mouse', () =>
     await page.keyboard.press('Escape')
     await until('it is closed', () => !parameter(page, 'row'))
     await page.keyboard.press('?')
-    await page.locator('dialog[open]').getByText('the next record').waitFor()
+    await page.locator('dialog[open]').getByText('next record').waitFor()
     await page.keyboard.press('Escape')
     await page.keyboard.press('g')
     await page.keyboard.press('l')

@@ -85,7 +85,7 @@ test('a query that cannot be read is refused in words', async () => {
   const { page, close } = await openPage(here.browser)
   await page.goto(`${here.server.address}/live?q=status:(`)
   await page.locator('.state[role=alert]').waitFor()
-  await page.locator('.rate', { hasText: 'not accepted' }).waitFor()
+  await page.locator('.rate', { hasText: 'rejected' }).waitFor()
   await close()
 })
 
@@ -97,7 +97,7 @@ test('a killed weir is said, and the tail goes on once it is back, with the gap 
   await page.locator('.rate', { hasText: 'disconnected for' }).waitFor()
   await here.weir.start()
   await page.locator('.rate', { hasText: /^\s*live/ }).waitFor({ timeout: 20_000 })
-  await page.locator('.live-gap', { hasText: 'connected again' }).waitFor()
+  await page.locator('.live-gap', { hasText: 'reconnected after' }).waitFor()
   await page.locator('.live-gap.gap', { hasText: 'missing' }).waitFor()
   await here.weir.post(lines(500, 5))
   await page.getByText('line number 504').waitFor()

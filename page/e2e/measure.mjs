@@ -253,7 +253,7 @@ async function following(intake) {
   )
   say(
     'live tail: counted',
-    titles.map((title) => title.replace(' since this tail began', '')).join(', '),
+    titles.map((title) => title.replace(' since this tail started', '')).join(', '),
   )
   await close()
 }

@@ -52,7 +52,7 @@ export function App() {
     })),
     {
       keys: '?',
-      does: 'these keys',
+      does: 'show keyboard shortcuts',
       group: 'Everywhere',
       run: () => {
         helpShown.value = true
@@ -162,7 +162,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
       <div class="side">
         <Pulse />
         <ThemeButton />
-        <IconButton icon="keyboard" label="Keys" keys="?" onClick={onHelp} />
+        <IconButton icon="keyboard" label="Keyboard shortcuts" keys="?" onClick={onHelp} />
       </div>
     </header>
   )
@@ -198,7 +198,7 @@ function Pulse() {
       <span class="item">
         <span class={`dot ${tone}`} />
         <strong>{found.rate === undefined ? short(found.taken) : rate(found.rate)}</strong>
-        <span class="wide">{found.rate === undefined ? 'taken in' : 'coming in'}</span>
+        <span class="wide">{found.rate === undefined ? 'received' : 'incoming'}</span>
       </span>
       <span class="item" title={`${exact(loss)} records lost or dead-lettered`}>
         <strong>{short(loss)}</strong> lost
@@ -223,7 +223,7 @@ function ThemeButton() {
         openMenu(event.currentTarget as HTMLElement, 'Theme', [
           {
             items: [
-              { label: 'As the system', icon: 'screen', run: () => setTheme('system') },
+              { label: 'System', icon: 'screen', run: () => setTheme('system') },
               { label: 'Light', icon: 'sun', run: () => setTheme('light') },
               { label: 'Dark', icon: 'moon', run: () => setTheme('dark') },
             ],
@@ -242,8 +242,8 @@ function Unreachable() {
   if (reach.value !== 'unreachable') return <div />
   return (
     <div class="notice bad" role="alert">
-      <strong>weir does not answer.</strong>
-      <span>What you see is what was there before. The page tries again by itself.</span>
+      <strong>weir is not responding.</strong>
+      <span>The page shows the last data received, and retries automatically.</span>
     </div>
   )
 }

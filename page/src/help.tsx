@@ -6,21 +6,21 @@ import { type Binding, bindings } from './ui/keys'
 const groups: Array<Binding['group']> = ['Everywhere', 'Query and time', 'Records', 'Live tail']
 
 const inGrid: Array<[string, string]> = [
-  ['↑ ↓', 'move in the list, when it has the focus'],
+  ['↑ ↓', 'move in the list while it has the focus'],
   ['Enter', 'open or close the record'],
   ['Home End', 'first and last row'],
 ]
 
 const inQuery: Array<[string, string]> = [
-  ['Enter', 'ask'],
-  ['Tab', 'take what is suggested'],
-  ['Ctrl+Space', 'suggest something'],
+  ['Enter', 'run the query'],
+  ['Tab', 'accept the completion'],
+  ['Ctrl+Space', 'show completions'],
   ['Escape', 'leave the query'],
 ]
 
 export function Help({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keys" onClose={onClose}>
+    <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <div class="key-list">
         {groups.map((group) => {
           const found = bindings.value

@@ -230,7 +230,7 @@ fn without_a_response_only_cached_permissions_apply() {
     assert!(unknown.starts_with("HTTP/1.1 503 ") && unknown.contains("streaming_unavailable"));
     let other = format!("log&source_id={OTHER}");
     assert!(get(&weir, &other, &bearer("developer")).starts_with("HTTP/1.1 503 "));
-    weir.wait_log("it cannot be found out who may read");
+    weir.wait_log("access could not be checked");
     cloud.fail(false);
     assert!(get(&weir, &own, &bearer("someone")).ends_with(NOT_FOUND));
     weir.stop();

@@ -260,7 +260,7 @@ fn a_slow_reader_is_cut_and_told_and_costs_others_nothing() {
     });
     slow.stdin.write_all(b"go on\n").unwrap();
     let mut lines = slow.rest();
-    let expected = "closed 1008 Client was too slow: it did not take an envelope within 5 s.";
+    let expected = "closed 1008 Client was too slow: it accepted no envelope within 5 s.";
     assert_eq!(lines.pop().unwrap(), expected);
     assert!(lines.len() < LOGS as usize / 2, "{}", lines.len());
     let controller = settled(&weir, "traffic_controller", 2 * LOGS);

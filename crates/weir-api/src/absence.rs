@@ -1,4 +1,4 @@
-//! Clients that take nothing, or have disappeared silently: how long that may last.
+//! Time limits for clients that accept no data or have disappeared without closing the connection.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -21,6 +21,6 @@ pub(crate) fn with_write_timeout<S: AsyncRead + AsyncWrite>(
 pub(crate) fn limit_absence(tcp: &TcpStream, timeout: Duration) {
     let millis = timeout.as_millis() as u32;
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(tcp, millis) {
-        tracing::debug!(%error, "could not limit the time for which a client may be gone");
+        tracing::debug!(%error, "could not set the TCP user timeout of a client");
     }
 }

@@ -1,7 +1,7 @@
-//! Drains: their state, and their changes by an operator.
+//! Drains: their state, and changes by an operator.
 //!
-//! Invariants: a response contains neither the credentials nor the query of a URL; a change is kept
-//! before it is answered.
+//! Invariants: a response contains neither the credentials nor the query of a URL; a change is
+//! saved before it is acknowledged.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct DrainsDocument {
     pub schema: String,
     /// The drains, by what they select.
     pub drains: Vec<DrainEntry>,
-    /// The servers that list drains.
+    /// The servers from which drains are obtained.
     pub providers: Vec<DrainProviderEntry>,
     /// Whether every book balances.
     pub balanced: bool,
@@ -56,9 +56,9 @@ pub struct DrainsDocument {
 pub struct DrainEntry {
     /// Its id.
     pub id: String,
-    /// Who named it: `config`, `added`, `binding_cache` or `cloud_controller`.
+    /// Where it is defined: `config`, `added`, `binding_cache` or `cloud_controller`.
     pub origin: String,
-    /// Whose records it gets.
+    /// Which records it receives.
     pub selects: String,
     /// Its URL, without user and query.
     pub url: String,
@@ -66,7 +66,7 @@ pub struct DrainEntry {
     pub state: String,
     /// Why it fails.
     pub error: Option<String>,
-    /// For how long, seconds.
+    /// How long it has been failing, seconds.
     pub failing_seconds: f64,
     /// Its counts since weir started.
     pub book: DrainCounts,
@@ -77,38 +77,38 @@ pub struct DrainEntry {
 /// `routed = delivered + discarded + waiting`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct DrainCounts {
-    /// Records that the drain was given, or that an earlier run has left for it.
+    /// Records that were routed to the drain, or that an earlier run has left for it.
     pub routed: u64,
     /// Records that its destination has accepted.
     pub delivered: u64,
     /// Records discarded, by reason.
     pub discarded: ByReason,
-    /// Records that are neither.
+    /// Records that wait.
     pub waiting: u64,
-    /// Records that were moved to a stream of the drain's own, since it lagged.
+    /// Records that were moved to the drain's own stream because it lagged.
     pub moved: u64,
     /// Records that an earlier run has left.
     pub recovered: u64,
 }
 
-/// A server that lists drains.
+/// A server from which drains are obtained.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DrainProviderEntry {
     /// `binding_cache` or `cloud_controller`.
     pub name: String,
     /// Number of drains that it lists.
     pub drains: u64,
-    /// Number of those that cannot be used.
+    /// Number of invalid drains among them.
     pub rejected: u64,
-    /// How often it was asked.
+    /// Number of requests.
     pub refreshes: u64,
-    /// How often that failed.
+    /// Number of failed requests.
     pub errors: u64,
-    /// Why it failed the last time, if it did.
+    /// Error of the last request, if it failed.
     pub error: Option<String>,
 }
 
-/// A drain to be added: for one of `app`, `space` and `organization`, or for everything.
+/// A drain to add: for one of `app`, `space` and `organization`, or for everything.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDrain {
@@ -123,16 +123,16 @@ pub struct NewDrain {
     pub organization: Option<String>,
     /// `syslog://`, `syslog-tls://`, `https://` or `https-batch://`, with parameters.
     pub url: String,
-    /// Host name in messages of records whose tags name no application.
+    /// Host name in messages whose record has no application in its tags.
     #[serde(default)]
     pub hostname: String,
-    /// Client certificate, PEM.
+    /// Client certificate (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert: Option<String>,
-    /// Its key, PEM.
+    /// Private key of the client certificate (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Authorities to trust in addition, PEM.
+    /// CA certificates to trust in addition (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
 }
@@ -214,7 +214,12 @@ pub(crate) async fn list(State(state): State<Arc<ApiState>>) -> Response {
 pub(crate) async fn add(State(state): State<Arc<ApiState>>, body: Bytes) -> Response {
     let drain: StoredDrain = match serde_json::from_slice(&body) {
         Ok(drain) => drain,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("not a drain: {error}")),
+        Err(error) => {
+            return problem(
+                StatusCode::BAD_REQUEST,
+                &format!("the body is not a valid drain: {error}"),
+            );
+        }
     };
     let definition = match drain.define("added") {
         Ok(definition) => definition,
@@ -224,7 +229,7 @@ pub(crate) async fn add(State(state): State<Arc<ApiState>>, body: Bytes) -> Resp
     changed(&state, id, async |drains| drains.add(definition).await.map(|()| None)).await
 }
 
-/// Removes a drain that was added; what waits for it is discarded and counted
+/// Removes a drain that was added; its waiting records are discarded and counted
 #[utoipa::path(
     delete, path = "/weir/v1/drains/{id}", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),
@@ -234,7 +239,7 @@ pub(crate) async fn remove(State(state): State<Arc<ApiState>>, Path(id): Path<St
     of_id(&state, &id, async |drains, id| drains.remove(id).await.map(|()| None)).await
 }
 
-/// Stops a drain; what comes for it waits on disk
+/// Pauses a drain; its records wait on disk
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/pause", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),

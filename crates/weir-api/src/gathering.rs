@@ -1,13 +1,13 @@
 //! Writes of a connection gathered into larger ones.
 //!
-//! A connection of HTTP/2 writes each frame of at most 16 KiB by itself, and most of what a write to
-//! a socket costs does not depend on its length. So what a connection writes while it is polled is
-//! copied, and written together when it has nothing more to do.
+//! An HTTP/2 connection writes each frame of at most 16 KiB separately, and most of the cost of a
+//! write to a socket does not depend on its length. So the writes of a connection while it is
+//! polled are buffered, and written together at the end of the poll.
 //!
-//! Invariants: bytes keep their order; nothing waits longer than until the connection has been
-//! polled; a connection that is not driven by its [`Gatherer`] any more, such as one that became a
-//! websocket, writes directly; what waits is limited; a busy connection uses the same memory again,
-//! and one that is idle gives it back with its next ping.
+//! Invariants: bytes keep their order; no byte is buffered after the poll has ended; a connection
+//! that is no longer driven by its [`Gatherer`], such as one that became a WebSocket, writes
+//! directly; the buffer is limited; a busy connection reuses its buffer, and an idle one releases
+//! it with its next ping.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -37,11 +37,11 @@ struct Writer<S> {
     waiting: Vec<u8>,
     /// How much of `waiting` has been written.
     written: usize,
-    /// What the connection is to be told.
+    /// The error to report to the connection.
     error: Option<io::Error>,
 }
 
-/// Returns the stream for a connection, and what drives it.
+/// Returns the stream for a connection, and its driver.
 pub(crate) fn gathered<S>(stream: S) -> (Gathering<S>, Gatherer<S>) {
     let writer = Writer { stream, holds: false, waiting: Vec::new(), written: 0, error: None };
     let writer = Arc::new(Mutex::new(writer));
@@ -77,7 +77,7 @@ fn lock<S>(writer: &Mutex<Writer<S>>) -> MutexGuard<'_, Writer<S>> {
 }
 
 impl<S: AsyncWrite + Unpin> Writer<S> {
-    /// Writes what waits. Memory that this did not need a quarter of is given back.
+    /// Writes the buffered bytes. A buffer of which less than a quarter was used is released.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
             return Poll::Ready(Ok(()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_one_poll_writes_is_written_together_when_it_ends() {
+    async fn writes_of_one_poll_are_written_together() {
         let (mut stream, gatherer, mut far) = streams(1 << 20);
         let writer = gatherer.0.clone();
         let connection = async {
@@ -201,7 +201,7 @@ mod tests {
                 stream.flush().await.unwrap();
             }
             assert_eq!(lock(&writer).waiting.len(), 900);
-            // It is written although the connection only waits now.
+            // It is written although the connection is only waiting now.
             tokio::task::yield_now().await;
             assert!(lock(&writer).waiting.is_empty());
             stream.write_all(&MESSAGE).await.unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_is_gathered_waits_for_the_peer_and_keeps_its_order() {
+    async fn writes_above_the_buffer_wait_for_the_peer_and_keep_their_order() {
         let (mut stream, gatherer, mut far) = streams(1000);
         let sent: Vec<u8> = (0..1_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
         let writer = gatherer.0.clone();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_learns_that_its_peer_has_left() {
+    async fn a_connection_detects_that_its_peer_has_closed() {
         let (mut stream, gatherer, far) = streams(1000);
         drop(far);
         let connection = async {

@@ -30,7 +30,7 @@ pub struct LedgerDocument {
     pub sources: Vec<SourceEntry>,
     /// Book 2 of every output, including outputs that are no longer configured.
     pub cursors: Vec<CursorEntry>,
-    /// What readers of envelopes got, for each configured service; not over several starts.
+    /// Readers of envelopes, for each configured service; counted since the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<ReadersEntry>,
     /// The buffer.
@@ -57,57 +57,56 @@ pub struct SourceEntry {
     pub book: SourceCounts,
     /// 0 if book 1 balances.
     pub unaccounted_lines: i64,
-    /// The left-hand side of book 3; absent for a listening source, which receives nothing that it
-    /// could leave unread.
+    /// The left-hand side of book 3; absent for a listening source, which has no unread data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileBytes>,
-    /// What the rate limit of a listening source has held back; absent without one.
+    /// Records above the rate limit of a listening source; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimitEntry>,
 }
 
-/// What the rate limit of a listening source has held back since weir was started. It is no book:
-/// what was discarded is in the source's book, as `rate_limit`, over all starts.
+/// Records above the rate limit of a listening source, since weir was started. This is not a book:
+/// discarded records are in the source's book, as `rate_limit`, over all starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct RateLimitEntry {
     /// The limit of each key, such as `limit 1000 records/s`.
     pub limit: String,
-    /// Of all keys.
+    /// Total of all keys.
     pub total: LimitedEntry,
-    /// The ten keys of which most was held back.
+    /// The ten keys with the most records above the limit.
     pub keys: Vec<LimitedKeyEntry>,
-    /// Of all other keys: with `keys`, they add up to `total`.
+    /// Total of all other keys: with `keys`, they add up to `total`.
     pub others: LimitedEntry,
     /// Number of keys that currently send more than their limit.
     pub keys_over: u64,
-    /// Records that weir has written itself to name such keys.
+    /// Records that weir has written to report such keys.
     pub notices: u64,
 }
 
-/// A key of which something was held back.
+/// A key that has exceeded its limit.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct LimitedKeyEntry {
     /// Such as `host=web7 app_name=nginx`; control characters are escaped.
     pub key: String,
     /// Whether it currently sends more than its limit.
     pub over: bool,
-    /// What was held back of it.
+    /// Its records above the limit.
     #[serde(flatten)]
     pub counts: LimitedEntry,
 }
 
-/// Records above a limit, by what became of them.
+/// Records above a limit, by action.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitedEntry {
     /// Records that were discarded.
     pub discarded_records: u64,
     /// Bytes of these records.
     pub discarded_bytes: u64,
-    /// Records that were accepted; their connections were not read for a while.
+    /// Records that were accepted; reading from their connections was paused.
     pub delayed_records: u64,
     /// Bytes of these records.
     pub delayed_bytes: u64,
-    /// Time for which connections were not read.
+    /// Time during which connections were not read.
     pub delayed_seconds: f64,
     /// Records of requests that were answered with 429.
     pub refused_records: u64,
@@ -139,7 +138,7 @@ pub struct SourceCounts {
 /// `bytes_seen = bytes_read + bytes_unread + bytes_abandoned`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct FileBytes {
-    /// By how much the files have grown.
+    /// Bytes by which the files have grown.
     pub bytes_seen: u64,
     /// Bytes that are present and not yet consumed.
     pub bytes_unread: u64,
@@ -153,9 +152,9 @@ pub struct FileBytes {
     /// Files that were removed while weir was not running.
     #[serde(default)]
     pub files_vanished: u64,
-    /// True if bytes may have come and gone unseen (a file was truncated, appeared and disappeared
-    /// between two scans, or disappeared while weir was not running): `bytes_seen` and
-    /// `bytes_abandoned` are then lower bounds.
+    /// True if bytes may have been missed (a file was truncated, appeared and disappeared between
+    /// two scans, or disappeared while weir was not running): `bytes_seen` and `bytes_abandoned`
+    /// are then lower bounds.
     pub at_least: bool,
     /// 0 if the book balances. While files are being read the terms are from slightly different
     /// moments; at rest they are exact.
@@ -196,29 +195,29 @@ pub struct CursorEntry {
 /// counted for each reader, since the start; nothing is held back for readers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReadersEntry {
-    /// Name of the service: `egress`, `gateway` or `traffic_controller`.
+    /// Name of the service: `egress`, `gateway`, `traffic_controller` or `log_cache`.
     pub name: String,
     /// Its address, with the actual port if port 0 was configured.
     pub address: String,
-    /// Readers now.
+    /// Current number of readers.
     pub readers: u64,
-    /// Envelopes that readers have asked for.
+    /// Envelopes that matched the selectors of readers.
     pub matched: u64,
-    /// Envelopes that were handed over for sending.
+    /// Envelopes that were sent.
     pub delivered: u64,
-    /// Envelopes that were lost since their readers were too slow; readers are told.
+    /// Envelopes that were lost because their readers were too slow; readers are told.
     pub lost: u64,
-    /// Envelopes that waited when their readers left.
+    /// Envelopes that were queued when their readers disconnected.
     pub abandoned: u64,
     /// Envelopes that wait.
     pub queued: u64,
     /// Memory of these, in bytes.
     pub queued_bytes: u64,
-    /// Records that all readers missed, whether or not they had asked for them.
+    /// Records that all readers missed, whether or not they matched their selectors.
     pub missed: u64,
     /// Requests and connections that were refused.
     pub refused: u64,
-    /// Streams that were ended since their clients did not take an envelope in time.
+    /// Streams that were ended because their clients did not accept an envelope in time.
     #[serde(default)]
     pub cut: u64,
     /// 0 if everything is accounted for. While envelopes are sent the terms are from slightly
@@ -268,10 +267,10 @@ pub struct CursorCounts {
     pub dead_lettered: u64,
     /// Repeated transmissions of records.
     pub resent: u64,
-    /// Records handed on to another destination, whose book they are in.
+    /// Records moved to another destination, whose book they are in.
     #[serde(default)]
     pub moved: u64,
-    /// Records that nobody at the destination wanted.
+    /// Records for which the destination has no recipient.
     #[serde(default)]
     pub unbound: u64,
 }

@@ -28,7 +28,7 @@ mod store;
 
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
 
-/// The metrics of the programs of Loggregator, by their names.
+/// The metrics of Loggregator's programs, under their original names.
 pub(crate) fn originals(view: &PipelineView) -> String {
     let mut page = String::new();
     originals::originals(view, &mut page);

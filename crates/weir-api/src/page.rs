@@ -71,7 +71,7 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
 }
 
 fn missing() -> Response {
-    problem(StatusCode::NOT_FOUND, "the page has no such file")
+    problem(StatusCode::NOT_FOUND, "the page does not have this file")
 }
 
 /// The page, or a notice that it was not built.

@@ -1,12 +1,12 @@
 //! The listener, its thread and the limits of every connection.
 //!
 //! Invariants: the port is bound before the thread starts, so a port in use is an error of
-//! [`Api::bind`]; at most [`connections_max`] connections are served at once, and a new one replaces
-//! one that is idle or slow, so health and the ledger are answered however many are open; a client
-//! that sends no request, or an incomplete one, holds a connection no longer than [`HEAD_TIMEOUT`]
-//! and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and a client that accepts no data of
-//! a response no longer than [`WRITE_TIMEOUT`], however long the response is; no connection outlives
-//! the thread.
+//! [`Api::bind`]; at most [`connections_max`] connections are served at once, and a new one
+//! replaces one that is idle or slow, so health and the ledger are answered however many are open;
+//! a client that sends no request, or an incomplete one, holds a connection no longer than
+//! [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and a client that
+//! accepts no data of a response no longer than [`WRITE_TIMEOUT`], however long the response is; no
+//! connection outlives the thread.
 
 use std::convert::Infallible;
 use std::io;
@@ -42,10 +42,10 @@ use crate::state::{ApiState, Reloads};
 use crate::tail::{IsLive, Sessions};
 
 /// Connections served at once in addition to searches and live tails: scrapers, probes and pages
-/// that keep theirs open. Many, so that a connection is not yet the oldest idle one when its request
-/// arrives.
+/// that keep theirs open. Many, so that a connection is not yet the oldest idle one when its
+/// request arrives.
 const CONNECTIONS_SPARE: usize = 1024;
-/// Maximum length of a request head. The longest path has 20 bytes; the rest is for headers.
+/// Maximum length of a request head: a query in the URL, and headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Maximum wait for a request head, also between two requests. A client that sends it byte by byte
 /// holds a connection no longer than this.
@@ -94,14 +94,13 @@ impl Api {
         self.address
     }
 
-    /// Shows this pipeline and its store from now on, instead of the previous ones; without a
-    /// store, that it is disabled.
+    /// Shows this pipeline and its store from now on; without a store, reports that it is disabled.
     pub fn set_pipeline(&self, view: Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
         self.set_store(store);
         *self.state.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
-    /// Sets whether `/metrics` has those of Loggregator's programs, too.
+    /// Sets whether `/metrics` also includes the metrics of Loggregator's programs.
     pub fn set_original_metrics(&self, is_on: bool) {
         self.state.has_originals.store(is_on, Ordering::Relaxed);
     }

@@ -17,7 +17,7 @@ pub(crate) struct ApiState {
     /// `None` until the pipeline has started; replaced by a reload.
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
     pub(crate) reloads: Reloads,
-    /// The page of metrics has those of Loggregator's programs, too.
+    /// Whether `/metrics` also includes the metrics of Loggregator's programs.
     pub(crate) has_originals: AtomicBool,
     pub(crate) tails: Arc<Sessions>,
     pub(crate) views: Arc<Views>,

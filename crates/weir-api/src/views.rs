@@ -1,9 +1,10 @@
 //! Saved views of the page, and the queries that were last run in it.
 //!
 //! Invariants: a view is a name and the query string of the page, and nothing here interprets
-//! either; a change is on stable storage before it is answered; the file is replaced as a whole, and
-//! one that cannot be read is reported and never overwritten; its size is limited. The file is read
-//! and written on another thread, so that a disk that hangs does not keep the API from answering.
+//! either; a change is on stable storage before it is answered; the file is replaced as a whole,
+//! and one that cannot be read is reported and never overwritten; its size is limited. The file is
+//! read and written on another thread, so that a disk that hangs does not keep the API from
+//! answering.
 
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_there_after_a_restart() {
+    fn saved_views_survive_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let first = views(dir.path());
         first.change(|document| document.save("errors", "?q=a".to_owned(), 0)).unwrap();

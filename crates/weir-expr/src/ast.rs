@@ -97,7 +97,7 @@ reserved! {
     Host = "host",
     /// The service, application or process.
     Service = "service",
-    /// The name of the source in weir's configuration, or the technology that a record states.
+    /// The name of the source in weir's configuration, or the technology named in a record.
     Source = "source",
     /// The severity; compared as [`crate::Status`].
     Status = "status",

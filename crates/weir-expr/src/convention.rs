@@ -98,14 +98,13 @@ pub fn tag_path(tag: &str) -> &str {
     TAG_ALIASES.iter().find(|(known, _)| *known == tag).map_or(tag, |(_, path)| path)
 }
 
-/// Names that well-known programs use for times, and the unit in which they state them: nginx's
+/// Names that well-known programs use for times, and the units of their values: nginx's
 /// variables (documentation of `ngx_http_core_module`, `ngx_http_upstream_module` and the stream
 /// modules: seconds), the timers of `HAProxy` ("Timing events" in its configuration manual:
 /// milliseconds) and their names in the usual grok pattern, Envoy's command operators and header
-/// (documentation of its access log: milliseconds), delays and times of Unicorn, in seconds as Ruby
-/// has them, and the `X-Runtime` of Rack. The moment in a header such as `X-Request-Start` has a
-/// unit of its own ([`crate::Number::parse_moment`]) and is used in nanoseconds, in which it is
-/// exact.
+/// (documentation of its access log: milliseconds), delays and times of Unicorn (seconds), and the
+/// `X-Runtime` of Rack. The timestamp in a header such as `X-Request-Start` has its own unit
+/// ([`crate::Number::parse_moment`]) and is converted to nanoseconds, which is exact.
 const KNOWN_NAMES: [(&str, Unit); 44] = [
     ("msec", Unit::Second),
     ("request_time", Unit::Second),
@@ -153,8 +152,8 @@ const KNOWN_NAMES: [(&str, Unit); 44] = [
     ("X-Request-Start", Unit::Nanosecond),
 ];
 
-/// Returns the unit in which a well-known program states the attribute with this path, whatever
-/// object it is in.
+/// Returns the unit of an attribute of a well-known program, by its path, regardless of the object
+/// that contains it.
 pub(crate) fn unit_of_known_name(path: &str) -> Option<Unit> {
     let is_it = |name: &str| {
         path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

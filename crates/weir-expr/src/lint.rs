@@ -41,15 +41,16 @@ impl Expr {
                 let message = format!("{key} is not a reserved key, so it is searched as a tag");
                 add((message, format!("did you mean {near}?")), Some(key.clone()));
             }
-            if let Some(said) = of_test(term).filter(|_| !is_quoted) {
-                add(said, None);
+            if let Some(found) = of_test(term).filter(|_| !is_quoted) {
+                add(found, None);
             }
         });
         lints
     }
 }
 
-type Said = (String, String);
+/// The message of a lint, and its hint.
+type MessageAndHint = (String, String);
 
 /// Returns the reserved key whose name resembles the given one.
 pub fn key_like(written: &str) -> Option<&'static str> {
@@ -87,7 +88,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-fn of_test(term: &Term) -> Option<Said> {
+fn of_test(term: &Term) -> Option<MessageAndHint> {
     match &term.test {
         Test::Equals(literal) => of_block(&term.field, literal),
         Test::Range(range) if term.field != Field::Reserved(Reserved::Status) => {
@@ -98,7 +99,7 @@ fn of_test(term: &Term) -> Option<Said> {
 }
 
 /// Detects an address with a prefix that would be compared as text.
-fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
+fn of_block(field: &Field, literal: &Literal) -> Option<MessageAndHint> {
     let text = &literal.text;
     let (address, prefix) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -117,7 +118,7 @@ fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
 }
 
 /// Detects a size compared with a time field, or the other way round.
-fn of_unit(field: &Field, range: &Range) -> Option<Said> {
+fn of_unit(field: &Field, range: &Range) -> Option<MessageAndHint> {
     let own = Units::default().of(field, &[])?.dimension();
     let literal = range.literals().find(|literal| {
         literal.number.and_then(|number| number.dimension).is_some_and(|written| written != own)
@@ -131,7 +132,7 @@ fn of_unit(field: &Field, range: &Range) -> Option<Said> {
 }
 
 /// Detects a number followed by letters that are not a unit.
-fn of_range(range: &Range) -> Option<Said> {
+fn of_range(range: &Range) -> Option<MessageAndHint> {
     let (text, unit) = range.literals().find_map(|literal| {
         let unit = literal.number.is_none().then(|| number::unknown_unit(&literal.text))??;
         Some((&literal.text, unit))
@@ -148,7 +149,7 @@ fn of_range(range: &Range) -> Option<Said> {
 mod tests {
     use crate::parse;
 
-    fn said(text: &str) -> Vec<(String, String)> {
+    fn found(text: &str) -> Vec<(String, String)> {
         let lints = parse(text).unwrap().lints(text);
         let written = |d: crate::Lint| (text[d.span.start..d.span.end].to_owned(), d.help);
         lints.into_iter().map(written).collect()
@@ -173,8 +174,8 @@ mod tests {
             ("@wait_ms:>5MB", "@wait_ms:>5MB", "valid units are ns us ms s m h d"),
             ("@sent.bytes:[1s TO 2s]", "@sent.bytes:[1s TO 2s]", "valid units are B kB"),
         ] {
-            let said = said(text);
-            let [(place, advised)] = &said[..] else { panic!("{text}: {said:?}") };
+            let found = found(text);
+            let [(place, advised)] = &found[..] else { panic!("{text}: {found:?}") };
             assert_eq!(place, written, "{text}");
             assert!(advised.contains(help), "{text}: {advised}");
         }
@@ -198,7 +199,7 @@ mod tests {
             "status:>=warn",
             "servce",
         ] {
-            assert_eq!(said(text), [], "{text}");
+            assert_eq!(found(text), [], "{text}");
         }
     }
 }

@@ -48,8 +48,7 @@ impl Network {
         (wide(address) ^ self.address) & mask(self.bits) == 0
     }
 
-    /// Returns whether an address is in one of the blocks of a list of who may connect; an empty
-    /// list allows all.
+    /// Returns whether an allow list contains the address; an empty list allows all.
     pub fn allow(networks: &[Self], address: IpAddr) -> bool {
         networks.is_empty() || networks.iter().any(|network| network.contains_address(address))
     }

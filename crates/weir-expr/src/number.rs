@@ -125,9 +125,9 @@ impl Number {
         Self { value, dimension: None, base: value }
     }
 
-    /// Parses the value of the header `X-Request-Start` (or `X-Queue-Start`) as servers write it: the
-    /// moment `t=`, since 1970 in seconds (nginx's `t=${msec}`), milliseconds or microseconds
-    /// (Apache's `%t`), which its size tells apart. It is a time with a unit: nanoseconds since
+    /// Parses the value of the header `X-Request-Start` (or `X-Queue-Start`) as servers write it:
+    /// `t=` and the time since 1970 in seconds (nginx's `t=${msec}`), milliseconds or microseconds
+    /// (Apache's `%t`); the magnitude determines which. The result has a unit: nanoseconds since
     /// 1970.
     pub fn parse_moment(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("t=")?;
@@ -251,7 +251,7 @@ pub(crate) fn unit_like(unknown: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the value times a whole number, a float as its shortest decimal form states it: 0.612
+/// Returns the value times a whole number; a float is taken as its shortest decimal form, so 0.612
 /// seconds are exactly 612,000,000 nanoseconds.
 pub(crate) fn times(value: Numeric, factor: i64) -> Option<Numeric> {
     /// A number has one decimal form of at most 15 digits.

@@ -1,5 +1,5 @@
-//! The units of numbers, as far as they are known: as declared, for standard attributes by
-//! convention, for others by their names, for calculated fields by what they are calculated from.
+//! The units of numbers, if known: as declared, for standard attributes by convention, for others by
+//! their names, for calculated fields by their operands.
 //!
 //! Invariant: a unit is assigned only where the declaration, the convention, the name or the
 //! arithmetic is unambiguous; anything mixed has none. A number with a unit that is compared with a
@@ -106,8 +106,7 @@ impl Unit {
     }
 }
 
-/// The units of attributes: those that are declared, and for all others what is known about their
-/// names.
+/// The units of attributes: declared ones, and for all others those derived from their names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Units {
     /// By path, without `@`.
@@ -134,7 +133,7 @@ impl Units {
         self.of_within(field, calculated_fields, &mut Vec::new()).ok().flatten()
     }
 
-    /// Returns the unit of an attribute that records come with.
+    /// Returns the unit of a stored attribute.
     pub fn of_attribute(&self, path: &str) -> Option<Unit> {
         let by_name = || match last_word(path) {
             "duration" => Some(Unit::Nanosecond),

@@ -94,8 +94,8 @@ pub(crate) enum Command {
     Store(StoreCommand),
     /// Show sources and outputs of a running weir: rates, lag, fill level, loss.
     ///
-    /// On a terminal a live table (keys: j k move, g G first/last, ? help, q quit); otherwise, or
-    /// with --once, plain lines.
+    /// On a terminal, prints a live table (keys: j k move, g G first/last, ? help, q quit);
+    /// otherwise, or with --once, plain lines.
     Top {
         #[command(flatten)]
         api: ApiArgs,
@@ -226,7 +226,6 @@ pub(crate) enum Output {
     Json,
 }
 
-/// `weir config ...`.
 /// The load for which `weir config check` calculates how long the buffers last.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SizingArgs {
@@ -242,6 +241,7 @@ pub(crate) struct SizingArgs {
     pub(crate) fetch_limit: u64,
 }
 
+/// `weir config ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Validate the whole configuration and report all errors, with file, line and a suggestion.
@@ -264,7 +264,7 @@ pub(crate) enum ConfigCommand {
     },
     /// Show which rules a line matches and why, where it goes and how it is changed.
     Explain {
-        /// The line as it is in a file; without it, lines are read from standard input.
+        /// The line as it appears in a file. Default: lines are read from standard input.
         line: Option<String>,
         #[command(flatten)]
         config: ConfigArgs,
@@ -311,13 +311,13 @@ pub(crate) enum DeadLetterCommand {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Send the dead letters of an output again; what is rejected again is kept.
+    /// Send the dead letters of an output again; records that are rejected again are kept.
     Resend {
         /// Name of the output.
         name: String,
         #[command(flatten)]
         config: ConfigArgs,
-        /// How long to wait for the destination; what was not delivered by then is kept.
+        /// How long to wait for the destination; records not delivered by then are kept.
         #[arg(long, default_value = "30s", value_parser = units::parse_duration, value_name = "DURATION")]
         patience: Duration,
         /// Output format.
@@ -351,9 +351,9 @@ pub(crate) enum CursorCommand {
 /// `weir load ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
-    /// Write lines to files in the way that programs or container runtimes do.
+    /// Write lines to files as programs or container runtimes do.
     File(Box<LoadFileArgs>),
-    /// Write the logs of a small web shop: services, traces, incidents. Worth looking at in the page.
+    /// Write the logs of a small web shop: services, traces, incidents. Meant for the web page.
     Demo(LoadDemoArgs),
 }
 
@@ -367,13 +367,13 @@ pub(crate) struct LoadDemoArgs {
     /// Requests to the shop per second; each writes several lines.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub(crate) rate: u32,
-    /// How much of the past to write first.
+    /// How much history to write first.
     #[arg(long, default_value = "15m", value_parser = units::parse_duration)]
     pub(crate) backfill: Duration,
     /// How long to run. Default: until Ctrl-C.
     #[arg(long, value_parser = units::parse_duration)]
     pub(crate) duration: Option<Duration>,
-    /// Seed of everything that is random.
+    /// Seed of the random generator.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -413,7 +413,7 @@ pub(crate) struct LoadFileArgs {
     /// Rotate a file before it exceeds this size.
     #[arg(long, value_parser = units::parse_size, value_name = "SIZE", conflicts_with = "rotate_every")]
     pub(crate) rotate_size: Option<u64>,
-    /// Rotate files this often.
+    /// Rotate files at this interval.
     #[arg(long, value_parser = units::parse_duration, value_name = "DURATION")]
     pub(crate) rotate_every: Option<Duration>,
     /// How to rotate files.
@@ -523,7 +523,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     if bounds.contains(&duration) {
         Ok(duration)
     } else {
-        Err("is not between 250ms and 1h".into())
+        Err("must be between 250ms and 1h".into())
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn init(plan: &LogPlan, color: ColorChoice) -> Result<()> {
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     // Only fails if the log was already started in this process.
     let _already_started = if is_text(plan) {
-        let short = Short { clock: RealClock::new(), paint: Paint::for_stderr(color) };
+        let short = ShortFormat { clock: RealClock::new(), paint: Paint::for_stderr(color) };
         registry.with(layer.with_ansi(false).event_format(short)).try_init()
     } else {
         let layer = layer.json().flatten_event(true).with_timer(FullTime(RealClock::new()));
@@ -65,12 +65,12 @@ fn filter(level: Level, variable: Option<&str>) -> Result<Targets> {
 }
 
 /// `20:57:26.123 WARN  message key=value`: without the date, which is obvious on a terminal.
-struct Short {
+struct ShortFormat {
     clock: RealClock,
     paint: Paint,
 }
 
-impl<S, N> FormatEvent<S, N> for Short
+impl<S, N> FormatEvent<S, N> for ShortFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -80,7 +80,7 @@ export async function open(url: string, init: RequestInit): Promise<Response> {
   } catch (error) {
     if (isAbort(error)) throw error
     reach.value = 'unreachable'
-    throw new Problem('unreachable', titled(0, 'weir does not answer'))
+    throw new Problem('unreachable', titled(0, 'weir is not responding'))
   }
   noteClock(response)
   if (response.ok) {
@@ -103,7 +103,7 @@ export function asProblem(error: unknown): Problem {
 async function problemOf(response: Response): Promise<Problem> {
   const gateway = response.status === 502 || response.status === 504
   reach.value = gateway ? 'unreachable' : 'reached'
-  if (gateway) return new Problem('unreachable', titled(response.status, 'weir does not answer'))
+  if (gateway) return new Problem('unreachable', titled(response.status, 'weir is not responding'))
   const document = await problemDocument(response)
   if (response.status === 429 || response.status === 503) return new Problem('busy', document)
   return new Problem(response.status < 500 ? 'refused' : 'failed', document)
@@ -117,7 +117,7 @@ async function problemDocument(response: Response): Promise<ProblemDocument> {
   } catch {
     // Not JSON: a proxy in between wrote it, and the status is all that is known.
   }
-  return titled(response.status, `the answer is ${response.status} ${response.statusText}`.trim())
+  return titled(response.status, `the response is ${response.status} ${response.statusText}`.trim())
 }
 
 function isProblem(value: unknown): value is ProblemDocument {

@@ -8,10 +8,10 @@ import { notify } from '../ui/notify'
 import { sentence } from '../ui/states'
 
 const selectors = {
-  app: 'of an application',
-  space: 'of a space',
-  organization: 'of an organization',
-  all: 'of everything',
+  app: 'An application',
+  space: 'A space',
+  organization: 'An organization',
+  all: 'All applications',
 } as const
 
 type Selector = keyof typeof selectors
@@ -49,7 +49,7 @@ export function AddDrain({ onAdded, onClose }: AddProps) {
         }}
       >
         <label>
-          The records
+          Records of
           <select
             class="field"
             value={selector.value}
@@ -65,7 +65,7 @@ export function AddDrain({ onAdded, onClose }: AddProps) {
           </select>
         </label>
         {selector.value !== 'all' && (
-          <Field label="Its id" value={id} placeholder="0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11" />
+          <Field label="ID" value={id} placeholder="0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11" />
         )}
         <Field
           label="Destination"
@@ -73,13 +73,13 @@ export function AddDrain({ onAdded, onClose }: AddProps) {
           placeholder="syslog-tls://logs.example.com:6514?drain-data=logs"
         />
         <Field
-          label="Host name in messages whose tags name no application"
+          label="Host name in messages without an application in their tags"
           value={hostname}
           placeholder="org.space.app"
           optional
         />
         <p class="quiet">
-          syslog, syslog-tls, https or https-batch. A client certificate is given with{' '}
+          syslog, syslog-tls, https or https-batch. For a client certificate, use{' '}
           <code>weir drains add --cert-file FILE --key-file FILE</code>.
         </p>
         {failed.value && (

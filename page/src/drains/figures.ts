@@ -48,11 +48,11 @@ export function drainTotals({ drains, balanced }: DrainsDocument): DrainTotals {
 export function stateOf(drain: DrainEntry): State {
   switch (drain.state) {
     case 'idle':
-      return { tone: 'good', text: 'idle: nothing waits' }
+      return { tone: 'good', text: 'idle' }
     case 'sending':
-      return { tone: 'good', text: 'sends' }
+      return { tone: 'good', text: 'sending' }
     case 'lagging':
-      return { tone: 'caution', text: 'lags: sends from disk' }
+      return { tone: 'caution', text: 'lagging: sending from disk' }
     case 'failing':
       return { tone: 'bad', text: `failing for ${seconds(Math.round(drain.failing_seconds))}` }
     case 'paused':

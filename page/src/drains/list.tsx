@@ -34,7 +34,7 @@ export function DrainTable({ drains, rates, add, changed }: TableProps) {
         <h2>Drains</h2>
         <span class="quiet grow">
           {found.length > shown.length
-            ? `${shown.length} of ${exact(found.length)}: narrow them down`
+            ? `${shown.length} of ${exact(found.length)}: use the filter`
             : 'routed = delivered + discarded + waiting, since weir was started'}
         </span>
         <input
@@ -53,7 +53,7 @@ export function DrainTable({ drains, rates, add, changed }: TableProps) {
       </header>
       {shown.length === 0 ? (
         <p class="panel-note quiet">
-          {drains.length === 0 ? 'No provider lists a drain.' : 'No drain is like that.'}
+          {drains.length === 0 ? 'There are no drains.' : 'No drain matches.'}
         </p>
       ) : (
         <ScrollBox className="ledger" label="Table of drains">
@@ -89,7 +89,7 @@ export function DrainTable({ drains, rates, add, changed }: TableProps) {
 }
 
 function Heads() {
-  const names = ['state', 'whose records', 'destination', 'sent', 'waiting', 'lost', 'book', '']
+  const names = ['state', 'records of', 'destination', 'sent', 'waiting', 'lost', 'book', '']
   return (
     <thead>
       <tr>
@@ -164,7 +164,7 @@ function Row({ drain, rate: sent, changed, remove }: RowProps) {
 function originText(origin: string): string {
   const names: Record<string, string> = {
     config: 'from the configuration',
-    added: 'added by hand',
+    added: 'added manually',
     binding_cache: 'from the binding cache',
     cloud_controller: 'from the Cloud Controller',
   }
@@ -180,7 +180,7 @@ function actionsOf(drain: DrainEntry, changed: () => void, remove: () => void) {
       ? {
           label: 'Resume',
           icon: 'play' as const,
-          run: () => act(`${path}/resume`, 'It sends again', changed),
+          run: () => act(`${path}/resume`, 'Resumed', changed),
         }
       : {
           label: 'Pause',
@@ -240,8 +240,8 @@ function RemoveDrain({ drain, changed, onClose }: RemoveProps) {
       <p class="mono">{drain.url}</p>
       <p>
         {drain.book.waiting > 0
-          ? `${exact(drain.book.waiting)} records that wait for it will be discarded, and counted.`
-          : 'Nothing waits for it.'}
+          ? `${exact(drain.book.waiting)} waiting records will be discarded and counted.`
+          : 'No records are waiting.'}
       </p>
       {failed.value && (
         <p class="badge bad" role="alert">
@@ -252,7 +252,7 @@ function RemoveDrain({ drain, changed, onClose }: RemoveProps) {
         <Button kind="primary" onClick={remove}>
           Remove
         </Button>
-        <Button onClick={onClose}>Keep it</Button>
+        <Button onClick={onClose}>Cancel</Button>
       </div>
     </Dialog>
   )

@@ -8,7 +8,7 @@ export function Providers({ providers }: { providers: DrainProviderEntry[] }) {
   return (
     <section class="panel" aria-label="Providers of drains">
       <header>
-        <h2>Where drains are listed</h2>
+        <h2>Providers of drains</h2>
       </header>
       <ScrollBox className="ledger" label="Table of providers">
         <table>
@@ -19,13 +19,13 @@ export function Providers({ providers }: { providers: DrainProviderEntry[] }) {
                 drains
               </th>
               <th scope="col" class="number">
-                cannot be used
+                invalid
               </th>
               <th scope="col" class="number">
-                asked
+                requests
               </th>
               <th scope="col" class="number">
-                failed
+                failures
               </th>
               <th scope="col">last error</th>
             </tr>

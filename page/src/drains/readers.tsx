@@ -5,10 +5,10 @@ import { Count } from '../ui/count'
 import { ScrollBox } from '../ui/scroll-box'
 
 const services: Record<string, string> = {
-  egress: 'gRPC, as the reverse log proxy',
-  gateway: 'HTTP, as its gateway',
-  traffic_controller: 'envelopes of version 1',
-  log_cache: 'what is stored',
+  egress: 'reverse log proxy, gRPC',
+  gateway: 'reverse log proxy gateway, HTTP',
+  traffic_controller: 'v1 envelopes, WebSockets',
+  log_cache: 'stored envelopes',
 }
 
 export function Readers({ readers }: { readers: ReadersEntry[] }) {
@@ -23,7 +23,7 @@ export function Readers({ readers }: { readers: ReadersEntry[] }) {
       {readers.length === 0 ? (
         <p class="panel-note quiet">
           No service for readers is configured: <code>[loggregator.egress]</code> or{' '}
-          <code>[loggregator.gateway]</code> would serve nozzles and command lines of Loggregator.
+          <code>[loggregator.gateway]</code> serve nozzles and Loggregator clients.
         </p>
       ) : (
         <Table readers={readers} />
@@ -85,7 +85,7 @@ function Row({ entry }: { entry: ReadersEntry }) {
       <td class={`balance ${entry.unaccounted === 0 || moving ? 'good' : 'bad'}`}>
         {entry.unaccounted === 0
           ? 'balances'
-          : `${exact(entry.unaccounted)} ${moving ? 'on their way' : 'unaccounted'}`}
+          : `${exact(entry.unaccounted)} ${moving ? 'in flight' : 'unaccounted'}`}
       </td>
     </tr>
   )

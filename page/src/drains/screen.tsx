@@ -105,11 +105,11 @@ function NoDrains({ add }: { add: () => void }) {
       >
         <p>
           A drain sends the records of one application, or of a space, an organization or
-          everything, to a destination of its owner: syslog over TCP or TLS, or HTTPS.
+          everything, to a destination chosen by its owner: syslog over TCP or TLS, or HTTPS.
         </p>
         <p>
-          Drains work once the configuration has a <code>[drains]</code> section. They come from
-          there, from a binding cache, from this page, or from the command line:
+          Drains are enabled by a <code>[drains]</code> section in the configuration. They are
+          defined there, by a binding cache, on this page, or on the command line:
         </p>
         <pre>weir drains add syslog-tls://logs.example.com:6514 --app ID</pre>
       </Empty>
@@ -124,16 +124,12 @@ function Figures({ data, rates }: { data: Found; rates: Map<string, number> }) {
   const lagging = status.data.value?.outputs.find(({ book }) => book.name === 'drains/lagging')
   const lag = lagging?.book.lag_seconds ?? 0
   return (
-    <section class="figures" aria-label="In short">
+    <section class="figures" aria-label="Summary">
       <Figure
         name="drains"
         value={exact(document.drains.length)}
         tone={totals.troubled > 0 ? 'bad' : ''}
-        note={
-          totals.troubled > 0
-            ? `${exact(totals.troubled)} ${totals.troubled === 1 ? 'does' : 'do'} not deliver`
-            : 'none of them fails'
-        }
+        note={totals.troubled > 0 ? `${exact(totals.troubled)} failing` : 'none is failing'}
       />
       <Figure
         name="sent"
@@ -151,13 +147,13 @@ function Figures({ data, rates }: { data: Found; rates: Map<string, number> }) {
         name="lost"
         value={short(totals.lost)}
         tone={totals.lost > 0 ? 'bad' : 'good'}
-        note={totals.lost > 0 ? 'the table says why' : 'nothing since the start'}
+        note={totals.lost > 0 ? 'reasons in the table' : 'none since the start'}
       />
       <Figure
         name="books"
         value={totals.balanced ? 'balance' : 'do not balance'}
         tone={totals.balanced ? 'good' : 'bad'}
-        note={totals.balanced ? 'of every drain' : 'please report this: it is a bug of weir'}
+        note={totals.balanced ? 'of every drain' : 'please report this: it is a bug in weir'}
       />
     </section>
   )

@@ -49,10 +49,10 @@ export function ContextTab({ record }: { record: LogEntry }) {
           }}
         />
         <Button small disabled={before >= most} onClick={() => grow(reachBefore)}>
-          More before
+          Show more before
         </Button>
         <Button small disabled={after >= most} onClick={() => grow(reachAfter)}>
-          More after
+          Show more after
         </Button>
       </div>
       <Neighbours answer={answer} filter={filter.value} />
@@ -76,7 +76,7 @@ function Neighbours({ answer, filter }: { answer: ContextAnswer; filter: string 
     <>
       <p class="quiet drawer-note">
         {answer.before.length} before and {answer.after.length} after it in the same stream,
-        whatever the query says.
+        regardless of the query.
       </p>
       <ol class="neighbours">
         {shown.map((record) => (

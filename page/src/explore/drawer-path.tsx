@@ -20,7 +20,7 @@ export function PathTab({ record }: { record: LogEntry }) {
             {full(Date.parse(record.attributes.timestamp))}
           </p>
         </Hop>
-        <Hop title={`Taken in by ${details?.source ?? 'weir'}`} state="good">
+        <Hop title={`Received by ${details?.source ?? 'weir'}`} state="good">
           <dl class="pairs">
             <dt>exact time</dt>
             <dd class="mono">{details?.timestamp ?? 'not known'}</dd>
@@ -34,15 +34,15 @@ export function PathTab({ record }: { record: LogEntry }) {
           <Hop key={output.book.name} title={output.book.name} state={outputState(output).tone}>
             <p>
               {output.book.type === 'store'
-                ? 'Stored: it was found here.'
+                ? 'Stored.'
                 : `${outputState(output).text}; ${short(output.book.in_flight)} records wait, the oldest for ${seconds(output.book.lag_seconds)}.`}
             </p>
           </Hop>
         ))}
       </ol>
       <p class="quiet drawer-note">
-        Outputs are shown as they are at this moment; weir does not say yet which of them had this
-        very record, and when. The <a href={link({}, 'pipeline')}>pipeline</a> has the books.
+        The current state of all outputs; which of them received this record, and when, is not
+        recorded yet. The <a href={link({}, 'pipeline')}>pipeline</a> has the books.
       </p>
     </div>
   )

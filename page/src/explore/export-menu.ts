@@ -59,7 +59,7 @@ function unique(value: string, index: number, all: string[]): boolean {
 
 function commandGroup(): MenuGroup {
   return {
-    title: 'The same question elsewhere',
+    title: 'The same query elsewhere',
     items: [
       {
         label: 'Copy as a weir command',

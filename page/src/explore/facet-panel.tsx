@@ -46,7 +46,7 @@ export function FacetPanel() {
 
 function Waiting() {
   if (facets.problem.value)
-    return <p class="facets-note quiet">Fields come with the next answer.</p>
+    return <p class="facets-note quiet">Fields are shown with the next result.</p>
   return <Skeleton lines={12} label="Counting the values of fields" />
 }
 
@@ -58,7 +58,7 @@ function Groups({ entries, search }: { entries: FacetEntry[]; search: string }) 
   if (!some)
     return (
       <p class="facets-note quiet">
-        {search ? 'No field is called so.' : 'No fields: nothing matches.'}
+        {search ? 'No field with this name.' : 'No fields: no records match.'}
       </p>
     )
   return (

@@ -32,7 +32,7 @@ export function FacetValues({ facet }: { facet: FacetEntry }) {
         !measure && <ValueList facet={facet} values={values} />
       )}
       {!measure && values.length === 0 && (
-        <p class="quiet">Nearly every record has another value.</p>
+        <p class="quiet">Nearly every record has a different value.</p>
       )}
       {more && !all.value && (
         <button
@@ -58,7 +58,7 @@ export function CountedFacet({ name }: { name: string }) {
   }, [asked, name, found])
   if (found.data.value) return <FacetValues facet={found.data.value} />
   if (found.loading.value) return <Skeleton lines={3} label={`Counting values of ${name}`} />
-  return <p class="facets-note quiet">No record that matches has it.</p>
+  return <p class="facets-note quiet">No matching record has it.</p>
 }
 
 function ValueList({ facet, values }: { facet: FacetEntry; values: ValueEntry[] }) {
@@ -140,14 +140,14 @@ function AllValues({ facet }: { facet: FacetEntry }) {
       <input
         class="field small value-search"
         placeholder="Values that begin with…"
-        aria-label={`Values of ${facet.name} that begin with`}
+        aria-label={`Values of ${facet.name} with the prefix`}
         onInput={(event) => {
           prefix.value = event.currentTarget.value
         }}
       />
       <div class="value-scroll">
         <ValueList facet={facet} values={found.data.value ?? facet.values} />
-        {found.data.value?.length === 0 && <p class="quiet">No value begins so.</p>}
+        {found.data.value?.length === 0 && <p class="quiet">No value with this prefix.</p>}
       </div>
     </>
   )
@@ -167,7 +167,7 @@ function NumberRange({ facet }: { facet: FacetEntry }) {
           (fields.namedItem(name) as HTMLInputElement).value.replace(/\s+/g, '')
         const [low, high] = [text('low'), text('high')]
         const wrong = [low, high].some((one) => one && !/^-?[\d.]+(e-?\d+)?[a-zµ]*$/i.test(one))
-        if (wrong) notify('A number, with a unit if you like: 250ms, 4KiB')
+        if (wrong) notify('Enter a number, optionally with a unit: 250ms, 4KiB')
         else setQueryNow(withRange(query.peek(), facet.name, low, high))
       }}
     >

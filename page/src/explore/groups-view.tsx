@@ -50,8 +50,8 @@ const figureNames: Record<string, string> = {
   count: 'number of records',
   cardinality: 'distinct values of',
   avg: 'average of',
-  min: 'least',
-  max: 'greatest',
+  min: 'minimum of',
+  max: 'maximum of',
   sum: 'sum of',
   median: 'median of',
   pc90: '90th percentile of',
@@ -94,7 +94,7 @@ function Controls() {
         <Select
           value={second}
           options={['', ...names]}
-          label={(one) => one || 'nothing else'}
+          label={(one) => one || 'nothing'}
           onChange={(next) => setFields(first, next)}
         />
       </label>

@@ -65,7 +65,7 @@ function Body({ asTable }: { asTable: boolean }) {
   const data = histogram.data.value
   const problem = histogram.problem.value
   if (!data) {
-    const text = problem ? 'The histogram is not there: the question has no answer.' : ''
+    const text = problem ? 'No histogram: the query has failed.' : ''
     return (
       <div class="histogram-empty quiet" style={{ height: `${histogramHeight}px` }}>
         {text}

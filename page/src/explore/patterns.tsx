@@ -28,7 +28,7 @@ export function Patterns() {
   if (found.problem.value)
     return <ProblemView problem={found.problem.value} again={askAgain} suggest={setQueryNow} />
   if (!answer) return <Skeleton lines={12} label="Looking for patterns" />
-  if (answer.patterns.length === 0) return <Empty title="No records, so no patterns" />
+  if (answer.patterns.length === 0) return <Empty title="No patterns: no records match" />
   const most = answer.patterns[0]?.share ?? 1
   return (
     <div class={`patterns scroll${found.loading.value ? ' stale' : ''}`}>

@@ -98,12 +98,12 @@ function Tail() {
   if (count >= rowsMax) {
     return (
       <p class="records-end">
-        {exact(count)} records are shown, as many as one list has. Zoom in, narrow the query, or
+        {exact(count)} records are shown, the maximum of a list. Zoom in, narrow the query, or
         export all.
       </p>
     )
   }
   return allLoaded.value && count > 0 ? (
-    <p class="records-end">These are all: {exact(count)} records.</p>
+    <p class="records-end">End of results: {exact(count)} records.</p>
   ) : null
 }

@@ -32,7 +32,7 @@ function NothingFound() {
       actions={
         <>
           <Button icon="minus" onClick={() => setRange(zoomed(question.peek().span, 4))}>
-            Four times the range
+            Widen the range four times
           </Button>
           {longest && (
             <Button icon="clock" onClick={() => setRange(longest.range)}>
@@ -41,7 +41,7 @@ function NothingFound() {
           )}
           {query.value && (
             <Button icon="close" onClick={() => setQueryNow('')}>
-              Drop the query
+              Clear the query
             </Button>
           )}
         </>
@@ -50,7 +50,7 @@ function NothingFound() {
       <p>
         {query.value
           ? 'A longer range or fewer conditions may find something.'
-          : 'weir has records, but none of this time.'}
+          : 'There are records, but none in this range.'}
       </p>
     </Empty>
   )
@@ -59,21 +59,21 @@ function NothingFound() {
 function NothingYet() {
   return (
     <Empty
-      title="Nothing has come in yet"
+      title="No records yet"
       actions={
         <>
           <a class="button" href={link({}, 'pipeline')}>
             What weir is reading
           </a>
           <Button icon="refresh" onClick={askAgain}>
-            Look again
+            Check again
           </Button>
         </>
       }
     >
       <p>
-        weir runs and waits for its first record. Something to look at comes with this, in a
-        terminal where it runs:
+        weir is running and has not received a record yet. To write some, run this in a terminal on
+        the same machine, in the directory where weir was started:
       </p>
       <pre>weir load file</pre>
     </Empty>

@@ -181,11 +181,11 @@ function Unanswered() {
   return (
     <div class="notice bad" role="alert">
       <span class="grow">
-        These are the records of before: the last question has no answer
+        These are the previous results: the last query has failed
         {problem.kind === 'unreachable' ? '' : ` (${problem.document.title})`}.
       </span>
       <Button small icon="refresh" onClick={askAgain}>
-        Ask again
+        Run again
       </Button>
     </div>
   )
@@ -202,13 +202,13 @@ function Warnings() {
   return (
     <div class={`notice${partial ? ' bad' : ''}`} role="status">
       <span class="grow">
-        {partial && <strong>This is not the whole answer. </strong>}
+        {partial && <strong>This result is incomplete. </strong>}
         {shown.map((warning) => warning.detail || warning.title).join(' ')}
       </span>
       <IconButton
         small
         icon="close"
-        label="Hide this"
+        label="Dismiss"
         onClick={() => {
           dismissed.value = key
         }}

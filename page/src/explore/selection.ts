@@ -50,22 +50,22 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
   const page = () => Math.max(1, Math.floor((grid()?.clientHeight ?? 400) / 24) - 2)
   const group = 'Records' as const
   useKeys([
-    { keys: 'j', does: 'the next record', group, run: () => selectRow(selected.peek() + 1) },
-    { keys: 'k', does: 'the record before', group, run: () => selectRow(selected.peek() - 1) },
-    { keys: 'o', does: 'open or close it', group, run: () => atSelected(openRow) },
+    { keys: 'j', does: 'next record', group, run: () => selectRow(selected.peek() + 1) },
+    { keys: 'k', does: 'previous record', group, run: () => selectRow(selected.peek() - 1) },
+    { keys: 'o', does: 'open or close the record', group, run: () => atSelected(openRow) },
     {
       keys: 'x',
-      does: 'its neighbours',
+      does: 'show its context',
       group,
       run: () => atSelected((index) => openTab(index, 'context')),
     },
     {
       keys: 't',
-      does: 'its trace',
+      does: 'show its trace',
       group,
       run: () => atSelected((index) => openTab(index, 'trace')),
     },
-    { keys: 'f', does: 'only its service', group, run: () => filterBySelected(include) },
+    { keys: 'f', does: 'show only its service', group, run: () => filterBySelected(include) },
     { keys: 'F', does: 'hide its service', group, run: () => filterBySelected(exclude) },
     {
       keys: 'y',

@@ -30,7 +30,7 @@ export function RecordTools() {
       <IconButton
         small
         icon="density"
-        label={density.value === 'compact' ? 'Roomier rows' : 'Denser rows'}
+        label={density.value === 'compact' ? 'Comfortable rows' : 'Compact rows'}
         onClick={() => {
           density.value = density.value === 'compact' ? 'comfortable' : 'compact'
         }}
@@ -59,7 +59,7 @@ function ColumnChoice() {
         </label>
       ))}
       <button type="button" class="button small" onClick={() => setColumns(defaultColumns)}>
-        The usual columns
+        Default columns
       </button>
     </div>
   )

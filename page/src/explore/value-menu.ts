@@ -37,7 +37,7 @@ function filterItems(field: string, value: unknown): MenuItem[] {
   const state = stateOf(parseTerms(query.peek()), field, value)
   return [
     {
-      label: state === 'included' ? 'Take out of the filter' : 'Show only this value',
+      label: state === 'included' ? 'Remove from the query' : 'Show only this value',
       icon: 'include',
       hint: 'f',
       run: () =>
@@ -46,7 +46,7 @@ function filterItems(field: string, value: unknown): MenuItem[] {
           : setQueryNow(withOnly(query.peek(), field, value)),
     },
     {
-      label: state === 'excluded' ? 'No longer hide it' : 'Hide this value',
+      label: state === 'excluded' ? 'Show this value again' : 'Hide this value',
       icon: 'exclude',
       hint: 'F',
       run: () => exclude(field, value),
@@ -70,12 +70,12 @@ function fieldGroup(field: string): MenuGroup {
         run: () => go({ view: 'groups', group: field }),
       },
       {
-        label: 'Only records that have it',
+        label: 'Only records with this field',
         icon: 'filter',
         run: () => setQueryNow(`${query.peek()} ${quoteKey(field)}:*`.trim()),
       },
       {
-        label: 'Records that lack it',
+        label: 'Only records without this field',
         icon: 'exclude',
         run: () => setQueryNow(`${withoutField(query.peek(), field)} -${quoteKey(field)}:*`.trim()),
       },

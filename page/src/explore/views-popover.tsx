@@ -54,7 +54,7 @@ function Content({ close }: { close: () => void }) {
       )}
       <h3 class="facets-group">Saved views</h3>
       {views.value.length === 0 && (
-        <p class="quiet views-note">None yet. weir keeps them for everybody who opens this page.</p>
+        <p class="quiet views-note">None yet. Saved views are shared by all users of this page.</p>
       )}
       <ul class="plain-list">
         {views.value.map((view) => (
@@ -62,7 +62,7 @@ function Content({ close }: { close: () => void }) {
         ))}
       </ul>
       <h3 class="facets-group row">
-        <span class="grow">Queries of before</span>
+        <span class="grow">Recent queries</span>
         {queriesBefore.value.length > 0 && (
           <Button small kind="plain" onClick={() => forgetQueries()}>
             Clear

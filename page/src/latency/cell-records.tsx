@@ -68,7 +68,7 @@ function List({
   metric: string
   unit: string | undefined
 }) {
-  if (records.length === 0) return <p class="quiet">No record is there.</p>
+  if (records.length === 0) return <p class="quiet">No records in this cell.</p>
   return (
     <ol class="neighbours">
       {records.map((record) => (

@@ -169,7 +169,7 @@ function drawDistribution(context: CanvasRenderingContext2D, map: HeatMap, place
   context.globalAlpha = 1
   context.fillStyle = colour('--axis')
   context.textAlign = 'left'
-  context.fillText('all of the range', begin, height - bottom / 2)
+  context.fillText('entire range', begin, height - bottom / 2)
 }
 
 function cellAt(event: MouseEvent, map: HeatMap, place: Place): Cell | undefined {

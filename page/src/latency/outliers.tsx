@@ -20,7 +20,7 @@ export function Outliers() {
   return (
     <section class="panel" aria-label="Outliers">
       <header>
-        <h2 class="grow">Who is slow</h2>
+        <h2 class="grow">Slowest groups</h2>
         <label class="labelled">
           by
           <Select
@@ -46,7 +46,7 @@ export function Outliers() {
 
 function Table({ rows, unit }: { rows: Outlier[]; unit: string | undefined }) {
   const sorted = useSignal<'p50' | 'p90' | 'p99' | 'max'>('p99').value
-  if (rows.length === 0) return <p class="panel-note quiet">No group has this number.</p>
+  if (rows.length === 0) return <p class="panel-note quiet">No group has this field.</p>
   const most = Math.max(...rows.map((row) => row[sorted]), 1e-12)
   const text = (value: number) => measured(value, unit)
   return (
@@ -107,7 +107,7 @@ function Times({ row }: { row: Outlier }) {
   return (
     <span
       class="badge caution"
-      title={`its 99th percentile of ${metric.value}, beside that of all`}
+      title={`its 99th percentile of ${metric.value}, compared with that of all`}
     >
       ×{(row.p99 / all).toFixed(1)}
     </span>

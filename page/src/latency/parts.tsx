@@ -16,7 +16,7 @@ import { type Lines, loadParts, parts } from './load'
 
 const figures = ['avg', 'pc50', 'pc90', 'pc99']
 const figureNames: Record<string, string> = {
-  avg: 'mean, which adds up',
+  avg: 'mean',
   pc50: 'median',
   pc90: '90th percentile',
   pc99: '99th percentile',
@@ -33,7 +33,7 @@ export function Parts() {
   return (
     <section class="panel" aria-label="Service time and queueing delay">
       <header>
-        <h2>Work or waiting?</h2>
+        <h2>Service time and queueing delay</h2>
         {chosen && parts.data.value && <Legend series={parts.data.value.series} />}
         <span class="grow" />
         {chosen && (
@@ -77,17 +77,17 @@ function Verdict({ found }: { found: Lines }) {
     return known.reduce((sum, value) => sum + value, 0) / Math.max(known.length, 1)
   }
   const [service = 0, queueing = 0] = found.series.map((one) => mean(one.values))
-  if (service + queueing === 0) return <p class="quiet">No record of this range has both parts.</p>
+  if (service + queueing === 0) return <p class="quiet">No record in this range has both fields.</p>
   const share = queueing / (service + queueing)
   const advice =
     share > 0.5
-      ? 'Requests mostly wait for a worker: more of them, or fewer requests, would help more than faster code.'
+      ? 'Requests mostly wait for a worker: more workers or fewer requests would help more than faster code.'
       : share > 0.2
-        ? 'Waiting is a good part of it: look at the load as well as at the work.'
-        : 'Requests hardly wait: what takes time is the work itself.'
+        ? 'Waiting is a considerable part: examine the load as well as the service time.'
+        : 'Requests hardly wait: nearly all of the time is service time.'
   return (
     <p class="verdict">
-      <strong>{percent(share)}</strong> of the time is waiting. {advice}
+      <strong>{percent(share)}</strong> of the time is queueing delay. {advice}
     </p>
   )
 }
@@ -100,7 +100,7 @@ function Choose() {
   return (
     <div class="panel-body choose">
       <p>
-        Say which field is the whole time of a request, and which is the time it was worked on. The
+        Select the field with the total time of a request, and the one with its service time. The
         rest is queueing delay, computed for this question alone.
       </p>
       <div class="row">

@@ -45,7 +45,7 @@ export function LatencyView() {
 
   const unknown = ready ? undefined : (facets.problem.value ?? rowsProblem.value)
   if (unknown) return <ProblemView problem={unknown} again={askAgain} suggest={setQueryNow} />
-  if (!ready) return <Skeleton lines={10} label="Looking for numbers" />
+  if (!ready) return <Skeleton lines={10} label="Searching for numeric fields" />
   if (numberFields.value.length === 0) return <NoNumbers />
   const problem = summary.problem.value
   if (problem) return <ProblemView problem={problem} again={askAgain} suggest={setQueryNow} />
@@ -103,7 +103,7 @@ function SummaryLine() {
         <Term
           name="at work at once"
           value={short(rate * found.mean * scale)}
-          title="Little's law: arrivals per second times the mean time is how many are there at once, on average"
+          title="Little's law: arrivals per second times the mean time is the average number in progress"
         />
       )}
     </span>
@@ -127,7 +127,7 @@ function HeatPanel() {
   return (
     <section class="panel" aria-label="Heat map" aria-busy={heat.loading.value}>
       <header>
-        <h2>How it is distributed</h2>
+        <h2>Distribution</h2>
         <span class="quiet">darker is more records; click a cell for its records</span>
       </header>
       <div class={`heat-box${heat.loading.value ? ' stale' : ''}`}>
@@ -153,7 +153,7 @@ function PercentilesPanel() {
   return (
     <section class="panel" aria-label="Percentiles over time">
       <header>
-        <h2>How it went</h2>
+        <h2>Percentiles over time</h2>
         {found && <Legend series={found.series} />}
       </header>
       <div class={`panel-body${percentiles.loading.value ? ' stale' : ''}`}>

@@ -105,8 +105,8 @@ function CatchUp() {
 function Waiting() {
   if (tailState.value !== 'open') return null
   return (
-    <Empty title={query.value ? 'Nothing that matches has come in yet' : 'Nothing has come in yet'}>
-      <p>The tail begins now; what came before is found in Explore.</p>
+    <Empty title={query.value ? 'No matching records yet' : 'No records yet'}>
+      <p>The tail shows new records only; find older ones in Explore.</p>
     </Empty>
   )
 }

@@ -29,7 +29,7 @@ export function RateBar({ maxRate }: { maxRate: number }) {
       {sampled && (
         <span
           class="badge caution"
-          title={`weir sends at most ${exact(maxRate)} rows a second, evenly chosen`}
+          title={`weir sends at most ${exact(maxRate)} rows per second, a uniform sample`}
         >
           a sample of {percent(last.sampleRatio)}
         </span>
@@ -49,7 +49,7 @@ interface FigureProps {
 
 function Figure({ name, now, sum, tone = '' }: FigureProps) {
   return (
-    <span class={`rate ${tone}`} title={`${exact(sum)} ${name} since this tail began`}>
+    <span class={`rate ${tone}`} title={`${exact(sum)} ${name} since this tail started`}>
       <span class="quiet">{name}</span> <strong>{rate(now ?? 0)}</strong>{' '}
       <small>{short(sum)}</small>
     </span>
@@ -78,12 +78,12 @@ function Connection() {
       return (
         <Sign
           tone="bad"
-          text={busy ? 'as many follow as may; waiting' : `disconnected for ${length} s`}
+          text={busy ? 'too many live tails; waiting' : `disconnected for ${length} s`}
         />
       )
     }
     case 'refused':
-      return <Sign tone="bad" text="not accepted" />
+      return <Sign tone="bad" text="rejected" />
     case 'stopped':
       return <Sign tone="" text="stopped" />
   }
@@ -110,7 +110,7 @@ function Minute({ all }: { all: Second[] }) {
       width={bars * barWidth}
       height={height}
       role="img"
-      aria-label={`The last minute: at most ${exact(most)} records a second`}
+      aria-label={`The last minute: at most ${exact(most)} records per second`}
     >
       <title>{`the last minute; the highest bar is ${rate(most)}`}</title>
       {all.map((one, index) => {

@@ -39,7 +39,7 @@ export class Ring {
     const lost = this.pushedOut
     if (lost > 0) {
       this.next += 1
-      const text = `${lost.toLocaleString('en')} rows came while you were reading and are no longer kept here`
+      const text = `${lost.toLocaleString('en')} rows arrived while paused and were dropped from the buffer`
       this.waiting.unshift({ kind: 'note', key: this.next, text })
     }
     this.shown = last(this.shown.concat(this.waiting))

@@ -18,7 +18,7 @@ interface TailRow {
 const unreadable: LogEntry = {
   id: '',
   type: 'log',
-  attributes: { timestamp: '', tags: [], attributes: {}, message: 'This row cannot be read.' },
+  attributes: { timestamp: '', tags: [], attributes: {}, message: 'This row could not be parsed.' },
 }
 
 export function readRow(id: string, data: string): LogEntry {

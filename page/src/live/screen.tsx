@@ -79,10 +79,10 @@ function ask(text: string, before: string, maxRate: number): void {
 function useLiveKeys(): void {
   const group = 'Live tail' as const
   useKeys([
-    { keys: 'p', does: 'pause and go on', group, run: togglePause },
+    { keys: 'p', does: 'pause and resume', group, run: togglePause },
     { keys: 'c', does: 'clear', group, run: clearRows },
-    { keys: 'm', does: 'draw a line here', group, run: markNow },
-    { keys: 'G', does: 'to the newest', group, run: follow },
+    { keys: 'm', does: 'insert a marker', group, run: markNow },
+    { keys: 'G', does: 'go to the newest', group, run: follow },
     {
       keys: 'w',
       does: 'wrap long lines',
@@ -112,10 +112,10 @@ function Tools({ maxRate }: { maxRate: number }) {
   return (
     <>
       <Button icon={paused ? 'play' : 'pause'} pressed={paused} title="p" onClick={togglePause}>
-        {paused ? 'Go on' : 'Pause'}
+        {paused ? 'Resume' : 'Pause'}
       </Button>
       <IconButton icon="close" label="Clear" keys="c" onClick={clearRows} />
-      <IconButton icon="minus" label="Draw a line here" keys="m" onClick={markNow} />
+      <IconButton icon="minus" label="Insert a marker" keys="m" onClick={markNow} />
       <IconButton
         icon="wrap"
         label="Wrap long lines"
@@ -126,10 +126,10 @@ function Tools({ maxRate }: { maxRate: number }) {
         }}
       />
       <label class="labelled">
-        <span class="wide">at most</span>
+        <span class="wide">limit</span>
         <select
           class="field small"
-          aria-label="Rows a second at most"
+          aria-label="Maximum rows per second"
           value={`${maxRate}`}
           onChange={(event) => go({ rate: event.currentTarget.value }, { replace: true })}
         >
@@ -142,13 +142,13 @@ function Tools({ maxRate }: { maxRate: number }) {
       </label>
       <input
         class="field small mark-words"
-        placeholder="Mark words"
-        aria-label="Words to mark"
+        placeholder="Highlight words"
+        aria-label="Words to highlight"
         defaultValue={words.value}
         onInput={(event) => go({ mark: event.currentTarget.value }, { replace: true })}
       />
       <a class="button plain small wide" href={link({ q: query.value }, 'explore')}>
-        Search these
+        Search in Explore
       </a>
     </>
   )

@@ -100,7 +100,7 @@ function opened(): void {
     const length = Math.max(1, Math.round((Date.now() - cutAt.peek()) / 1_000))
     push({
       kind: 'note',
-      text: `connected again after ${length} s; it goes on behind the last row`,
+      text: `reconnected after ${length} s; continuing after the last row`,
     })
   }
   batch(() => {
@@ -156,8 +156,7 @@ function addQuietSecond(): void {
 }
 
 const reasons: Record<string, string> = {
-  too_slow: 'this page was too slow',
-  slow_reader: 'this page was too slow',
+  'too slow': 'this page was too slow',
 }
 
 export function gapText(data: string): string {
@@ -165,7 +164,7 @@ export function gapText(data: string): string {
   const count = gap.records == null ? 'records' : `${gap.records.toLocaleString('en')} records`
   const reason = gap.reason
     ? (reasons[gap.reason] ?? gap.reason.replaceAll('_', ' '))
-    : 'not known why'
+    : 'reason unknown'
   return `${count} missing: ${reason}`
 }
 

@@ -84,10 +84,10 @@ export interface State {
 export function sourceState(source: SourceStatus): State {
   if (source.blocked) return { tone: 'bad', text: 'blocked by an output' }
   if (source.unreadable_files > 0) {
-    return { tone: 'caution', text: `${source.unreadable_files} files cannot be read` }
+    return { tone: 'caution', text: `${source.unreadable_files} unreadable files` }
   }
-  if (source.lag_seconds > 10) return { tone: 'caution', text: 'behind' }
-  return { tone: 'good', text: 'reads' }
+  if (source.lag_seconds > 10) return { tone: 'caution', text: 'lagging' }
+  return { tone: 'good', text: 'reading' }
 }
 
 /** An output that is nearly full will soon block its sources, or discard. */
@@ -97,19 +97,19 @@ export function outputState(output: OutputStatus): State {
   const { book } = output
   if (book.name === 'drains/lagging') return laggingState(output)
   if (!book.active) return { tone: '', text: 'no longer configured' }
-  if (book.blocking) return { tone: 'bad', text: 'full: blocks its sources' }
-  if (output.failing) return { tone: 'bad', text: 'does not deliver' }
+  if (book.blocking) return { tone: 'bad', text: 'full: blocking its sources' }
+  if (output.failing) return { tone: 'bad', text: 'failing' }
   if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
-  if (book.lag_seconds > 10) return { tone: 'caution', text: 'behind' }
-  return { tone: 'good', text: 'delivers' }
+  if (book.lag_seconds > 10) return { tone: 'caution', text: 'lagging' }
+  return { tone: 'good', text: 'delivering' }
 }
 
 /** What lags is here because it lags: that is no trouble of its own. */
 function laggingState(output: OutputStatus): State {
   if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
   return output.book.in_flight > 0
-    ? { tone: 'caution', text: 'drains catch up from disk' }
-    : { tone: 'good', text: 'no drain lags' }
+    ? { tone: 'caution', text: 'drains are catching up from disk' }
+    : { tone: 'good', text: 'no drain is lagging' }
 }
 
 export function fillOf({ book }: OutputStatus): number {

@@ -22,7 +22,7 @@ export function Ledger({ document }: { document: StatusDocument }) {
             <Icon name="warning" /> {exact(unaccounted)} records unaccounted for
           </span>
         )}
-        <span class="quiet">since the data directory was made, over restarts</span>
+        <span class="quiet">since the data directory was created, across restarts</span>
       </header>
       <ScrollBox className="ledger" label="Tables of the books">
         <SourceBook sources={document.sources} />

@@ -30,13 +30,13 @@ export function NoisyKeys() {
     return () => window.clearInterval(timer)
   }, [by, keys])
   return (
-    <section class="panel" aria-label="Who writes most">
+    <section class="panel" aria-label="Top writers">
       <header>
-        <h2>Who writes most</h2>
+        <h2>Top writers</h2>
         <span class="quiet grow">stored in the last {minutes} minutes</span>
         <select
           class="field small"
-          aria-label="By which field"
+          aria-label="Group by"
           value={by}
           onChange={(event) => {
             field.value = event.currentTarget.value as (typeof fields)[number]
@@ -76,12 +76,11 @@ interface BodyProps {
 
 function Body({ found, failed, by }: BodyProps) {
   if (!found) {
-    if (failed)
-      return <p class="panel-note quiet">The store does not answer, so this is not known.</p>
+    if (failed) return <p class="panel-note quiet">Not available: the store is not responding.</p>
     return <Skeleton lines={5} label="Counting" />
   }
   if (found.keys.length === 0)
-    return <p class="panel-note quiet">Nothing was stored in this time.</p>
+    return <p class="panel-note quiet">No records were stored in this time.</p>
   const most = Math.max(...found.keys.map((key) => key.count), 1)
   return (
     <ol class="noisy">

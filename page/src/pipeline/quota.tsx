@@ -14,26 +14,26 @@ export function QuotaKeys({ sources }: { sources: SourceEntry[] }) {
   return (
     <section class="panel" aria-label="Limits">
       <header>
-        <h2>Who sends more than allowed</h2>
+        <h2>Senders above their rate limit</h2>
         <span class="quiet">since weir was started</span>
       </header>
       {rows.length === 0 ? (
         <p class="panel-note quiet">
           {limited.length === 0
             ? 'No source limits the rate of its senders (rate_limit).'
-            : `Nobody: ${limited.map(({ name, limit }) => `${name} has a ${limit.limit}`).join('; ')}.`}
+            : `None: ${limited.map(({ name, limit }) => `${name} has a ${limit.limit}`).join('; ')}.`}
         </p>
       ) : (
         <ScrollBox className="ledger" label="Table of limits">
           <table>
             <thead>
               <tr>
-                <th scope="col">who</th>
+                <th scope="col">sender</th>
                 <th scope="col">source</th>
                 <th scope="col" class="number">
                   above the limit
                 </th>
-                <th scope="col">what happened</th>
+                <th scope="col">action</th>
               </tr>
             </thead>
             <tbody>

@@ -27,7 +27,7 @@ function Body({ rules }: { rules: Resource<RulesDocument> }) {
   const found = rules.data.value
   if (!found) {
     if (rules.problem.value)
-      return <p class="panel-note quiet">What rules did cannot be told at the moment.</p>
+      return <p class="panel-note quiet">Statistics of rules are not available at the moment.</p>
     return <Skeleton lines={4} label="Loading rules" />
   }
   if (found.rules.length === 0) {
@@ -43,13 +43,13 @@ function Body({ rules }: { rules: Resource<RulesDocument> }) {
               hits
             </th>
             <th scope="col" class="number">
-              of all
+              share
             </th>
             <th scope="col" class="number">
               CPU time
             </th>
             <th scope="col" class="number">
-              not parsed
+              unparsed
             </th>
             <th scope="col">last hit</th>
           </tr>

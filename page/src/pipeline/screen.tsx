@@ -78,8 +78,8 @@ function Figures({ document }: { document: StatusDocument }) {
   const base = totals.taken + totals.lost
   const stale = Date.now() - statusAt.value > 5_000
   return (
-    <section class={`figures${stale ? ' stale' : ''}`} aria-label="In short">
-      <Figure name="coming in" value={rate(sum)} note={`${short(totals.taken)} records so far`} />
+    <section class={`figures${stale ? ' stale' : ''}`} aria-label="Summary">
+      <Figure name="incoming" value={rate(sum)} note={`${short(totals.taken)} records in total`} />
       <Figure
         name="lost"
         value={short(loss)}
@@ -87,7 +87,7 @@ function Figures({ document }: { document: StatusDocument }) {
         note={
           loss > 0
             ? `${percent(loss / Math.max(base, 1))}, ${exact(totals.deadLettered)} of them dead-lettered`
-            : 'nothing, since the books began'
+            : 'none since the data directory was created'
         }
       />
       <Figure
@@ -97,7 +97,7 @@ function Figures({ document }: { document: StatusDocument }) {
         note={
           totals.balanced
             ? 'every record is accounted for'
-            : 'please report this: it is a bug of weir'
+            : 'please report this: it is a bug in weir'
         }
       />
       <Figure name="CPU" value={cpu === undefined ? '…' : percent(cpu)} note="of one core" />
@@ -122,7 +122,7 @@ function Problems() {
             <span class="dot bad" />
             <strong>{reason.component}</strong>
             <span class="grow">{reason.text}</span>
-            <span class="quiet">began {ago(Date.parse(reason.since), Date.now())}</span>
+            <span class="quiet">started {ago(Date.parse(reason.since), Date.now())}</span>
           </li>
         ))}
       </ul>

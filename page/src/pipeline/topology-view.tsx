@@ -41,7 +41,7 @@ export function TopologyView({
             <Icon name="warning" /> {topology.chain}
           </span>
         ) : (
-          <span class="quiet">nothing is held back</span>
+          <span class="quiet">no back pressure</span>
         )}
       </header>
       <div class="topology-box">

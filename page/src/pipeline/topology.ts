@@ -67,7 +67,7 @@ function edge(from: string, to: string, rate: string | undefined, blocked: boole
 function chainText(blocking: string[], blocked: string[]): string | undefined {
   if (blocked.length === 0 && blocking.length === 0) return undefined
   const stops = blocked.length > 0 ? blocked.join(', ') : 'no source yet'
-  return `${blocking.join(', ') || 'the disk'} is full and stops ${stops}`
+  return `${blocking.join(', ') || 'the disk'} is full and blocks ${stops}`
 }
 
 function sourceNode(source: StatusDocument['sources'][number]): PipelineNode {
@@ -106,7 +106,7 @@ function rulesNode(rules: RulesDocument): PipelineNode {
     kind: 'rules',
     name: `${rules.rules.length} rules`,
     type: 'route, change, drop',
-    state: { tone: 'good', text: 'in force' },
+    state: { tone: 'good', text: 'active' },
     rate: undefined,
     fill: undefined,
     lag: 0,
@@ -144,8 +144,8 @@ function journalNode(document: StatusDocument): PipelineNode {
     name: 'journal',
     type: 'memory, then disk',
     state: bad
-      ? { tone: 'bad', text: 'the disk fails' }
-      : { tone: 'good', text: 'takes everything' },
+      ? { tone: 'bad', text: 'disk failing' }
+      : { tone: 'good', text: 'accepting records' },
     rate: undefined,
     fill,
     lag: 0,

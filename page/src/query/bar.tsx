@@ -35,7 +35,7 @@ export function QueryBar({ query, problem, onRun, action }: QueryBarProps) {
       group: 'Query and time',
       run: () => (editor.current ?? input.current)?.focus(),
     },
-    { keys: 'Ctrl+Enter', does: 'ask, from anywhere', group: 'Query and time', run: ask },
+    { keys: 'Ctrl+Enter', does: 'run the query, from anywhere', group: 'Query and time', run: ask },
   ])
 
   useEffect(() => {

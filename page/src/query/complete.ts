@@ -49,12 +49,12 @@ export interface Suggestion {
 
 const reserved: Array<[string, string]> = [
   ['status', 'severity'],
-  ['service', 'who wrote it'],
-  ['host', 'where it was written'],
+  ['service', 'program'],
+  ['host', 'machine'],
   ['source', "weir's source"],
   ['message', 'text'],
   ['trace_id', 'trace'],
-  ['tags', 'whole tags'],
+  ['tags', 'complete tags'],
 ]
 
 const listed = 40

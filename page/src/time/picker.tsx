@@ -29,10 +29,10 @@ export function TimePicker() {
   useKeys([
     { keys: '[', does: 'earlier', group: 'Query and time', run: () => shift(-0.5) },
     { keys: ']', does: 'later', group: 'Query and time', run: () => shift(0.5) },
-    { keys: '-', does: 'a longer range', group: 'Query and time', run: () => zoom(2) },
-    { keys: '+', does: 'a shorter range', group: 'Query and time', run: () => zoom(0.5) },
-    { keys: 'z', does: 'the range before', group: 'Query and time', run: previousRange },
-    { keys: 'r', does: 'ask again', group: 'Query and time', run: askAgain },
+    { keys: '-', does: 'longer range', group: 'Query and time', run: () => zoom(2) },
+    { keys: '+', does: 'shorter range', group: 'Query and time', run: () => zoom(0.5) },
+    { keys: 'z', does: 'previous range', group: 'Query and time', run: previousRange },
+    { keys: 'r', does: 'run the query again', group: 'Query and time', run: askAgain },
   ])
   return (
     <div class="time-picker">
@@ -123,7 +123,7 @@ function Typed({ close }: { close: () => void }) {
         close()
       }}
     >
-      <label for="range-typed">Type or paste a range or a moment</label>
+      <label for="range-typed">Type or paste a range or a time</label>
       <input
         id="range-typed"
         name="range"
@@ -133,7 +133,7 @@ function Typed({ close }: { close: () => void }) {
         aria-describedby="range-wrong"
       />
       <span id="range-wrong" class="wrong" role="alert">
-        {wrong.value ? 'This is no time that can be read.' : ''}
+        {wrong.value ? 'This is not a valid time or range.' : ''}
       </span>
     </form>
   )
@@ -150,7 +150,7 @@ function Ends({ close }: { close: () => void }) {
         const text = (name: string) => (fields.namedItem(name) as HTMLInputElement).value
         const from = readTime(text('from'), now(), zoneName(zone.value))
         const to = readTime(text('to'), now(), zoneName(zone.value))
-        if (!from || !to) return notify('One of the times cannot be read')
+        if (!from || !to) return notify('One of the times is not valid')
         setRange({ from, to })
         close()
       }}
@@ -165,7 +165,7 @@ function Ends({ close }: { close: () => void }) {
       </label>
       <div class="row">
         <button type="submit" class="button small primary">
-          Use
+          Apply
         </button>
         <Button
           small
@@ -174,7 +174,7 @@ function Ends({ close }: { close: () => void }) {
             close()
           }}
         >
-          Fix these times
+          Use fixed times
         </Button>
       </div>
     </form>
@@ -201,7 +201,7 @@ function Zone() {
   const shown = zones.includes(zone.value) ? zones : [...zones, zone.value]
   return (
     <label class="labelled">
-      Times in
+      Time zone
       <select
         class="field small"
         value={zone.value}
@@ -222,7 +222,7 @@ function Zone() {
 function AutoRefresh() {
   return (
     <label class="labelled">
-      Ask again
+      Refresh
       <select
         class="field small"
         value={refresh.value}
@@ -230,7 +230,7 @@ function AutoRefresh() {
           refresh.value = event.currentTarget.value as Refresh
         }}
       >
-        <option value="off">when I say so</option>
+        <option value="off">manually</option>
         <option value="5">every 5 s</option>
         <option value="30">every 30 s</option>
       </select>

@@ -18,7 +18,7 @@ export function Capacity() {
   if (!found) {
     const problem = status.problem.value
     if (problem) return <ProblemView problem={problem} again={() => undefined} />
-    return <Skeleton lines={12} label="Loading what weir carries" />
+    return <Skeleton lines={12} label="Loading the current load" />
   }
   const incoming = steady('bytes')
   return (
@@ -44,21 +44,21 @@ function Now({ document, incoming }: Props) {
   const cpu = steady('cpu')
   const cost = cpu !== undefined && records > 0 ? cpu / records : undefined
   return (
-    <section class="figures" aria-label="What weir carries now">
+    <section class="figures" aria-label="Current load">
       <Figure
-        name="coming in"
+        name="incoming"
         value={rate(records)}
-        note={incoming === undefined ? 'lines' : `lines, ${bytes(incoming)} a second`}
+        note={incoming === undefined ? 'lines' : `lines, ${bytes(incoming)}/s`}
       />
       <Figure
         name="CPU"
         value={cpu === undefined ? '…' : percent(cpu)}
-        note="of one core, for everything that weir does"
+        note="of one core, for the whole process"
       />
       <Figure
-        name="CPU for each line"
+        name="CPU per line"
         value={cost === undefined ? '–' : seconds(cost)}
-        note={cost === undefined ? 'while nothing comes in' : 'falls as the rate grows'}
+        note={cost === undefined ? 'no incoming lines' : 'decreases as the rate grows'}
       />
       <Figure name="memory" value={bytes(document.resident_bytes)} note="of the whole process" />
     </section>
@@ -74,9 +74,9 @@ function Buffers({ document, incoming }: Props) {
   return (
     <section class="panel" aria-label="Buffers">
       <header>
-        <h2>If a destination stopped now</h2>
+        <h2>Time until buffers are full</h2>
         <span class="quiet">
-          an estimate: its buffer would fill at the rate at which everything comes in at the moment
+          estimated for a destination that stops accepting records, at the current incoming rate
         </span>
       </header>
       <ScrollBox className="ledger" label="Table of buffers">
@@ -117,7 +117,9 @@ function BufferRow({ output, incoming }: { output: OutputStatus; incoming: numbe
       <td class="number">{bytes(book.buffer_limit_bytes)}</td>
       <td class="number">{lasts === undefined ? '–' : seconds(lasts)}</td>
       <td>
-        {book.when_full === 'block' ? 'its sources wait' : 'the oldest are discarded, and counted'}
+        {book.when_full === 'block'
+          ? 'its sources are blocked'
+          : 'the oldest are discarded and counted'}
       </td>
     </tr>
   )
@@ -127,22 +129,21 @@ function Measuring() {
   return (
     <section class="panel" aria-label="Measuring">
       <header>
-        <h2>The limit of this machine is not measured yet</h2>
+        <h2>Measure the limit of this machine</h2>
       </header>
       <div class="measuring">
         <p>
-          What is above is the load of this moment. To find out what is possible, raise the rate in
-          steps and watch where lines wait or are lost. Loss over rate will be drawn here once a
-          measuring tool records it; no figure is shown that was not measured on this machine.
+          The figures above show the current load. To find the maximum, increase the rate in steps
+          and watch where lines wait or are lost.
         </p>
         <Command
           text="weir load file --rate 10000 --duration 60s"
-          does="Numbered lines at a known rate. Raise it until the lag on the pipeline screen grows."
+          does="Numbered lines at a known rate. Increase it until the lag on the pipeline screen grows."
         />
-        <Command text="weir top" does="Rates, lag, fill level and loss while the load is on." />
+        <Command text="weir top" does="Rates, lag, fill level and loss under load." />
         <Command
           text="weir ledger"
-          does="What arrived and what was lost after each step, exactly."
+          does="Exact counts of delivered and lost records after each step."
         />
       </div>
     </section>

@@ -25,28 +25,28 @@ export function Reliability() {
   const late = Math.max(0, ...deliveries.map((one) => one.late))
   return (
     <div class="scroll pipeline-main">
-      <section class="figures" aria-label="In short">
+      <section class="figures" aria-label="Summary">
         <Figure
-          name="records taken in"
+          name="records received"
           value={short(totals.taken)}
-          note="since the data directory was made"
+          note="since the data directory was created"
         />
         <Figure
           name="lost"
           value={short(loss)}
           tone={loss > 0 ? 'bad' : 'good'}
-          note={loss > 0 ? 'by destination below' : 'nothing, on any way'}
+          note={loss > 0 ? 'by destination below' : 'none'}
         />
         <Figure
-          name="late"
-          value={late >= 1 ? seconds(late) : 'nothing'}
-          note="age of the oldest record that still waits"
+          name="lag"
+          value={late >= 1 ? seconds(late) : 'none'}
+          note="age of the oldest waiting record"
         />
         <Figure
           name="books"
           value={totals.balanced ? 'balance' : 'do not balance'}
           tone={totals.balanced ? 'good' : 'bad'}
-          note={totals.balanced ? 'so these figures are complete' : 'these figures are incomplete'}
+          note={totals.balanced ? 'these figures are complete' : 'these figures are incomplete'}
         />
       </section>
       <Table deliveries={deliveries} />
@@ -56,18 +56,18 @@ export function Reliability() {
 }
 
 function Table({ deliveries }: { deliveries: Delivery[] }) {
-  const names = ['received', 'delivered', 'lost', 'discarded as configured', 'waiting', 'late']
+  const names = ['received', 'delivered', 'lost', 'discarded as configured', 'waiting', 'lag']
   return (
     <section class="panel" aria-label="Delivery">
       <header>
-        <h2>What arrived</h2>
-        <span class="quiet">delivered of delivered and lost, over all starts of weir</span>
+        <h2>Delivery</h2>
+        <span class="quiet">arrived = delivered / (delivered + lost), across restarts</span>
       </header>
       <ScrollBox className="ledger" label="Table of delivery">
         <table>
           <thead>
             <tr>
-              <th scope="col">way</th>
+              <th scope="col">component</th>
               <th scope="col" class="number">
                 arrived
               </th>
@@ -114,29 +114,28 @@ function Measuring() {
   return (
     <section class="panel" aria-label="Measuring">
       <header>
-        <h2>Nothing is measured from outside yet</h2>
+        <h2>Verify independently</h2>
       </header>
       <div class="measuring">
         <p>
-          The table above is what weir says of itself. These commands check it independently of what
-          weir counts; their results are printed, and not kept here yet.
+          The table above shows weir's own counts. These commands verify delivery independently of
+          them; their results are printed and are not stored.
         </p>
         <Command
           text="weir torture --for 60s"
-          does="Kills weir, fills its disk, damages its journal and compares every line that was written with what arrived. It uses a directory of its own."
+          does="Kills weir, fills its disk, damages its journal and compares every written line with what arrived. It uses its own directory."
         />
         <Command
           text="weir load file --rate 1000 --duration 60s"
-          does="Writes numbered lines at a known rate, for the weir that runs here; what is missing at the other end is lost."
+          does="Writes numbered lines at a known rate, for the weir that runs here; lines missing at the destination are lost."
         />
         <Command
           text="weir ledger"
-          does="The books of this weir. It ends with status 6 if they do not balance, so a script notices."
+          does="The books of this weir. Exits with code 6 if they do not balance, for use in scripts."
         />
         <p class="quiet">
-          To watch delivery over weeks, let Prometheus read <a href={metrics()}>/metrics</a>; what
-          was lost, and where, stands there with the same numbers as in{' '}
-          <a href={link({}, 'pipeline')}>the books</a>.
+          To monitor delivery over weeks, let Prometheus scrape <a href={metrics()}>/metrics</a>; it
+          has the same counts of lost records as <a href={link({}, 'pipeline')}>the books</a>.
         </p>
       </div>
     </section>

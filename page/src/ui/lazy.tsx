@@ -38,11 +38,11 @@ export function Suspense({ part, fallback }: { part: Lazy; fallback: VNode }) {
       title="This part of the page could not be fetched"
       actions={
         <button type="button" class="button" onClick={() => window.location.reload()}>
-          Load the page again
+          Reload the page
         </button>
       }
     >
-      <p>weir may have been stopped, or be of another version than the page.</p>
+      <p>weir may have been stopped or upgraded since the page was loaded.</p>
     </Empty>
   )
 }

@@ -51,8 +51,8 @@ export function ProblemView({ problem, again, suggest }: ProblemProps) {
 }
 
 function headline(problem: Problem): string {
-  if (problem.kind === 'unreachable') return 'weir does not answer'
-  if (problem.kind === 'busy') return 'Too many questions at once'
+  if (problem.kind === 'unreachable') return 'weir is not responding'
+  if (problem.kind === 'busy') return 'Too many queries'
   return sentence(problem.document.title)
 }
 
@@ -60,16 +60,16 @@ function advice(problem: Problem): string {
   const { expected, retry_after_seconds: wait, status } = problem.document
   switch (problem.kind) {
     case 'unreachable':
-      return 'Is it running? The page asks again by itself; what you typed is kept.'
+      return 'Is it running? The page retries automatically; your input is kept.'
     case 'busy':
-      return wait ? `weir asks to come back in ${wait} s.` : 'Try again in a moment.'
+      return wait ? `Try again in ${wait} s.` : 'Try again in a moment.'
     case 'refused':
       if (status === 409)
-        return 'What is not kept cannot be searched. Live tail and the pipeline work without it.'
-      if (status === 404) return 'It may have been deleted, or be older than what is kept.'
-      return expected ? `Expected: ${expected}.` : 'The question cannot be answered as it stands.'
+        return 'Only stored records can be searched. Live tail and the pipeline work without the store.'
+      if (status === 404) return 'It may have been deleted, or removed by retention.'
+      return expected ? `Expected: ${expected}.` : 'The query is not valid.'
     case 'failed':
-      return 'weir could not answer. Its own log says why.'
+      return 'weir failed to respond. See its log for the reason.'
   }
 }
 
@@ -79,7 +79,7 @@ export function Partial({ meta }: { meta: Meta | undefined }) {
   const why = (meta.warnings ?? []).map((warning) => warning.title).join('; ')
   return (
     <span class="badge caution" title={why}>
-      not the whole answer{why ? `: ${why}` : ''}
+      incomplete result{why ? `: ${why}` : ''}
     </span>
   )
 }

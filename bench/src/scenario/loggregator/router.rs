@@ -110,7 +110,7 @@ pub(crate) fn router_scenario(options: &Options) -> Result<Outcome> {
                 break;
             }
             best = Some((count, seconds, cpu));
-            // A sender that is held back sends no more at the next rate.
+            // A sender that is slowed down sends no more at the next rate.
             if count as f64 / seconds < rate as f64 * 0.97 {
                 break;
             }

@@ -25,9 +25,9 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct Members<T>(PhantomData<T>);
+    struct ObjectVisitor<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +39,7 @@ where
         }
     }
 
-    deserializer.deserialize_map(Members(PhantomData))
+    deserializer.deserialize_map(ObjectVisitor(PhantomData))
 }
 
 /// For a member that is an object or null.

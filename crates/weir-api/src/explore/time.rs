@@ -41,9 +41,9 @@ pub(super) enum TimeText {
 /// Not derived, since the derived error would be that no variant of an enumeration matches.
 impl<'de> Deserialize<'de> for TimeText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OfTime;
+        struct TimeTextVisitor;
 
-        impl Visitor<'_> for OfTime {
+        impl Visitor<'_> for TimeTextVisitor {
             type Value = TimeText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for TimeText {
             }
         }
 
-        deserializer.deserialize_any(OfTime)
+        deserializer.deserialize_any(TimeTextVisitor)
     }
 }
 

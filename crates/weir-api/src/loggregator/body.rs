@@ -1,4 +1,4 @@
-//! Bodies of responses: each part is computed when the client can take it.
+//! Bodies of responses: each part is computed when the client can accept it.
 //!
 //! Invariant: a body that is dropped, because its client has left, ends its stream at once.
 
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// The next part of a body, and what computes those after it.
+/// The next part of a body, and the function that computes the parts after it.
 pub(super) type Step = Pin<Box<dyn Future<Output = Option<(Frame<Bytes>, Box<dyn Parts>)>> + Send>>;
 
 /// Computes the parts of a body.

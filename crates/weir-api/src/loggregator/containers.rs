@@ -1,7 +1,7 @@
-//! The newest metrics of each container, for those who ask for them at once.
+//! Cache of the newest metrics of each container.
 //!
-//! Invariants: they are kept only if the service that answers with them is configured; what is older
-//! than [`CONTAINER_TTL`] is not answered; their memory is limited, and the oldest go first.
+//! Invariants: it is filled only if the service that returns them is configured; metrics older than
+//! [`CONTAINER_TTL`] are not returned; its memory is limited, and the oldest are removed first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const ENTRY_BYTES: usize = 96;
 
 /// The newest envelope of one container.
 #[derive(Debug)]
-struct Newest {
+struct NewestMetrics {
     instance_index: i32,
     timestamp_ns: i64,
     received_at: Instant,
@@ -29,11 +29,11 @@ struct Newest {
 /// All containers, by application.
 #[derive(Debug, Default)]
 pub(super) struct Containers {
-    by_app: HashMap<Vec<u8>, Vec<Newest>>,
+    by_app: HashMap<Vec<u8>, Vec<NewestMetrics>>,
     bytes: usize,
 }
 
-impl Newest {
+impl NewestMetrics {
     fn is_expired(&self, now: Instant) -> bool {
         now.duration_since(self.received_at) > CONTAINER_TTL
     }
@@ -44,7 +44,7 @@ impl Newest {
 }
 
 impl Containers {
-    /// Takes the envelopes of a batch.
+    /// Adds the envelopes of a batch.
     fn take(&mut self, chunk: &EnvelopeChunk, now: Instant) {
         for bytes in LoggregatorBatch::new(chunk.batch()).flatten() {
             let Ok(envelope) = DropsondeEnvelope::parse(bytes) else { continue };
@@ -63,7 +63,7 @@ impl Containers {
         if envelope.bytes.len() > CONTAINER_BYTES_MAX {
             return;
         }
-        let newest = Newest {
+        let newest = NewestMetrics {
             instance_index: metric.instance_index,
             timestamp_ns: envelope.timestamp_ns,
             received_at: now,
@@ -90,7 +90,7 @@ impl Containers {
         }
     }
 
-    /// Forgets what has expired, and the older half if that is not enough.
+    /// Removes expired entries, and the older half if that is not enough.
     fn forget(&mut self, now: Instant) {
         self.retain(|newest| !newest.is_expired(now));
         if self.bytes > CONTAINERS_BYTES_MAX / 2 {
@@ -103,7 +103,7 @@ impl Containers {
         }
     }
 
-    fn retain(&mut self, is_kept: impl Fn(&Newest) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&NewestMetrics) -> bool) {
         let mut bytes = 0;
         self.by_app.retain(|app_id, instances| {
             instances.retain(&is_kept);
@@ -122,7 +122,7 @@ impl Containers {
     /// Returns the newest envelope of each instance of an application, in order.
     pub(super) fn of(&self, app_id: &str, now: Instant) -> Vec<Bytes> {
         let instances = self.by_app.get(app_id.as_bytes()).map_or(&[][..], Vec::as_slice);
-        let mut found: Vec<&Newest> =
+        let mut found: Vec<&NewestMetrics> =
             instances.iter().filter(|newest| !newest.is_expired(now)).collect();
         found.sort_unstable_by_key(|newest| newest.instance_index);
         found.into_iter().map(|newest| newest.envelope.clone()).collect()
@@ -136,7 +136,7 @@ impl FaceState {
     }
 }
 
-/// Keeps the metrics of containers until weir stops, also over restarts of the pipeline.
+/// Caches the metrics of containers until weir stops, also over restarts of the pipeline.
 pub(super) async fn follow(state: Arc<FaceState>) {
     let mut views = state.view.subscribe();
     let mut stopped = state.stopped.clone();

@@ -1,8 +1,8 @@
 //! `loggregator.v2.Egress` over gRPC: `Receiver` and `BatchedReceiver`; and `plumbing.Doppler` with
-//! envelopes of version 1: `Subscribe` and `BatchSubscribe`.
+//! v1 envelopes: `Subscribe` and `BatchSubscribe`.
 //!
-//! Invariants: a request that is not valid is answered as by the original; a stream ends only with a
-//! status: the client's, or that weir is stopping.
+//! Invariants: an invalid request gets the response of the original; a stream always ends with a
+//! status, unless the client closes it.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -84,16 +84,16 @@ where
     response
 }
 
-/// Opens the stream that a request asks for.
+/// Opens the requested stream.
 async fn open<B: Body>(state: &FaceState, head: &Head, body: B) -> Result<EgressStream, Refused>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let call = Call::of(head)?;
     let message = read_message(body, REQUEST_BYTES_MAX).await?;
-    let asked = match call {
-        Call::Receiver | Call::BatchedReceiver => Asked::V2(valid(&message)?),
-        Call::Subscribe | Call::BatchSubscribe => Asked::V1(
+    let request = match call {
+        Call::Receiver | Call::BatchedReceiver => EnvelopeRequest::V2(parse_request(&message)?),
+        Call::Subscribe | Call::BatchSubscribe => EnvelopeRequest::V1(
             DropsondeRequest::parse(&message).map_err(|error| Status::unreadable(&error))?,
         ),
     };
@@ -104,9 +104,9 @@ where
     };
     let starting = || Status::new(GrpcStatus::Unavailable, "the server is starting");
     let view = state.view().ok_or_else(starting)?;
-    let envelopes = match asked {
-        Asked::V2(request) => EnvelopeStream::new(&view, Face::Egress, &request),
-        Asked::V1(request) => EnvelopeStream::of_v1(&view, Face::Egress, request),
+    let envelopes = match request {
+        EnvelopeRequest::V2(request) => EnvelopeStream::new(&view, Face::Egress, &request),
+        EnvelopeRequest::V1(request) => EnvelopeStream::of_v1(&view, Face::Egress, request),
     };
     let envelopes =
         envelopes.map_err(|error| Status::new(GrpcStatus::Unavailable, error.to_string()))?;
@@ -114,14 +114,14 @@ where
     Ok(EgressStream { call, envelopes: Some(envelopes), stopped, _permit: permit })
 }
 
-/// What a stream is to consist of.
-enum Asked {
+/// A request for envelopes, by version.
+enum EnvelopeRequest {
     V2(LoggregatorRequest),
     V1(DropsondeRequest),
 }
 
 /// Reads a request for envelopes of version 2.
-fn valid(message: &[u8]) -> Result<LoggregatorRequest, Status> {
+fn parse_request(message: &[u8]) -> Result<LoggregatorRequest, Status> {
     let request = LoggregatorRequest::parse(message).map_err(|error| Status::unreadable(&error))?;
     if request.selectors.is_empty() {
         let text = "Selectors cannot be empty";
@@ -146,11 +146,11 @@ where
     let collecting = Limited::new(body, bytes_max).collect();
     let bytes = match timeout(REQUEST_TIMEOUT, collecting).await {
         Err(_) => {
-            let text = "the request was not complete in time";
+            let text = "the request was not received in time";
             return Err(Status::new(GrpcStatus::DeadlineExceeded, text));
         }
         Ok(Err(error)) => {
-            let text = format!("grpc: the request cannot be received: {error}");
+            let text = format!("grpc: the request could not be received: {error}");
             return Err(Status::new(GrpcStatus::ResourceExhausted, text));
         }
         Ok(Ok(collected)) => collected.to_bytes(),

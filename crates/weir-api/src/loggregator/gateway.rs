@@ -1,7 +1,7 @@
 //! `GET /v2/read`: envelopes as server-sent events.
 //!
-//! Invariants: events, errors and their headers are those of the original; after the headers a
-//! stream only ends.
+//! Invariants: events, errors and their headers are those of the original; an error after the
+//! headers ends the stream.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn error(status: StatusCode, text: String) -> Response<FaceBody> {
 
 /// Answers a request.
 pub(super) async fn answer<B>(state: &FaceState, request: Request<B>) -> Response<FaceBody> {
-    // The body is not wanted, and would have to be shared between threads.
+    // The body is not needed, and would have to be shared between threads.
     let (head, _) = request.into_parts();
     if head.uri.path() != "/v2/read" {
         return error(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
@@ -84,21 +84,21 @@ pub(super) async fn answer<B>(state: &FaceState, request: Request<B>) -> Respons
     response
 }
 
-/// Whether the sender may read what it asks for. As in the original, this comes before everything
-/// else, and whoever may not read something is told that it does not exist.
+/// Checks access to the requested sources. As in the original, this is the first check, and a
+/// request without access is answered with 404.
 async fn allowed(state: &FaceState, head: &Parts) -> Result<(), Problem> {
     let Some(access) = &state.access else { return Ok(()) };
     let asked = query::parse(head.uri.query().unwrap_or_default()).ok();
     let selectors = asked.iter().flat_map(|asked| &asked.selectors);
     let mut sources: Vec<&str> = selectors.map(|selector| selector.source_id.as_str()).collect();
     sources.dedup();
-    // Without a source, everything is asked for.
+    // A selector without a source selects everything.
     let sources = if sources.contains(&"") { &[] } else { &*sources };
     match access.check(&head.headers, sources).await {
         Ok(()) => Ok(()),
         Err(Denied::Unknown | Denied::Forbidden) => Err(Problem::NOT_FOUND),
         Err(Denied::Unavailable(reason)) => {
-            tracing::warn!(reason, "it cannot be found out who may read");
+            tracing::warn!(reason, "access could not be checked");
             Err(Problem::UNAVAILABLE)
         }
     }
@@ -139,7 +139,7 @@ struct Events {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What happens next in a stream.
+/// The next event of a stream.
 enum Event {
     Envelopes(EnvelopeChunk),
     Heartbeat,

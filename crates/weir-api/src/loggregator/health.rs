@@ -1,8 +1,8 @@
-//! `/health` of the programs of Loggregator, in the form and on the ports that their operators ask.
+//! `/health` of Loggregator's programs, in their format and on their ports.
 //!
-//! Where two of them had the same port, one answers with what both had. Invariants: values are those
-//! of the books and statistics at the moment of the request; there is nothing else to be read here;
-//! a client holds a connection for a limited time.
+//! Where two programs had the same port, the response contains the values of both. Invariants:
+//! values are those of the books and statistics at the moment of the request; these ports serve
+//! nothing else; a client holds a connection for a limited time.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ use super::FaceState;
 use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEALTH_CONNECTIONS_MAX, HEALTH_TIMEOUT};
 use super::stored::StoredEnvelopes;
 
-/// Whose health is asked for.
+/// The programs with a health endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthOf {
     /// Of the agent.
@@ -56,10 +56,10 @@ impl HealthOf {
     }
 }
 
-/// Where the health of a program is asked for.
+/// The address for the health of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// Whose health.
+    /// The program.
     pub of: HealthOf,
     /// The address to listen on.
     pub listen: SocketAddr,
@@ -72,7 +72,7 @@ pub(super) struct HealthState {
     pub(super) stored: Arc<StoredEnvelopes>,
     /// The service that keeps the metrics of containers, if there is one.
     pub(super) containers: Option<Arc<FaceState>>,
-    /// Some service reads what is stored.
+    /// Whether a service reads stored records.
     pub(super) has_stored: bool,
     pub(super) stopped: watch::Receiver<bool>,
 }
@@ -81,7 +81,7 @@ pub(super) struct HealthState {
 pub(super) async fn serve(state: Arc<HealthState>, of: HealthOf, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "a port for health cannot be served"),
+        Err(error) => return tracing::error!(%error, "a health port cannot be served"),
     };
     let slots = ConnectionSlots::new(HEALTH_CONNECTIONS_MAX);
     let mut stopped = state.stopped.clone();
@@ -98,7 +98,7 @@ pub(super) async fn serve(state: Arc<HealthState>, of: HealthOf, listener: TcpLi
                 connections.spawn(connection(state.clone(), of, stream, slot));
             }
             Err(error) => {
-                tracing::warn!(%error, "a port for health cannot accept a connection");
+                tracing::warn!(%error, "a health port cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -115,7 +115,7 @@ async fn connection(state: Arc<HealthState>, of: HealthOf, tcp: TcpStream, slot:
         .timer(TokioTimer::new())
         .header_read_timeout(HEALTH_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        // A probe asks once; a connection that stays open would count against others.
+        // A probe sends one request; an open connection would count against others.
         .keep_alive(false)
         .serve_connection(TokioIo::new(tcp), service);
     let ended = tokio::select! {
@@ -123,7 +123,7 @@ async fn connection(state: Arc<HealthState>, of: HealthOf, tcp: TcpStream, slot:
         () = slot.evicted() => return,
     };
     if let Ok(Err(error)) = ended {
-        tracing::debug!(%error, "a request for health ended with an error");
+        tracing::debug!(%error, "a health request failed");
     }
 }
 
@@ -168,13 +168,9 @@ type Gauge = (&'static str, &'static str, u64);
 fn metron(view: &PipelineView) -> Vec<Gauge> {
     let routers = view.routers();
     vec![
-        ("loggregator_metron_dopplerConnections", "Number of routers that are sent to", routers),
-        ("loggregator_metron_dopplerV1Streams", "Number of streams of version 1 to routers", 0),
-        (
-            "loggregator_metron_dopplerV2Streams",
-            "Number of streams of version 2 to routers",
-            routers,
-        ),
+        ("loggregator_metron_dopplerConnections", "Number of connected routers", routers),
+        ("loggregator_metron_dopplerV1Streams", "Number of v1 streams to routers", 0),
+        ("loggregator_metron_dopplerV2Streams", "Number of v2 streams to routers", routers),
     ]
 }
 
@@ -218,13 +214,13 @@ async fn doppler(state: &HealthState, view: &PipelineView) -> Vec<Gauge> {
         ),
         (
             "loggregator_trafficcontroller_slowConsumerCount",
-            "Number of streams that were ended since their clients were too slow",
+            "Number of streams that were ended because their clients were too slow",
             v1.cut,
         ),
     ]
 }
 
-/// What the scheduler and an adapter had.
+/// The health of the scheduler and an adapter of drains.
 pub(super) fn drains(view: &PipelineView) -> String {
     let drains = view.drain_counts().unwrap_or_default();
     let adapters = u64::from(view.drain_counts().is_some());

@@ -7,10 +7,10 @@ use crate::explore::QueryLimits;
 /// Maximum time of a TLS handshake, as in the original.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a request for health may take to arrive, as in the original, and its answer to be taken.
+/// Timeout of a health request, as in the original, and of its response.
 pub(super) const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections to a port for health: those of a few probes.
+/// Maximum number of connections to a health port: those of a few probes.
 pub(super) const HEALTH_CONNECTIONS_MAX: usize = 64;
 
 /// Maximum wait for the head of a request over HTTP/1.1.
@@ -22,33 +22,33 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Maximum length of the form that sets a cookie, as in the original.
 pub(super) const FORM_BYTES_MAX: usize = 4096;
 
-/// How long a client of a websocket may take to answer a ping, as in the original.
+/// How long a WebSocket client may take to answer a ping, as in the original.
 pub(super) const PONG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long after that it is asked again, as in the original.
+/// Pause before the next ping, as in the original.
 pub(super) const PING_PAUSE: Duration = Duration::from_secs(15);
 
-/// How long an envelope may wait for the client of a websocket before its stream ends, as in the
+/// How long an envelope may wait for a WebSocket client before its stream is ended, as in the
 /// original.
 pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a client may take to read why its stream ends.
+/// How long a client may take to accept the close frame.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes that are written to a websocket together: a client that takes 3 KiB per second is not slow.
+/// Size of writes to a WebSocket: a client that accepts 3 KiB per second is not too slow.
 pub(super) const SOCKET_WRITE_BYTES: usize = 16 * 1024;
 
-/// Bytes that are read from a websocket together: clients send nothing but answers to pings.
+/// Size of reads from a WebSocket: clients send only pongs.
 pub(super) const SOCKET_READ_BYTES: usize = 1024;
 
-/// Maximum length of what a client of a websocket sends.
+/// Maximum length of a message from a WebSocket client.
 pub(super) const CLIENT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
-/// Characters of what a client says about itself that are stated when its stream is ended: paths
-/// with the ids of applications and a few proxies.
+/// Maximum number of characters of a client's URL and headers in the event about its ended stream:
+/// paths with the ids of applications, and a few proxies.
 pub(super) const CLIENT_TEXT_CHARS_MAX: usize = 1024;
 
-/// How long the metrics of a container are answered, as in the original.
+/// Maximum age of the metrics of a container, as in the original.
 pub(super) const CONTAINER_TTL: Duration = Duration::from_mins(2);
 
 /// Memory for the metrics of containers: those of 50,000, each with a few tags.
@@ -60,23 +60,23 @@ pub(super) const CONTAINER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum length of a request over gRPC: the selectors of some thousand applications.
 pub(super) const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
-/// Selectors of a stream: an index of all of them is built anew whenever a reader comes or leaves.
+/// Maximum number of selectors of a stream: the index of all selectors is rebuilt whenever a reader
+/// connects or disconnects.
 pub(super) const SELECTORS_MAX: usize = 1000;
 
-/// Maximum time for such a request to arrive completely.
+/// Maximum time for receiving such a request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Wait before a call is refused. Client libraries try again without a pause; this is theirs.
+/// Delay before a call is refused, since client libraries retry without a pause.
 pub(super) const REFUSAL_PAUSE: Duration = Duration::from_millis(200);
 
-/// How often a connection with HTTP/2 is checked: less often than clients do it themselves.
+/// Interval of HTTP/2 keep-alive pings: less often than clients send them.
 pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long a client may take to answer that: only machines that are gone take so long, not slow
-/// readers.
+/// Timeout of a keep-alive ping: longer than any slow reader takes to answer.
 pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Bytes of a stream that are on their way besides what its client allows: one batch.
+/// Bytes of a stream in flight in addition to its HTTP/2 window: one batch.
 pub(super) const SEND_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum silence of the gateway, as in the original.
@@ -88,7 +88,8 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_mins(5);
 /// How long streams may take to end when weir stops.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Pause after a connection could not be accepted: out of descriptors, others must close first.
+/// Pause after a connection could not be accepted: if descriptors are exhausted, others must close
+/// first.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Default number of envelopes of a read, as in the original.
@@ -97,8 +98,8 @@ pub(super) const READ_LIMIT: usize = 100;
 /// Maximum number of envelopes of a read, as in the original.
 pub(super) const READ_LIMIT_MAX: usize = 1000;
 
-/// Maximum number of envelopes with the time of the last one that a read returns in addition: in the
-/// original at most so many have the same time.
+/// Maximum number of additional envelopes with the time of the last one that a read returns: in the
+/// original at most this many have the same time.
 pub(super) const SAME_TIME_MAX: usize = 4000;
 
 /// Maximum size of the envelopes of a read. As JSON they are at most a third longer: clients of the
@@ -108,23 +109,23 @@ pub(super) const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Maximum number of recent logs, as many as from the original's store.
 pub(super) const RECENT_LOGS_MAX: usize = 1000;
 
-/// Maximum age of what is known about sources, as in the original.
+/// Maximum age of the cached list of sources, as in the original.
 pub(super) const META_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of sources in an answer: what `READ_BYTES_MAX` has room for.
+/// Maximum number of sources in a response: as many as fit in `READ_BYTES_MAX`.
 pub(super) const SOURCES_MAX: usize = 100_000;
 
 /// Maximum time for finding all sources: the first time after a start, all segments are read.
 pub(super) const META_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum size of a compiled filter by name, which only knows names of metrics.
+/// Maximum size of a compiled filter by metric name.
 pub(super) const NAME_FILTER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum length of a request for stored envelopes: its source and a filter.
+/// Maximum length of a request for stored envelopes: a source and a filter.
 pub(super) const STORED_REQUEST_BYTES_MAX: usize = 16 * 1024;
 
 /// Limits of queries for stored envelopes: fewer threads than for the search, since most answers
-/// take a few milliseconds, and a longer queue, since programs ask and not persons.
+/// take a few milliseconds, and a longer queue, since clients are programs rather than people.
 pub(super) fn stored_limits() -> QueryLimits {
     let limits = QueryLimits::default();
     QueryLimits {
@@ -135,10 +136,10 @@ pub(super) fn stored_limits() -> QueryLimits {
     }
 }
 
-/// Maximum length of a query over metrics: more than anyone writes.
+/// Maximum length of a query over metrics: longer than any written by hand.
 pub(super) const PROMQL_BYTES_MAX: usize = 8 * 1024;
 
-/// How deeply it may be nested: its parser and evaluation call themselves for each level.
+/// Maximum nesting depth: parser and evaluation are recursive.
 pub(super) const PROMQL_DEPTH_MAX: usize = 100;
 
 /// Maximum number of sources of a selector.

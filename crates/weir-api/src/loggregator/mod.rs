@@ -1,15 +1,15 @@
-//! The services that readers of Loggregator connect to: the reverse log proxy over gRPC
-//! ([`egress`]), its gateway over HTTP ([`gateway`]), and the traffic controller over websockets
-//! ([`traffic_controller`]), which send what comes in; and the log-cache ([`log_cache`]), which
-//! answers from the store ([`stored`]).
+//! The services to which readers of Loggregator connect: the reverse log proxy over gRPC
+//! ([`egress`]), its gateway over HTTP ([`gateway`]), and the traffic controller over WebSockets
+//! ([`traffic_controller`]), which stream envelopes as they arrive; and the log-cache
+//! ([`log_cache`]), which answers from the store ([`stored`]).
 //!
 //! They have their own ports and share one thread; what they send comes from
 //! [`EnvelopeStream`](weir_pipeline::live::EnvelopeStream). Streams end when the pipeline is
 //! restarted, and clients open them again.
 //!
 //! Invariants: ports are bound before the thread starts; connections, streams and requests are
-//! limited; a body is produced only when the client can take it, so what a slow client does not take
-//! waits, and is counted, in its queue; no connection outlives the thread.
+//! limited; a body is produced only when the client can accept it, so the envelopes of a slow
+//! client wait, and are counted, in its queue; no connection outlives the thread.
 
 mod access;
 mod body;
@@ -57,9 +57,9 @@ pub struct FaceSettings {
     pub face: Face,
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// Files of TLS; without, connections are in plain text.
+    /// TLS certificate files; `None`: connections are not encrypted.
     pub tls: Option<ServerTlsFiles>,
-    /// Who may connect; empty: everyone.
+    /// Networks that may connect; empty: any.
     pub allowed_networks: Vec<Network>,
     /// Maximum number of connections.
     pub connections_max: usize,
@@ -67,26 +67,26 @@ pub struct FaceSettings {
     pub connections_per_address_max: usize,
     /// Maximum number of streams.
     pub streams_max: usize,
-    /// How it is decided who may read what; without, everyone who can connect may read everything.
+    /// Access control; `None`: every client that can connect may read everything.
     pub access: Option<Arc<AccessSettings>>,
-    /// When a stream of the gateway ends, so that its client connects again.
+    /// Age at which a stream of the gateway is ended, so that its client reconnects.
     pub stream_timeout: Duration,
     /// The domain of cookies that the traffic controller sets.
     pub cookie_domain: Option<String>,
-    /// The health of drains is asked for at this port.
+    /// Whether this port also serves the health of drains.
     pub has_health_of_drains: bool,
 }
 
-/// Settings of what is read from the store.
+/// Settings for reading from the store.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StoredSettings {
     /// Names of the sources that receive envelopes.
     pub sources: BTreeSet<String>,
-    /// When a read ends with what it has found.
+    /// Deadline of a read.
     pub deadline: Duration,
 }
 
-/// What all connections of a service share.
+/// The state that all connections of a service share.
 #[derive(Debug)]
 struct FaceState {
     settings: FaceSettings,
@@ -100,7 +100,7 @@ struct FaceState {
     stopped: watch::Receiver<bool>,
     /// Empty except for the traffic controller.
     containers: Mutex<Containers>,
-    /// What answers requests to the log-cache, which had a port of the traffic controller.
+    /// The log-cache, if this service also serves its paths.
     log_cache: OnceLock<Arc<FaceState>>,
 }
 
@@ -111,14 +111,14 @@ impl FaceState {
 
     /// Counts a request that is refused.
     fn refuse(&self, reason: &str) {
-        tracing::debug!(face = self.settings.face.name(), reason, "a request is refused");
+        tracing::debug!(service = self.settings.face.name(), reason, "refused a request");
         if let Some(view) = self.view() {
             view.face(self.settings.face).refused.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Returns what decides for all services, if one of them asks.
+/// Returns the access control that all services share, if one of them needs it.
 fn shared_access(
     settings: &[FaceSettings],
     clock: &Arc<dyn Clock>,
@@ -129,7 +129,7 @@ fn shared_access(
     Ok(Some(Arc::new(access)))
 }
 
-/// Lets services answer requests to the log-cache, which had the ports of two of them.
+/// Connects services to the log-cache, whose paths the originals also serve on their ports.
 fn connect(all: &[(Arc<FaceState>, SocketAddr)]) {
     let log_cache = all.iter().find(|(state, _)| state.settings.face == Face::LogCache);
     let Some((log_cache, _)) = log_cache else { return };
@@ -152,7 +152,7 @@ pub struct Faces {
 }
 
 impl Faces {
-    /// Binds the ports and serves; until [`Self::set_pipeline`] every request is told to come again.
+    /// Binds the ports and serves; until [`Self::set_pipeline`] clients are told to retry.
     ///
     /// # Errors
     /// With the name of the service that cannot be started.
@@ -222,7 +222,7 @@ impl Faces {
         self.all.iter().map(|(state, address)| (state.settings.face, *address))
     }
 
-    /// The addresses at which health is asked for.
+    /// The addresses of the health ports.
     pub fn health_addresses(&self) -> impl Iterator<Item = (HealthOf, SocketAddr)> {
         self.health.iter().copied()
     }

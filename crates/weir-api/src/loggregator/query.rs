@@ -1,7 +1,7 @@
-//! What a request to the gateway asks for, in the parameters of its URL.
+//! Requests to the gateway, parsed from the parameters of the URL.
 //!
-//! Invariant: as in the original, the presence of a parameter counts for the kinds of envelopes, and
-//! its value for names; what cannot be decoded is ignored.
+//! Invariant: as in the original, the presence of a parameter selects a kind of envelope, and its
+//! value selects names; a parameter that cannot be decoded is ignored.
 
 use weir_codec::{
     LoggregatorRequest, LoggregatorSelector, LoggregatorWanted, form_decoded, form_decoded_strictly,
@@ -70,7 +70,7 @@ pub(super) fn parse(query: &str) -> Result<LoggregatorRequest, QueryError> {
     })
 }
 
-/// Decodes a part of a path, in which a plus sign is one.
+/// Decodes a part of a path, in which a plus sign is literal.
 pub(super) fn path_decoded(part: &str) -> String {
     String::from_utf8_lossy(&form_decoded(&part.replace('+', "%2B"))).into_owned()
 }
@@ -96,7 +96,7 @@ pub(super) fn pairs(query: &str) -> impl Iterator<Item = Result<(String, String)
 }
 
 /// Returns the path to which the original redirects: without empty parts, `.` and `..`. `None` if
-/// the path is already so.
+/// no redirect is needed.
 pub(super) fn cleaned_path(path: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

@@ -33,7 +33,7 @@ use super::{FaceState, containers, egress, gateway, health, log_cache, traffic_c
 use crate::absence::{limit_absence, with_write_timeout};
 use crate::gathering::gathered;
 
-/// What is asked of the log-cache, also at the ports that it shared with others.
+/// Path prefix of the log-cache, which is also served on the ports that it shared with others.
 const LOG_CACHE_PATHS: &str = "/api/v1/";
 
 /// Starts the thread.
@@ -101,12 +101,12 @@ async fn serve(state: Arc<FaceState>, listener: TcpListener) {
 /// Whether an address may connect.
 fn admit(state: &FaceState, by_address: &AddressShares, address: IpAddr) -> Option<AddressShare> {
     if !Network::allow(&state.settings.allowed_networks, address) {
-        state.refuse("this address may not read");
+        state.refuse("the address is not allowed");
         return None;
     }
     let share = by_address.take(address);
     if share.is_none() {
-        state.refuse("this address has too many connections");
+        state.refuse("the address has too many connections");
     }
     share
 }
@@ -118,7 +118,7 @@ async fn connection(
     slot: ConnectionSlot,
 ) {
     if let Err(error) = tcp.set_nodelay(true) {
-        tracing::debug!(%error, "small batches of a reader may be delayed");
+        tracing::debug!(%error, "could not set TCP_NODELAY: small batches may be delayed");
     }
     limit_absence(&tcp, WRITE_TIMEOUT);
     let Some(tls) = &state.tls else { return serve_stream(state, tcp, peer, &slot).await };
@@ -143,7 +143,7 @@ async fn serve_stream(
     let upgraded: Arc<Mutex<Option<Session>>> = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
         slot.admit();
-        // A connection is not idle as long as it is open: its streams are silent for hours.
+        // An open connection is never considered idle: its streams may be silent for hours.
         working.get_or_init(|| slot.working());
         let (state, upgraded) = (state.clone(), upgraded.clone());
         async move { Ok::<_, Infallible>(answer(&state, request, peer, &upgraded).await) }
@@ -200,7 +200,7 @@ fn moved(path: &str, query: Option<&str>) -> Option<Response<FaceBody>> {
     Some(response)
 }
 
-/// Answers a request. If its connection is to be a websocket, the stream is put into `upgraded`.
+/// Answers a request. If its connection becomes a WebSocket, the stream is put into `upgraded`.
 async fn answer(
     state: &Arc<FaceState>,
     request: Request<Incoming>,

@@ -1,8 +1,8 @@
-//! The traffic controller: envelopes of version 1 over websockets, and what is known about
+//! The traffic controller: v1 envelopes over WebSockets, and container metrics and recent logs of
 //! applications over HTTP.
 //!
-//! Invariants: paths, statuses and headers are those of the original; a request that does not ask for
-//! a websocket opens no stream.
+//! Invariants: paths, statuses and headers are those of the original; a request that does not ask
+//! for a WebSocket opens no stream.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::limits::{FORM_BYTES_MAX, RECENT_LOGS_MAX, REQUEST_TIMEOUT};
 use super::query::{parameters, path_decoded};
 use super::websocket::{self, Client, Session};
 
-/// What a request asks for.
+/// A request.
 #[derive(Debug, PartialEq, Eq)]
 enum Route {
     /// The stream of one application.
@@ -36,9 +36,9 @@ enum Route {
     Firehose(String),
     /// The newest metrics of the containers of an application.
     ContainerMetrics(String),
-    /// The newest logs of an application, at most as many as its `limit` says.
+    /// The newest logs of an application, up to `limit`.
     RecentLogs(String),
-    /// A cookie with what authorizes further requests.
+    /// A cookie that authorizes further requests.
     SetCookie,
 }
 
@@ -65,7 +65,7 @@ impl Route {
     }
 }
 
-/// Answers a request; the second is a stream if its connection is to be a websocket.
+/// Answers a request; the second value is a stream if its connection becomes a WebSocket.
 pub(super) async fn answer<B: Body>(
     state: &Arc<FaceState>,
     mut request: Request<B>,
@@ -111,7 +111,7 @@ where
     }
 }
 
-/// Whether the sender may read what it asks for.
+/// Checks access to the requested sources.
 async fn allowed(state: &FaceState, route: &Route, headers: &HeaderMap) -> Result<(), Denied> {
     let Some(access) = &state.access else { return Ok(()) };
     match route {
@@ -123,7 +123,7 @@ async fn allowed(state: &FaceState, route: &Route, headers: &HeaderMap) -> Resul
     }
 }
 
-/// The answer to a sender that may not read something: applications of others do not exist.
+/// The response to a request without access.
 fn not_allowed(route: &Route, denied: &Denied) -> Response<FaceBody> {
     match (denied, route) {
         (
@@ -158,8 +158,8 @@ fn open<B>(
     Ok((session, accept))
 }
 
-/// The newest logs of an application, oldest first. An answer that may lack some has a header that
-/// says why.
+/// The newest logs of an application, oldest first. A response that may be incomplete has a header
+/// with the reason.
 async fn recent_logs(state: &FaceState, app: String, query: &str) -> Response<FaceBody> {
     let parameters = parameters(query);
     let limit = parameters.iter().find(|(key, _)| key == "limit");
@@ -174,7 +174,7 @@ async fn recent_logs(state: &FaceState, app: String, query: &str) -> Response<Fa
     let mut converter = DropsondeConverter::default();
     let mut logs = Vec::with_capacity(batch.count());
     for envelope in batch.envelopes() {
-        // What cannot be converted was no log.
+        // A record that cannot be converted is not a log.
         let _converted =
             converter.to_v1(envelope, usize::MAX, |bytes| logs.push(Bytes::copy_from_slice(bytes)));
     }
@@ -211,7 +211,7 @@ fn text(code: StatusCode, text: &str) -> Response<FaceBody> {
     response
 }
 
-/// The answer to a request for a stream that is not opened.
+/// The response to a refused request for a stream.
 fn refused(code: StatusCode) -> Response<FaceBody> {
     if code == StatusCode::SERVICE_UNAVAILABLE {
         return status(code);
@@ -282,7 +282,7 @@ where
     response
 }
 
-/// A cookie for encrypted connections that scripts cannot read. `None` if its name is impossible.
+/// A cookie for encrypted connections that scripts cannot read. `None` if its name is invalid.
 fn cookie(name: &str, value: &str, domain: Option<&str>) -> Option<HeaderValue> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if !name.bytes().all(is_token) {

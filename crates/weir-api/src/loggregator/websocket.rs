@@ -1,8 +1,8 @@
-//! Streams of envelopes over websockets: each is a binary message.
+//! Streams of envelopes over WebSockets: each is a binary message.
 //!
-//! Invariants: a client that does not answer a ping in time, or does not take an envelope in time, is
-//! closed with the reason, if it still takes that; what was not sent to it is counted; nothing that a
-//! client sends is kept.
+//! Invariants: a client that does not answer a ping in time, or does not accept an envelope in
+//! time, is closed with the reason, if it still accepts that; envelopes that were not sent to it
+//! are counted; messages from clients are discarded.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use super::limits::{
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// A stream that was asked for, once its connection is a websocket.
+/// A requested stream, once its connection is a WebSocket.
 pub(super) struct Session {
     pub(super) on_upgrade: OnUpgrade,
     pub(super) envelopes: EnvelopeStream,
@@ -47,13 +47,13 @@ pub(super) struct Session {
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
-/// Who has asked for a stream, for messages.
+/// The client of a stream, for messages.
 #[derive(Debug)]
 pub(super) struct Client {
     address: SocketAddr,
-    /// Whom it has asked for, as it says.
+    /// Its `X-Forwarded-For`.
     forwarded_for: String,
-    /// What was asked for.
+    /// The requested URL.
     url: String,
 }
 
@@ -67,7 +67,7 @@ impl Client {
         Self { address, forwarded_for: shortened(&values.join(", ")), url: shortened(url) }
     }
 
-    /// What the original states when it ends a stream.
+    /// The event that the original sends when it ends a stream.
     fn slow_event(&self, timestamp_ns: i64) -> OriginalEvent {
         let Self { address, forwarded_for, url } = self;
         OriginalEvent {
@@ -87,18 +87,18 @@ impl Client {
 /// Why a stream ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The client has left.
+    /// The client has disconnected.
     Left,
-    /// It did not answer.
+    /// It did not answer a ping.
     Silent,
-    /// It did not take an envelope in time.
+    /// It did not accept an envelope in time.
     Slow,
     /// Weir is stopping, or has a new configuration.
     Over,
 }
 
-/// Checks whether a request asks for a websocket. Returns what becomes of its connection, and the
-/// value of the header with which it is accepted.
+/// Checks whether a request asks for a WebSocket. Returns its future connection, and the value of
+/// the header with which it is accepted.
 pub(super) fn handshake<B>(request: &mut Request<B>) -> Result<(OnUpgrade, String), StatusCode> {
     let headers = request.headers();
     if !has_token(headers, &CONNECTION, "upgrade") || !has_token(headers, &UPGRADE, "websocket") {
@@ -151,7 +151,7 @@ impl Session {
             end = sender.send() => end,
             _ = stopped.wait_for(|stopped| *stopped) => End::Over,
         };
-        // What waits is no longer for anyone.
+        // Discards and counts the envelopes that wait.
         drop(sender);
         match end {
             End::Left => return,
@@ -161,14 +161,14 @@ impl Session {
                     view.note_original_event(client.slow_event(state.clock.unix_ns()));
                 }
                 let Client { address, url, .. } = client;
-                tracing::info!(%address, url, "a reader was too slow: its stream is ended");
+                tracing::info!(%address, url, "a reader was too slow: ended its stream");
             }
-            End::Silent => tracing::debug!(url = client.url, "a reader did not answer"),
+            End::Silent => tracing::debug!(url = client.url, "a reader did not answer a ping"),
             End::Over => {}
         }
         let closing = async {
             if sink.send(Message::Close(Some(end.frame()))).await.is_ok() {
-                // The client confirms; closing before that could discard what is on its way.
+                // The client confirms; closing earlier could discard data in flight.
                 read(&mut stream, &pong).await;
             }
         };
@@ -186,7 +186,7 @@ impl End {
                 "Client did not respond to ping before keep-alive timeout expired.",
             ),
             Self::Slow => {
-                (CloseCode::Policy, "Client was too slow: it did not take an envelope within 5 s.")
+                (CloseCode::Policy, "Client was too slow: it accepted no envelope within 5 s.")
             }
             Self::Over => (CloseCode::Away, "The server is stopping, or has a new configuration."),
         };
@@ -194,7 +194,7 @@ impl End {
     }
 }
 
-/// Reads until the client leaves. Pings are answered, and messages discarded.
+/// Reads until the client disconnects. Pings are answered, and messages discarded.
 async fn read(stream: &mut SplitStream<Socket>, pong: &Notify) {
     loop {
         match stream.next().await {
@@ -207,7 +207,7 @@ async fn read(stream: &mut SplitStream<Socket>, pong: &Notify) {
     }
 }
 
-/// Asks the client whether it is there; returns if it does not answer.
+/// Pings the client; returns if it does not answer.
 async fn keep_alive(ping: &Notify, pong: &Notify) {
     loop {
         ping.notify_one();
@@ -251,19 +251,19 @@ impl Sender<'_> {
                 self.envelopes.give_up(left as u64);
                 return Err(end);
             }
-            // Those that state a loss are not counted, and come alone.
+            // Envelopes that report a loss are not counted, and are sent alone.
             left = left.saturating_sub(1);
         }
         in_time(self.sink.flush()).await
     }
 }
 
-/// Waits until the client has taken something.
+/// Waits until the client has accepted data.
 async fn in_time(taking: impl Future<Output = Result<(), Error>>) -> Result<(), End> {
     match timeout(SLOW_TIMEOUT, taking).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "a websocket ended with an error");
+            tracing::debug!(%error, "a WebSocket ended with an error");
             Err(End::Left)
         }
         Err(_) => Err(End::Slow),
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_is_asked_whether_it_is_there_until_it_does_not_answer() {
+    async fn a_client_is_pinged_until_it_does_not_answer() {
         let (ping, pong) = (Notify::new(), Notify::new());
         let start = Instant::now();
         let client = async {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_about_a_slow_client_says_who_it_is_and_is_limited() {
+    fn the_event_about_a_slow_client_identifies_it_and_is_limited() {
         let mut headers = HeaderMap::new();
         for address in ["192.0.2.1", "192.0.2.2"] {
             headers.append("x-forwarded-for", HeaderValue::from_static(address));

@@ -110,10 +110,10 @@ pub const FAMILIES: &[FamilyInfo] = &[
         Gauge,
         "Number of items that the book of a component does not account for; 0 if it balances.",
     ),
-    family("weir_component_cpu_seconds_total", Counter, "CPU time of a component's thread."),
+    family("weir_component_cpu_seconds_total", Counter, "CPU time of a component."),
     family("weir_source_lag_time_seconds", Gauge, "Age of the oldest unread byte."),
     family("weir_source_lag_bytes", Gauge, "Bytes that are present and not yet read."),
-    family("weir_source_seen_bytes_total", Counter, "By how much the files have grown."),
+    family("weir_source_seen_bytes_total", Counter, "Bytes by which the files have grown."),
     family(
         "weir_source_cut_files_total",
         Counter,
@@ -133,9 +133,9 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_source_seen_bytes_at_least",
         Gauge,
-        "1 if bytes may have come and gone unseen (a file was truncated, appeared and disappeared \
-         between two scans, or disappeared while weir was not running): seen and abandoned bytes \
-         are then lower bounds.",
+        "1 if bytes may have been missed (a file was truncated, appeared and disappeared between \
+         two scans, or disappeared while weir was not running): seen and abandoned bytes are then \
+         lower bounds.",
     ),
     family("weir_source_open_files", Gauge, "Files that are being followed."),
     family("weir_source_unreadable_files", Gauge, "Files that cannot be opened or read."),
@@ -150,7 +150,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "Time from the creation of a file to the first byte read.",
     ),
     family("weir_source_blocked", Gauge, "1 while a file or container of the source is blocked."),
-    family("weir_source_refusals_total", Counter, "Number of times that the journal had no room."),
+    family("weir_source_refusals_total", Counter, "Appends that the full journal has refused."),
     family(
         "weir_source_blocked_seconds_total",
         Counter,
@@ -165,7 +165,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_source_evicted_connections_total",
         Counter,
-        "Connections that a source that listens has closed to make room for newer ones.",
+        "Connections that a listening source has closed to make room for newer ones.",
     ),
     family(
         "weir_source_requests_total",
@@ -185,37 +185,37 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_source_failing_targets",
         Gauge,
-        "Targets, files of targets and containers that currently cannot be used.",
+        "Targets, files of targets and containers that are currently failing.",
     ),
     family(
         "weir_source_failed_scrapes_total",
         Counter,
-        "Scrapes that failed, by the source ID of their target; names beyond the first 256 are \
+        "Failed scrapes, by the source ID of their target; source IDs after the first 256 are \
          counted as `other`.",
     ),
     family(
         "weir_source_scrape_seconds",
         Summary,
-        "Time of scrapes, from the connection to the last record.",
+        "Duration of scrapes, from the connection to the last record.",
     ),
     family("weir_source_in_flight_bytes", Gauge, "Bytes of requests that are being read."),
     family(
         "weir_source_rate_limited_records_total",
         Counter,
         "Records above the limit of their key (`rate_limit` of a listening source), by action: \
-         `discarded`, `delayed` (accepted, and the connection was not read for a while), `refused` \
+         `discarded`, `delayed` (accepted, and reading from the connection was paused), `refused` \
          (answered with 429).",
     ),
     family("weir_source_rate_limited_bytes_total", Counter, "Bytes of these records, by action."),
     family(
         "weir_source_rate_limit_delay_seconds_total",
         Counter,
-        "Time for which connections were not read because of the limit of a key.",
+        "Time during which connections were not read because of the limit of a key.",
     ),
     family(
         "weir_source_rate_limited_key_records_total",
         Counter,
-        "Records above the limit of their key, for at most the ten keys with most of them.",
+        "Records above the limit of their key, for at most the ten keys with the most.",
     ),
     family(
         "weir_source_rate_limited_keys",
@@ -225,7 +225,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_source_rate_limit_notices_total",
         Counter,
-        "Records that weir has written itself to name a key above its limit; they count as received \
+        "Records that weir has written to report a key above its limit; they count as received \
          lines.",
     ),
     family("weir_output_lag_time_seconds", Gauge, "Age of the oldest unacknowledged batch."),
@@ -247,7 +247,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family("weir_output_failing", Gauge, "1 while the destination does not accept records."),
     family("weir_output_blocking", Gauge, "1 while the full buffer of the output blocks sources."),
     family("weir_buffer_size_bytes", Gauge, "Bytes that wait for an output or are in flight."),
-    family("weir_buffer_max_size_bytes", Gauge, "Limit of the bytes that may wait for an output."),
+    family("weir_buffer_max_size_bytes", Gauge, "Maximum bytes that may wait for an output."),
     family(
         "weir_buffer_discarded_events_total",
         Counter,
@@ -287,8 +287,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_journal_compacted_frames_total",
         Counter,
-        "Batches in segment files that were rewritten without records that no output needs any \
-         more.",
+        "Batches that were rewritten without records that no output needs any more.",
     ),
     family("weir_journal_flushes_total", Counter, "Flushes of segments and of the positions file."),
     family("weir_journal_disk_failing", Gauge, "1 while the journal cannot write."),
@@ -304,7 +303,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_journal_lost_events",
         Gauge,
-        "Records that were lost since the start or found to be lost by it, also counted as \
+        "Records that were lost since the start or found lost at the start; also counted as \
          discarded.",
     ),
     family("weir_store_received_events_total", Counter, "Records that the store has accepted."),
@@ -342,7 +341,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_store_catching_up",
         Gauge,
-        "1 while the store takes in what was received before it started.",
+        "1 while the store processes records that were received before it started.",
     ),
     family("weir_store_flush_seconds", Summary, "Time spent on writing records to segments."),
     family("weir_store_merge_seconds", Summary, "Time spent on merging segments."),
@@ -398,13 +397,9 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_reader_matched_envelopes_total",
         Counter,
-        "Envelopes that readers have asked for, counted for each of them.",
+        "Envelopes that matched the selectors of readers, counted for each reader.",
     ),
-    family(
-        "weir_reader_sent_envelopes_total",
-        Counter,
-        "Envelopes that were handed over for sending to a reader.",
-    ),
+    family("weir_reader_sent_envelopes_total", Counter, "Envelopes that were sent to readers."),
     family(
         "weir_reader_lost_envelopes_total",
         Counter,
@@ -413,14 +408,14 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_reader_abandoned_envelopes_total",
         Counter,
-        "Envelopes that waited when their readers left.",
+        "Envelopes that were queued when their readers disconnected.",
     ),
     family("weir_reader_queued_envelopes", Gauge, "Envelopes that wait for their readers."),
     family("weir_reader_queued_bytes", Gauge, "Memory of envelopes that wait for their readers."),
     family(
         "weir_reader_missed_events_total",
         Counter,
-        "Records that were missed for all readers together, counted for each of them.",
+        "Records that were missed for all readers, counted for each reader.",
     ),
     family(
         "weir_reader_refused_requests_total",
@@ -430,7 +425,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_reader_cut_streams_total",
         Counter,
-        "Streams that were ended because their clients did not take an envelope in time.",
+        "Streams that were ended because their clients did not accept an envelope in time.",
     ),
     family("weir_live_tails", Gauge, "Active live tails."),
     family(

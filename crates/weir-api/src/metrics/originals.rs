@@ -1,7 +1,7 @@
-//! Metrics of the programs of Loggregator that weir replaces, by their names.
+//! Metrics of the Loggregator programs that weir replaces, under their original names.
 //!
-//! Invariant: values are those of the envelopes that a source of type `loggregator_metrics` makes. A
-//! name has neither a prefix nor an ending: dashboards and alerts are to find it.
+//! Invariant: values are those of the envelopes that a source of type `loggregator_metrics`
+//! creates. Names have neither prefix nor suffix, so that existing dashboards and alerts find them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -29,7 +29,7 @@ impl Page {
     }
 }
 
-/// What became of records above the limit, with their number and bytes.
+/// Records above the limit by action, with their number and bytes.
 fn by_action(counts: &LimitedCounts) -> [(&'static str, u64, u64); 3] {
     [
         ("discarded", counts.discarded_records, counts.discarded_bytes),

@@ -1,4 +1,4 @@
-//! What a stalled client can hold, and for how long: real sockets, and a clock that jumps to the
+//! How long a stalled client can hold a connection: real sockets, and a clock that jumps to the
 //! next timer whenever nothing else can happen.
 
 use bytes::Bytes;
@@ -201,7 +201,7 @@ async fn stalled_connection_is_evicted_at_once() {
         let mut crowd = Vec::new();
         for _ in 0..20 {
             let mut stalled = served.connect().await;
-            // Whoever has given way already cannot send it all.
+            // A connection that was already replaced cannot send everything.
             let _sent = stalled.write_all(sent.as_bytes()).await;
             crowd.push(stalled);
         }

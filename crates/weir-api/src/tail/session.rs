@@ -19,7 +19,7 @@ const RECENT_BYTES_MAX: usize = 512 * 1024;
 /// Maximum silence: proxies close idle connections, and writing reveals that a reader is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// A live tail, also while its reader is away.
+/// A live tail, also while its reader is disconnected.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// Its name in the ids of rows.
@@ -50,7 +50,7 @@ pub(super) fn parse_id(id: &str) -> Option<(u64, u64)> {
 
 /// For a reader whose session is no longer known.
 pub(super) fn unknown_gap() -> Vec<u8> {
-    b"event: gap\ndata: {\"records\":null,\"reason\":\"away too long\"}\n\n".to_vec()
+    b"event: gap\ndata: {\"records\":null,\"reason\":\"disconnected for too long\"}\n\n".to_vec()
 }
 
 impl Session {
@@ -71,7 +71,7 @@ impl Session {
     pub(super) fn resume(&mut self, seq: u64) -> Vec<u8> {
         let mut events = Vec::new();
         if let Some(missed) = self.forgotten_seq.checked_sub(seq).filter(|missed| *missed > 0) {
-            events.extend_from_slice(&gap(missed, "away"));
+            events.extend_from_slice(&gap(missed, "disconnected"));
         }
         for (_, row) in self.recent.iter().filter(|(number, _)| *number > seq) {
             events.extend_from_slice(row);

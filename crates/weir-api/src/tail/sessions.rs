@@ -1,8 +1,8 @@
-//! All live tails: their number, and those whose readers are away.
+//! All live tails: their number, and those whose readers are disconnected.
 //!
 //! Invariants: a session belongs to its connection or is here, never both; one whose reader does
-//! not return is dropped after [`SESSION_LIFETIME`]; at most as many may be away as may be served;
-//! the total number of rows per second is limited to [`ROWS_PER_SECOND_MAX`].
+//! not return is dropped after [`SESSION_LIFETIME`]; at most as many may be disconnected as may be
+//! served; the total number of rows per second is limited to [`ROWS_PER_SECOND_MAX`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub(crate) struct Sessions {
 enum Slot {
     /// Served by a connection, which gives it up when notified.
     Served(Arc<Notify>),
-    /// Its reader is away.
+    /// Its reader is disconnected.
     Parked(Box<Session>, Instant),
 }
 
@@ -105,7 +105,7 @@ impl Sessions {
         self.slots().remove(&id);
     }
 
-    /// Keeps the session of a reader that went away.
+    /// Keeps the session of a reader that has disconnected.
     pub(super) fn park(self: &Arc<Self>, session: Session) {
         let id = session.id;
         {

@@ -83,7 +83,7 @@ fn deletion_is_cancelled_by_id() {
     let reply = cancel("1");
     assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("cancelled")), "{reply:?}");
     let reply = cancel("7");
-    assert_eq!((reply.status, &reply.json()["title"]), (404, &json!("no such deletion: 7")));
+    assert_eq!((reply.status, &reply.json()["title"]), (404, &json!("there is no deletion 7")));
     assert_eq!(cancel("x").status, 400);
     let reply = get(&api, &format!("{PATH}/1"));
     assert!(reply.status == 405 && reply.head.contains("allow: delete"), "{reply:?}");

@@ -46,7 +46,7 @@ fn reason(reason: &PartialReason) -> String {
 pub enum CancelError {
     /// There is no deletion with this number, it is no longer listed, or the requester may not see
     /// all records.
-    #[error("no such deletion: {0}")]
+    #[error("there is no deletion {0}")]
     Unknown(u64),
     /// Its records have been removed.
     #[error("deletion {0} is done: its records cannot be restored")]
@@ -54,8 +54,8 @@ pub enum CancelError {
     /// The store is starting or stopping.
     #[error("the store is not running")]
     NotRunning,
-    /// The disk did not accept the change in time. The deletion goes on.
-    #[error("the cancellation could not be made durable in time: the deletion goes on")]
+    /// The disk did not accept the change in time. The deletion continues.
+    #[error("the cancellation could not be made durable in time: the deletion continues")]
     Late,
     /// The disk does not respond: check the list of deletions for the outcome.
     #[error("the cancellation was not confirmed in time: check the list of deletions")]

@@ -19,16 +19,16 @@ pub(crate) enum DrainsCommand {
     },
     /// Add a drain; it is kept until it is removed.
     ///
-    /// Without --app, --space and --organization it gets the records of all applications.
+    /// Without --app, --space and --organization it receives the records of all applications.
     Add(AddDrainArgs),
-    /// Remove a drain that was added; what waits for it is discarded and counted.
+    /// Remove a drain that was added with `add`; its waiting records are discarded and counted.
     Remove {
         /// Id of the drain.
         id: String,
         #[command(flatten)]
         api: ApiArgs,
     },
-    /// Stop a drain; what comes for it waits on disk.
+    /// Pause a drain; its records wait on disk.
     Pause {
         /// Id of the drain.
         id: String,
@@ -65,16 +65,16 @@ pub(crate) struct AddDrainArgs {
     /// Id of an organization.
     #[arg(long, group = "selects")]
     pub(crate) organization: Option<String>,
-    /// Host name in messages of records whose tags name no application.
+    /// Host name in messages whose record has no application in its tags.
     #[arg(long)]
     pub(crate) hostname: Option<String>,
-    /// Client certificate, PEM.
+    /// PEM file of the client certificate.
     #[arg(long, value_name = "FILE")]
     pub(crate) cert_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// PEM file of the client certificate's private key.
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// Authorities to trust in addition, PEM.
+    /// PEM file of CA certificates to trust in addition to the system's.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
     #[command(flatten)]

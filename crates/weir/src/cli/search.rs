@@ -141,10 +141,10 @@ pub(crate) enum StoreCommand {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Write all records that match an expression, of any time, as NDJSON, CSV or Parquet.
+    /// Write all records that match an expression as NDJSON, CSV or Parquet.
     Export(Box<ExportArgs>),
-    /// Delete records permanently: counts the records that match an expression, asks for
-    /// confirmation, hides them at once, and removes them from the disk in the background.
+    /// Delete records permanently: count the records that match an expression, ask for
+    /// confirmation, hide them at once, and remove them from the disk in the background.
     Delete(DeleteArgs),
     /// List the requested deletions and their progress, or cancel a deletion.
     Deletions {
@@ -157,7 +157,7 @@ pub(crate) enum StoreCommand {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Read every file of the store, also while weir runs, and report damage.
+    /// Read every file of the store and report damage; can be used while weir runs.
     Verify {
         #[command(flatten)]
         config: ConfigArgs,

@@ -35,7 +35,7 @@ pub(crate) fn run(command: &DrainsCommand) -> Result<Exit> {
 fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
     let body = Client::new(args)?.get_text(PATH)?;
     let document: DrainsDocument = serde_json::from_str(&body)
-        .context("the drains do not have the form that this release of weir expects")?;
+        .context("the drains are not in the format that this release of weir expects")?;
     match output {
         Output::Json => print_data(&body)?,
         Output::Text => print_text(&text(&document))?,
@@ -66,7 +66,7 @@ fn text(document: &DrainsDocument) -> String {
     }
     for DrainProviderEntry { name, rejected, .. } in &document.providers {
         if *rejected > 0 {
-            let _infallible = writeln!(out, "{name}: {rejected} drains cannot be used");
+            let _infallible = writeln!(out, "{name}: {rejected} invalid drains");
         }
     }
     out
@@ -105,7 +105,7 @@ fn test(api: &ApiArgs, id: &str) -> Result<Exit> {
     let tested: DrainChange = Client::new(api)?.post(&format!("{PATH}/{id}/test"), &json!({}))?;
     match tested.error {
         None => {
-            print_text("a connection was opened\n")?;
+            print_text("connected successfully\n")?;
             Ok(Exit::Ok)
         }
         Some(error) => {

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<
     let client = Client::new(args)?;
     let body = client.get_text("/weir/v1/ledger")?;
     let ledger: LedgerDocument = serde_json::from_str(&body)
-        .context("the ledger does not have the form that this release of weir expects")?;
+        .context("the ledger is not in the format that this release of weir expects")?;
     match output {
         Output::Json => print_data(&body)?,
         Output::Text => print_text(&text(&ledger, Paint::for_stdout(color)))?,
@@ -37,7 +37,7 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     part("Sources: lines = records + joined + discarded", &sources(ledger), None);
     part("Files: bytes seen = read + unread + abandoned", &files(ledger), at_least(ledger));
     let title = "Outputs: routed = delivered + discarded + dead-lettered + in flight";
-    part(title, &cursors(ledger), handed_on(ledger));
+    part(title, &cursors(ledger), moved_and_unbound(ledger));
     let title = "Readers: matched = sent + lost + abandoned + queued";
     part(title, &readers(ledger), None);
     part("Discarded and abandoned, by reason", &reasons(ledger), None);
@@ -151,8 +151,8 @@ fn cursors(ledger: &LedgerDocument) -> Table {
     table
 }
 
-/// Describes what drains have handed on, or had nothing to do with.
-fn handed_on(ledger: &LedgerDocument) -> Option<String> {
+/// Describes the routed records that drains have moved to other streams, or that have no drain.
+fn moved_and_unbound(ledger: &LedgerDocument) -> Option<String> {
     let mut out = String::new();
     for cursor in &ledger.cursors {
         let (moved, unbound) = (cursor.book.moved, cursor.book.unbound);
@@ -213,7 +213,7 @@ fn reasons(ledger: &LedgerDocument) -> Table {
     table
 }
 
-/// The keys of which most was held back, and all others of their source.
+/// The keys with the most records above the limit, and all other keys of the same source.
 fn rate_limits(ledger: &LedgerDocument) -> Table {
     let head = ["SOURCE", "KEY", "DISCARDED", "DELAYED", "REFUSED", "TIME", "NOW"];
     let mut table = Table::new(&head, 2);

@@ -3,8 +3,8 @@
 //!
 //! Invariants: a configuration is validated completely before anything changes, and an invalid one
 //! changes nothing; if only outputs and rules have changed, each of them is added, replaced or
-//! removed while everything else goes on; for any other change sources and outputs stop and restart
-//! at their positions, so nothing is lost or sent twice.
+//! removed while everything else continues; for any other change sources and outputs stop and
+//! restart at their positions, so nothing is lost or sent twice.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -107,7 +107,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
         || plan.queries != running.queries;
     let is_service_changed = plan.faces != running.faces || plan.health != running.health;
     if is_api_changed || is_service_changed || plan.log != running.log {
-        tracing::warn!("changes of [api], [loggregator] and [log] take effect at the next start");
+        tracing::warn!("changes to [api], [loggregator] and [log] take effect at the next start");
     }
     if plan.pipeline.data_dir != running.pipeline.data_dir {
         tracing::error!("changing data_dir requires a restart: the configuration was not reloaded");

@@ -14,7 +14,7 @@ use crate::term::{ColorChoice, Paint, Style, note, print_data, print_text};
 pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
     let body = Client::new(args)?.get_text("/weir/v1/rules")?;
     let rules: RulesDocument = serde_json::from_str(&body)
-        .context("the rules do not have the form that this release of weir expects")?;
+        .context("the rules are not in the format that this release of weir expects")?;
     match output {
         Output::Json => print_data(&body)?,
         Output::Text => print_text(&text(&rules, Paint::for_stdout(color)))?,

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     let Running { pipeline, api, faces, .. } = running;
     let view = pipeline.view();
     tracing::info!(
-        "{name}: stopping; outputs have {} s to deliver what they can (a second signal ends at once)",
+        "{name}: stopping; outputs have {} s to finish deliveries (a second signal exits at once)",
         STOP_DEADLINE.as_secs()
     );
     view.set_stopping();
@@ -126,7 +126,7 @@ impl Running {
         Ok(())
     }
 
-    /// Changes outputs and rules while everything else goes on.
+    /// Changes outputs and rules while everything else continues.
     fn apply(&mut self, plan: Plan) -> Result<bool> {
         match self.pipeline.apply(&plan.pipeline) {
             Ok(Applied::Done { generation, outputs }) => {
@@ -250,7 +250,7 @@ fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
     Ok((pipeline, slot.get().cloned()))
 }
 
-/// Prints what runs, where to look and what to try.
+/// Prints a summary of what runs, the addresses, and commands to try.
 fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) {
     let version = env!("CARGO_PKG_VERSION");
     let data_dir = plan.pipeline.data_dir.display();
@@ -277,7 +277,7 @@ fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: Color
     let absent = absent_roots(plan);
     if !absent.is_empty() {
         note(&format!(
-            "  waits  for {}: does not exist yet, followed as soon as it does",
+            "  waits  for {}: does not exist yet, followed once it does",
             absent.join(", ")
         ));
     }
@@ -294,7 +294,7 @@ fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: Color
 }
 
 /// Container directories that do not exist. On a machine without docker or Kubernetes this is
-/// normal, but it should be visible to those who expect container logs.
+/// normal, but operators who expect container logs should see it.
 fn absent_roots(plan: &Plan) -> Vec<String> {
     let containers = plan.pipeline.sources.iter().filter_map(|source| {
         if let SourceKind::Containers(containers) = &source.kind { Some(containers) } else { None }
@@ -327,7 +327,7 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
             },
             _ = ticks.tick() => {
                 log_changes(&view.health(), &mut known);
-                if has_stdout_reader_left(view) {
+                if is_only_stdout_and_closed(view) {
                     return Event::Stop("standard output, the only output, was closed");
                 }
             }
@@ -341,7 +341,7 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
 }
 
 /// `weir run | head` ends when `head` has read enough. With another output weir continues.
-fn has_stdout_reader_left(view: &PipelineView) -> bool {
+fn is_only_stdout_and_closed(view: &PipelineView) -> bool {
     let is_closed = |output: &Arc<OutputView>| {
         output.type_name == OutputType::Stdout.name()
             && output.stats.failing.load(Ordering::Relaxed)

@@ -30,7 +30,7 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
         StoreCommand::Info { api, output } => {
             let body = Client::new(api)?.get_text("/weir/v1/store")?;
             let store: StoreDocument = serde_json::from_str(&body).context(
-                "the store statistics do not have the form that this release of weir expects",
+                "the store statistics are not in the format that this release of weir expects",
             )?;
             match output {
                 Output::Json => print_data(&body)?,

@@ -58,7 +58,7 @@ fn end(plan: &TorturePlan, report: &TortureReport) -> Result<Exit> {
     }
     note(&format!("kept: {dir} (history.txt, weir.log, logs, data)"));
     note(&format!(
-        "again: weir torture --for {}s --seed {} --rate {} --dir AN_EMPTY_DIRECTORY",
+        "to repeat: weir torture --for {}s --seed {} --rate {} --dir AN_EMPTY_DIRECTORY",
         plan.duration.as_secs_f64().ceil(),
         plan.seed,
         plan.lines_per_second

@@ -1,4 +1,4 @@
-//! `[loggregator.access]`: checks, and settings, of who may read what.
+//! `[loggregator.access]`: checks and settings of access control.
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
@@ -40,7 +40,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         secret_file(section, key, diagnostics);
     }
     if section.secret("tokens").is_some_and(|tokens| tokens.list().is_none()) {
-        let message = "one of the tokens is empty: everyone could read everything";
+        let message = "a token is empty, so every client could read everything";
         diagnostics
             .error(section.location("tokens"), &section.key_path("tokens"), message.to_owned())
             .help("separate tokens by single commas");
@@ -74,7 +74,7 @@ fn together(section: &Section, diagnostics: &mut Diagnostics) {
         }
     }
     if !section.is_set("uaa") && !section.is_set("tokens") {
-        let message = format!("{} lets nobody read", section.path);
+        let message = format!("{} denies all access", section.path);
         diagnostics
             .error(section.location.clone(), &section.path, message)
             .help("add tokens, or uaa with uaa_client and uaa_secret");

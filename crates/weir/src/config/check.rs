@@ -42,8 +42,8 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     loops(sections, diagnostics);
 }
 
-/// There must be something to read and somewhere for it to go. A component that exists but is
-/// invalid has its own error.
+/// There must be a source and a destination. A component that exists but is invalid has its own
+/// error.
 fn sources_and_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
     let wrong = |family: &str| {
         let prefix = format!("{family}.");
@@ -68,7 +68,7 @@ fn sources_and_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
             .help(source_help);
     } else if no_outputs {
         diagnostics
-            .error(None, "output", "there is no output: what is read would go nowhere")
+            .error(None, "output", "there is no output: records would have no destination")
             .help(output_help)
             .help("or let weir store the records: [store] with enabled = true");
     }
@@ -155,7 +155,7 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     let listening = part("listening sources", listeners)
         + &part("readers of envelopes", super::readers::memory_bytes(sections));
     let message = format!(
-        "limits.memory is {}, which is less than ring {} + what {} outputs have in flight {}{of_store} + \
+        "limits.memory is {}, which is less than ring {} + records in flight of {} outputs {}{of_store} + \
          {listening}{} for weir itself = {}",
         format_size(memory),
         format_size(ring),

@@ -24,7 +24,7 @@ use super::text::SourceLocation;
 use super::tree::NodeValue;
 
 /// Maximum number of tags that a source adds, and length of each with its name: they are in every
-/// resource, together with what its sender states.
+/// resource, together with the attributes from its sender.
 const TAGS_MAX: usize = 32;
 const TAG_BYTES_MAX: usize = 128;
 
@@ -278,7 +278,7 @@ impl Bound {
         }
     }
 
-    /// The key that states it.
+    /// The key that defines it.
     fn key(&self) -> &'static str {
         match self {
             Self::Tcp(_) | Self::Udp(_) => "listen",

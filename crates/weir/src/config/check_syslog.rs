@@ -82,7 +82,7 @@ fn zone(section: &Section, diagnostics: &mut Diagnostics) {
     } else if section.is_set("timezone")
         && section.choice::<SyslogFormat>("format") == SyslogFormat::Rfc5424
     {
-        let message = format!("{key_path} has no effect: times of RFC 5424 state their zone");
+        let message = format!("{key_path} has no effect: RFC 5424 timestamps include their zone");
         diagnostics.warn(location, &key_path, message).help("remove it");
     }
 }

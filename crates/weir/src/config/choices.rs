@@ -18,10 +18,10 @@ use super::plan::LogFormat;
 pub(crate) trait Choice: Copy + 'static {
     /// The words, in the order of the reference.
     const WORDS: &'static [Word];
-    /// What they stand for, in the same order.
+    /// Their values, in the same order.
     const VALUES: &'static [Self];
 
-    /// What a word stands for.
+    /// The value of a word.
     fn of(word: &str) -> Option<Self> {
         let index = Self::WORDS.iter().position(|known| known.word == word)?;
         Self::VALUES.get(index).copied()
@@ -53,10 +53,10 @@ macro_rules! choice {
 choice! {
     /// `log.level`.
     enum LogLevel {
-        Error = "error": "only what requires action",
-        Warn = "warn": "also what may require action",
+        Error = "error": "problems that require action",
+        Warn = "warn": "also problems that may require action",
         Info = "info": "also starts, stops and state changes",
-        Debug = "debug": "also events per file and request",
+        Debug = "debug": "also events of each file and request",
         Trace = "trace": "everything",
     }
 }
@@ -76,8 +76,8 @@ impl From<LogLevel> for tracing::Level {
 choice! {
     /// `loggregator.access.uaa_verify`.
     enum TokenCheck {
-        CheckToken = "check_token": "UAA is asked about each token, which it may have revoked",
-        Keys = "keys": "signatures are verified with UAA's keys, which are all that it is asked for",
+        CheckToken = "check_token": "UAA checks each token, including whether it was revoked",
+        Keys = "keys": "weir verifies signatures with UAA's public keys and makes no other requests to UAA",
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) const OFF_OR_PRESET: &[Word] = &{
 choice! {
     /// `when_limited`.
     enum WhenLimited {
-        Delay = "delay": "they are read later; the file keeps them",
+        Delay = "delay": "they stay in the file and are read later",
         Discard = "discard": "they are discarded and counted",
     }
 }
@@ -145,17 +145,17 @@ choice! {
     /// `rate_limit.when_limited` of a listening source.
     enum WhenOverQuota {
         Delay = "delay":
-            "the connection that they came over is not read for a while, and requests over HTTP \
-             are answered with 429; nothing is lost",
+            "reading from the connection is paused, and HTTP requests are answered with 429; \
+             nothing is lost",
         Discard = "discard": "they are discarded and counted",
     }
 }
 
 choice! {
     WhenFull {
-        Block = "block": "the sources that feed it stop until there is room; nothing is lost",
+        Block = "block": "the sources that feed it stop until there is space; nothing is lost",
         DropOldest = "drop_oldest":
-            "the oldest records of its heaviest stream are discarded and counted",
+            "the oldest records of the stream with the most waiting data are discarded and counted",
     }
 }
 
@@ -196,7 +196,7 @@ impl From<FileCompression> for Compression {
 choice! {
     /// `compression` of requests to a Splunk HTTP event collector.
     enum HecCompression {
-        Gzip = "gzip": "about a tenth of the bytes",
+        Gzip = "gzip": "gzip; logs shrink to about a tenth",
         None = "none": "no compression",
     }
 }
@@ -213,8 +213,8 @@ impl From<HecCompression> for Compression {
 choice! {
     /// `compression` of requests to any endpoint.
     enum HttpCompression {
-        Gzip = "gzip": "about a tenth of the bytes",
-        Zstd = "zstd": "smaller still, for less CPU time, if the server supports it",
+        Gzip = "gzip": "gzip; logs shrink to about a tenth",
+        Zstd = "zstd": "zstd; smaller and with less CPU time, if the server supports it",
         None = "none": "no compression",
     }
 }
@@ -256,14 +256,14 @@ choice! {
         Tcp = "tcp": "messages over TCP, or over TLS if `tls` is set",
         Udp = "udp": "one message per datagram",
         Relp = "relp": "RELP: a message is acknowledged once it is on stable storage",
-        UnixStream = "unix_stream": "a Unix socket with connections",
-        UnixDatagram = "unix_datagram": "a Unix socket of datagrams, such as `/dev/log`",
+        UnixStream = "unix_stream": "a Unix stream socket",
+        UnixDatagram = "unix_datagram": "a Unix datagram socket, such as `/dev/log`",
     }
 }
 
 choice! {
     SyslogFramingKind {
-        Detect = "auto": "either of the others, determined for each message by its first byte",
+        Detect = "auto": "detected for each message from its first byte",
         OctetCounted = "octet_counted": "a length before each message (RFC 6587, RFC 5425)",
         Lines = "newline": "one message per line",
     }
@@ -290,7 +290,7 @@ choice! {
 choice! {
     SyslogFormat {
         Rfc5424 = "rfc5424": "RFC 5424, with attributes as structured data",
-        Rfc3164 = "rfc3164": "RFC 3164, for receivers that do not know the other",
+        Rfc3164 = "rfc3164": "RFC 3164, for receivers that do not support RFC 5424",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sources that obtain metrics themselves: their constraints, and their settings.
+//! Sources that collect metrics: their constraints and settings.
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 

@@ -41,7 +41,7 @@ impl DiskParts {
         let keep_free = journal.size_or_share("keep_free").resolve(disk);
         let flush = if sections.has_store() { flush_bytes(sections.head_bytes()) } else { 0 };
         let journal_free_min = keep_free.saturating_add(flush);
-        // However much is to stay free, what is stored is not deleted for it.
+        // Stored records are not deleted to satisfy `keep_free`.
         let half = (disk - journal_free_min.min(disk / 2)) / 2;
         let retention = sections.table("store").size_or_share("retention_size").resolve(disk);
         Self {

@@ -70,9 +70,9 @@ fn definition(section: &Section) -> Result<Definition, (&'static str, String)> {
     let url = match (text("url"), section.secret("url_secret")) {
         (Some(url), None) => url,
         (None, Some(url)) => url.expose().to_owned(),
-        (None, None) => return Err(("url", "a drain needs url or url_secret".to_owned())),
+        (None, None) => return Err(("url", "a drain requires url or url_secret".to_owned())),
         (Some(_), Some(_)) => {
-            return Err(("url", "a drain has either url or url_secret".to_owned()));
+            return Err(("url", "url and url_secret cannot be combined".to_owned()));
         }
     };
     let file = |key: &'static str| match section.file(key) {

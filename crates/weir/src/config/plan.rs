@@ -60,11 +60,11 @@ pub(crate) struct Plan {
     pub(crate) queries: QueryLimits,
     /// Services for readers of envelopes.
     pub(crate) faces: Vec<FaceSettings>,
-    /// Where the health of Loggregator's programs is asked for.
+    /// Addresses that serve the health of Loggregator's programs.
     pub(crate) health: Vec<HealthSettings>,
-    /// `/metrics` has their metrics, too.
+    /// Whether `/metrics` also includes the metrics of Loggregator's programs.
     pub(crate) has_original_metrics: bool,
-    /// What is read from the store by them.
+    /// What these services read from the store.
     pub(crate) stored: StoredSettings,
     /// Memory for envelopes that wait for their readers.
     pub(crate) envelope_bytes_max: u64,
@@ -151,7 +151,7 @@ impl Sections {
         ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES)
     }
 
-    /// Memory for what all outputs together have in flight: an eighth of all, but at least the
+    /// Memory for the records in flight of all outputs: an eighth of the budget, but at least the
     /// largest window, and one batch for each output. It changes with the number of outputs only in
     /// large steps, so that most outputs can be added to a running weir without changing anything
     /// else.

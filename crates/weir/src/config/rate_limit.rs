@@ -1,7 +1,7 @@
 //! The table `rate_limit` of sources that listen: its checks, and its settings.
 //!
-//! Invariant: what cannot be delayed is discarded without being asked for, and never delayed in
-//! name only.
+//! Invariant: datagrams, which cannot be delayed, are discarded by default, and `delay` is rejected
+//! for them.
 
 use weir_pipeline::config::{QuotaField, QuotaSettings};
 

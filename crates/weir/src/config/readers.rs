@@ -19,18 +19,18 @@ use super::plan::{ComponentSection, Sections, server_tls};
 use super::section::Section;
 use super::text::SourceLocation;
 
-/// Memory of the services in addition to what waits for readers: connections, and for each of some
-/// hundred streams what is on its way.
+/// Memory of the services in addition to the queues of readers: connections, and the data in flight
+/// of a few hundred streams.
 const BASE_BYTES: u64 = 16 << 20;
 
 /// Memory of the traffic controller for the metrics of containers.
 const CONTAINERS_BYTES: u64 = 16 << 20;
 
-/// Memory of the services that read the store in addition: queries and answers that are on their way, and what is known
-/// about the sources of segments.
+/// Additional memory of the services that read the store: queries and responses in flight, and the
+/// cached sources of segments.
 const STORED_BYTES: u64 = 64 << 20;
 
-/// When a read ends with what it has found, unless it is configured: that of the handbook.
+/// Default deadline of a read; the same as in the guide.
 const STORED_DEADLINE: Duration = Duration::from_millis(1500);
 
 /// The configured services.
@@ -54,8 +54,8 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         if !listen.ip().is_loopback() && !knows_clients && !asks_for_tokens {
             let remedy = if face.has_tokens() { "[loggregator.access], " } else { "" };
             let message = format!(
-                "anyone who reaches {listen} could read the logs of all applications: clients must \
-                 have certificates"
+                "every client that can connect to {listen} could read the logs of all applications: \
+                 client certificates are required"
             );
             diagnostics
                 .error(service.location("listen"), &service.key_path("listen"), message)
@@ -67,7 +67,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     let loggregator = sections.table("loggregator");
     if buffer_bytes(sections) == 0 && loggregator.is_set("buffer_max") {
         let message =
-            "loggregator.buffer_max has no effect without a service that sends what comes in";
+            "loggregator.buffer_max has no effect without a service that streams envelopes";
         diagnostics
             .warn(loggregator.location("buffer_max"), "loggregator.buffer_max", message.to_owned())
             .help("add [loggregator.egress], or the table of another service");
@@ -93,11 +93,10 @@ fn cookie_domain(service: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Where the health of drains is asked for if nothing else is configured.
+/// Default address for the health of drains.
 const DRAINS_HEALTH: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Where health is asked for. That of drains is asked for at the port of the log-cache, if there is
-/// one.
+/// Addresses for health. That of drains is served on the port of the log-cache, if there is one.
 pub(crate) fn health(sections: &Sections) -> Vec<HealthSettings> {
     let loggregator = sections.table("loggregator");
     let Some(health) = loggregator.table("health") else { return Vec::new() };
@@ -140,7 +139,7 @@ pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
     buffer_bytes(sections) + own.sum::<u64>() + stored
 }
 
-/// Memory for what waits for readers; 0 without a service that sends what comes in.
+/// Memory for envelopes that wait for readers; 0 without a service that streams them.
 pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
     let is_live = |(face, _): (Face, &Section)| match face {
         Face::Egress | Face::Gateway | Face::TrafficController => true,
@@ -153,8 +152,8 @@ pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
     }
 }
 
-/// Settings of what is read from the store: of these sources, the store keeps what was received.
-/// There are none without a service that reads it.
+/// Settings for reading from the store: the sources of which it keeps the original envelopes. Empty
+/// without a service that reads the store.
 pub(crate) fn stored(sections: &Sections) -> StoredSettings {
     if !services(sections).any(|(face, _)| face.reads_store()) {
         return StoredSettings::default();

@@ -119,7 +119,7 @@ fn attribute(
     path.map(str::to_owned)
 }
 
-/// The key of a hash: without one, short texts can be recovered by trying.
+/// The key of a hash: without one, short texts can be recovered by brute force.
 fn secret(section: &section::Section, diagnostics: &mut Diagnostics) -> Option<Secret> {
     let secret = section.secret("key");
     if secret.is_none() {
@@ -127,7 +127,7 @@ fn secret(section: &section::Section, diagnostics: &mut Diagnostics) -> Option<S
             .error(
                 section.location("with"),
                 PATH,
-                "a hash needs a key: without one it can be reversed by trying",
+                "a hash needs a key: without one it can be reversed by brute force",
             )
             .help("add key = { env = \"NAME\" } or key = { file = \"/path\" }");
     }

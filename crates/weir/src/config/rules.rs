@@ -423,7 +423,7 @@ fn destinations(sections: &Sections, diagnostics: &mut Diagnostics) {
         .error(
             routing.location("to"),
             "default_to",
-            "default_to is missing: it must define where records go that no rule routes",
+            "default_to is missing: it names the outputs for records that no rule routes",
         )
         .help(
             "write default_to = [\"NAME\"] before the first table, with the outputs for these \

@@ -28,7 +28,7 @@ pub(crate) struct Table {
     pub(crate) fields: &'static [Field],
 }
 
-/// What stands in a table of one type of source or output: `[source.NAME]` with `type = "file"`.
+/// The keys of one type of source or output: `[source.NAME]` with `type = "file"`.
 #[derive(Debug)]
 pub(crate) struct Component {
     pub(crate) doc: &'static str,
@@ -44,7 +44,7 @@ pub(crate) struct List {
     pub(crate) fields: &'static [Field],
 }
 
-/// A type of source or output: what can stand below `[source.NAME]` or `[output.NAME]`.
+/// The types of a family: those of sources (`[source.NAME]`) or of outputs (`[output.NAME]`).
 pub(crate) trait ComponentType: Copy + Eq + 'static {
     /// `source` or `output`.
     const FAMILY: &'static str;
@@ -58,7 +58,7 @@ pub(crate) trait ComponentType: Copy + Eq + 'static {
     /// Its keys.
     fn component(self) -> Component;
 
-    /// Checks what the fields alone do not show.
+    /// Checks that involve more than one field.
     fn check(named: &ComponentSection<Self>, sections: &Sections, diagnostics: &mut Diagnostics);
 
     /// `a source`, `an output`.
@@ -116,20 +116,20 @@ pub(crate) const TOP: &[Field] = &[
     field(
         "default_to",
         ValueType::Names,
-        None("every output and the store while no rule has `to`, else the store"),
-        "Outputs for records that no rule routes; `store` is weir's own store. If it is not set \
-         and some rule has `to`, these records go to the store; without a store the key is \
-         required. With an empty list such records are discarded and counted as `unrouted`.",
+        None("every output and the store if no rule has `to`, otherwise the store"),
+        "Outputs for records that no rule routes; `store` is weir's own store. Required if a rule \
+         has `to` and the store is disabled. With an empty list such records are discarded and \
+         counted as `unrouted`.",
     ),
     field(
         "units",
         ValueType::Values,
-        None("those of known names, see the guide on latency"),
+        None("units of well-known attributes, see the guide on latency"),
         "Units of attributes, for rules, searches and live tails alike: `[units]`, then \
-         `queueing_delay = \"ms\"`. A number without a unit in this attribute, or a text that is \
-         only a number, is in this unit. Units are `ns us ms s min h` and `B kB KiB MB MiB GB \
-         GiB`. The attribute is named as in expressions without `@`; if `store.remap` renames it, \
-         the unit applies to both names.",
+         `queueing_delay = \"ms\"`. A value of this attribute without a unit, whether a number or \
+         text that is only a number, is in this unit. Units are `ns us ms s min h` and `B kB KiB \
+         MB MiB GB GiB`. The attribute is named as in expressions, without `@`; if `store.remap` \
+         renames it, the unit applies to both names.",
     ),
 ];
 
@@ -194,8 +194,8 @@ pub(crate) const TABLES: &[Table] = &[
                 "ring",
                 ValueType::Size { min: RING_BYTES_MIN, max: 64 << 30 },
                 Value("\"64MiB\""),
-                "Memory for records that some output still needs. Only what does not fit goes to \
-                 disk.",
+                "Memory for records that an output still needs. Records that do not fit are written \
+                 to disk.",
             ),
             field(
                 "size_max",
@@ -209,7 +209,7 @@ pub(crate) const TABLES: &[Table] = &[
                 "keep_free",
                 ValueType::SizeOrShare { min: 0 },
                 Value("\"5%\""),
-                "Disk space that always stays free, regardless of `size_max`.",
+                "Disk space that is always left free, regardless of `size_max`.",
             ),
         ],
     },
@@ -220,10 +220,11 @@ pub(crate) const TABLES: &[Table] = &[
             "memory",
             ValueType::Size { min: 48 << 20, max: 1 << 40 },
             Value("\"512MiB\""),
-            "Memory that weir plans with. The ring, what outputs have in flight (an eighth of it, \
-             or more for a large window or for more than a hundred outputs), listening sources, \
-             readers of envelopes, twice the head of the store, and 32 MiB for weir itself must fit in it; otherwise \
-             the configuration is rejected.",
+            "Memory budget of weir. It must cover the ring, the records that outputs have in flight \
+             (an eighth of the budget, or more for a large window or for more than a hundred \
+             outputs), listening sources, the `buffer_max` of `[loggregator]`, the `window` of \
+             `[drains]`, twice the head of the store, and 32 MiB for weir itself; otherwise the \
+             configuration is rejected.",
         )],
     },
     readers::LOGGREGATOR,
@@ -248,9 +249,9 @@ pub(crate) const TABLES: &[Table] = &[
     },
     Table {
         name: "store",
-        doc: "Weir's own store, in `data_dir`. Everything that is routed to `store` is kept there \
-              and can be searched (`weir search`). Unless a rule says otherwise, that is every \
-              record.",
+        doc: "Weir's own store, in `data_dir`. It keeps the records that are routed to `store` \
+              (every record, unless a rule routes it elsewhere), so that they can be searched \
+              (`weir search`).",
         fields: &[
             field("enabled", ValueType::Bool, Value("true"), "Whether to store records."),
             field(
@@ -278,8 +279,8 @@ pub(crate) const TABLES: &[Table] = &[
                 "flush_interval",
                 time(Duration::from_secs(1), Duration::from_hours(1)),
                 Value("\"60s\""),
-                "Maximum time that records are only in memory. They can be searched at once; after \
-                 a crash they are read again from the source, or sent again from the journal.",
+                "Maximum time that records are in memory only. They can be searched immediately; \
+                 after a crash they are read again from the source or the journal.",
             ),
             field(
                 "level",
@@ -303,7 +304,7 @@ pub(crate) const TABLES: &[Table] = &[
                 "Calculated fields: attributes that are computed from others and can be used in \
                  every search: `{ queueing_delay = \"@request_time - @service_time\" }`. Supported \
                  are `+ - * /`, parentheses, numbers with units (`250ms`, `4KiB`) and fields; \
-                 operands are converted to a common unit where the field names tell it (`_ms`, \
+                 operands are converted to a common unit if the field names end in one (`_ms`, \
                  `_bytes`).",
             ),
         ],
@@ -380,20 +381,21 @@ const TAIL: &[Field] = &[
         time(Duration::from_millis(50), Duration::from_hours(1)),
         Value("\"10s\""),
         "How long a partial line (one of docker's 16 KiB pieces, or a last line without a newline) \
-         waits for the rest after the last write before it becomes a record as it is.",
+         waits for the rest, counted from the last write, before it becomes a record as it is.",
     ),
     field(
         "rotated_grace",
         time(Duration::ZERO, DAY),
         Value("\"10s\""),
-        "How long a renamed or deleted file is still read after its end, for late writes.",
+        "How long a renamed or deleted file is kept open after its end was reached, to read late \
+         writes.",
     ),
     field(
         "deleted_max",
         ValueType::Size { min: 0, max: u64::MAX },
         Value("\"1GiB\""),
-        "Maximum total size of deleted files that are kept open until they are read. Beyond it the \
-         oldest file is given up, and its bytes are counted as abandoned.",
+        "Maximum total size of deleted files that are kept open until they are read. Above it the \
+         oldest file is given up, and its unread bytes are counted as abandoned.",
     ),
     field(
         "rate_limit",
@@ -428,21 +430,21 @@ const DELIVERY: &[Field] = &[
         "buffer_max",
         ValueType::Size { min: BUFFER_BYTES_MIN, max: u64::MAX },
         Value("\"1GiB\""),
-        "Bytes that may wait for this output, in memory and on disk together.",
+        "Maximum bytes that wait for this output, in memory and on disk together.",
     ),
     field(
         "window",
         ValueType::Size { min: WINDOW_BYTES_MIN, max: 4 << 30 },
         Value("\"16MiB\""),
-        "Bytes that may be in flight, that is, sent but not acknowledged. After a crash at most \
-         this much is sent again. The outputs share the memory for that: when it is used up, each \
-         has one batch in flight.",
+        "Maximum bytes in flight, that is, sent but not acknowledged. After a crash at most this \
+         much is sent again. All outputs share the memory for records in flight: when it is used \
+         up, each has one batch in flight.",
     ),
     field(
         "dead_letter",
         ValueType::Bool,
         Value("true"),
-        "Whether records that the destination rejects permanently are kept in a file, together \
+        "Whether to keep records that the destination rejects permanently in a file, together \
          with the reason (see `weir dead-letter`). Otherwise they are discarded and counted.",
     ),
 ];
@@ -471,7 +473,7 @@ const TLS: &[Field] = &[
         "server_name",
         ValueType::Text,
         None("the host of the endpoint"),
-        "Name that the server's certificate must be valid for.",
+        "Name for which the server's certificate must be valid.",
     ),
     field(
         "insecure_skip_verify",
@@ -554,11 +556,12 @@ const FILE_OUTPUT: &[Field] = &[
         "path",
         ValueType::Path,
         Required,
-        "The file. Missing directories are created; lines are appended. With \
-         fields in it, as in `\"/log/{host}/{service}.log\"`, each record goes to \
-         the file that it names. Fields are named as in expressions; characters \
-         that are not allowed in a file name become `_`, and no file is ever \
-         outside the directory before the first field. A literal brace is doubled.",
+        "The file. Missing directories are created; lines are appended. If the \
+         path contains fields, as in `\"/log/{host}/{service}.log\"`, each record \
+         is written to the file that its values name. Fields are named as in \
+         expressions; characters that are not allowed in a file name become `_`, \
+         and files are never created outside the directory that precedes the \
+         first field. A literal brace is doubled.",
     ),
     ENCODING,
     field(
@@ -566,8 +569,8 @@ const FILE_OUTPUT: &[Field] = &[
         ValueType::ChoiceOrDuration(Fsync::WORDS),
         Value("\"1s\""),
         "When written lines are flushed to stable storage; a duration is the \
-         longest time that they wait. Records count as delivered only then, or \
-         with `never` once they are written.",
+         maximum time until then. Records count as delivered once they are \
+         flushed, or with `never` once they are written.",
     ),
     field(
         "rotate_size",
@@ -599,8 +602,8 @@ const FILE_OUTPUT: &[Field] = &[
         "open_files_max",
         ValueType::Count { min: 1, max: 65_536 },
         Value("256"),
-        "Maximum number of open files; the one that was not written to for longest \
-         is closed to make room for the next.",
+        "Maximum number of open files; the least recently written one is closed \
+         to make room for another.",
     ),
 ];
 
@@ -657,7 +660,7 @@ impl ComponentType for OutputType {
     const FAMILY: &'static str = "output";
     const FAMILY_DOC: &'static str = "Where records go. Each output has its own name and a `type`, and receives every record \
           unless rules route them. The name also identifies its position in the journal: an output \
-          with a new name starts with what is read from then on.";
+          with a new name receives only records that are read after it was added.";
     const ALL: &'static [Self] = Self::ALL;
 
     fn name(self) -> &'static str {

@@ -1,5 +1,5 @@
-//! Parts that are there without being configured, as if they had been: the usual set of sources and
-//! services of `[loggregator]` alone, and the messages of drains.
+//! Parts that are enabled by default, as if they were configured: the usual set of sources and
+//! services if `[loggregator]` is empty, and the messages of drains.
 //!
 //! Invariants: what is configured stays as it is; a part that is configured is not added a second
 //! time; errors in what was added are reported at the table that has added it.
@@ -12,11 +12,11 @@ use super::field::list_or;
 use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeTable, NodeValue};
 
-/// The table that switches it on.
+/// The table that enables it.
 const TABLE: &str = "loggregator";
 
-/// Memory for what waits for readers, unless it is configured: what fits with all parts into the
-/// memory that weir plans with by default.
+/// Default memory for envelopes that wait for readers: it fits with all parts into the default
+/// `limits.memory`.
 const BUFFER_MAX: &str = "64MiB";
 
 /// Parts of the usual set other than sources and services.
@@ -32,7 +32,7 @@ fn parts() -> impl Iterator<Item = &'static str> {
     sources.chain(Face::ALL.into_iter().map(Face::name)).chain([HEALTH])
 }
 
-/// Returns the tree with all parts that are there without being configured.
+/// Returns the tree with all parts that are enabled by default.
 pub(crate) fn completed(tree: &NodeTable, diagnostics: &mut Diagnostics) -> NodeTable {
     with_drain_messages(with_usual_set(tree.clone(), diagnostics))
 }
@@ -47,7 +47,7 @@ fn with_drain_messages(mut tree: NodeTable) -> NodeTable {
     tree
 }
 
-/// Returns the tree with what `[loggregator]` switches on.
+/// Returns the tree with the parts that `[loggregator]` enables.
 fn with_usual_set(mut tree: NodeTable, diagnostics: &mut Diagnostics) -> NodeTable {
     let Some(entry) = tree.get(TABLE) else { return tree };
     let NodeValue::Table(table) = &entry.node.value else { return tree };
@@ -77,7 +77,8 @@ fn with_usual_set(mut tree: NodeTable, diagnostics: &mut Diagnostics) -> NodeTab
     tree
 }
 
-/// Whether the usual set is on: as the key says, or else if no part is configured there.
+/// Whether the usual set is enabled: the value of the key, or otherwise whether no part is
+/// configured.
 fn is_wanted(table: &NodeTable) -> bool {
     match table.get("usual_set").map(|entry| &entry.node.value) {
         Some(NodeValue::Bool(is_wanted)) => *is_wanted,
@@ -85,7 +86,7 @@ fn is_wanted(table: &NodeTable) -> bool {
     }
 }
 
-/// The parts that are not wanted.
+/// The parts that are disabled.
 fn without(table: &NodeTable, diagnostics: &mut Diagnostics) -> Vec<String> {
     let Some(entry) = table.get("without") else { return Vec::new() };
     let NodeValue::Array(items) = &entry.node.value else { return Vec::new() };
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_alone_switches_everything_on_without_a_clash() {
+    fn an_empty_table_enables_everything_without_a_clash() {
         let plan = planned("[loggregator]\n");
         let sources = vec!["loggregator", "dropsonde", "loggregator_metrics"];
         let faces = vec!["egress", "gateway", "traffic_controller", "log_cache"];
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_cannot_be_left_out() {
+    fn only_parts_of_the_set_can_be_left_out() {
         let loaded = loaded("[loggregator]\nwithout = [\"doppler\"]\n");
         let is_it = |message: &str| message.contains("is not a part of the usual set");
         assert!(loaded.diagnostics.0.iter().any(|diagnostic| is_it(&diagnostic.message)));

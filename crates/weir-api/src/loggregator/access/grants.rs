@@ -1,16 +1,15 @@
-//! Positive answers, for a while.
+//! Cache of positive access decisions.
 //!
-//! Invariant: at most [`GRANTS_MAX`] are kept; when there is no room, all are forgotten and asked for
-//! again.
+//! Invariant: at most [`GRANTS_MAX`] are kept; when the cache is full, it is cleared.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Answers that are kept: those of a thousand readers of sixty applications each, in 5 MiB.
+/// Maximum number of decisions: a thousand readers of sixty applications each, in 5 MiB.
 const GRANTS_MAX: usize = 65_536;
 
-/// What was allowed, by hash, and when.
+/// Allowed accesses, by hash, with their times.
 #[derive(Debug)]
 pub(super) struct Grants {
     time: Duration,
@@ -18,7 +17,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Keeps answers for this time.
+    /// Keeps decisions for this time.
     pub(super) fn new(time: Duration) -> Self {
         Self { time, all: Mutex::default() }
     }
@@ -34,7 +33,7 @@ impl Grants {
         false
     }
 
-    /// It is allowed.
+    /// Adds an allowed access.
     pub(super) fn add(&self, grant: [u8; 32], now: Duration) {
         let mut all = self.lock();
         if all.len() >= GRANTS_MAX {
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_believed_for_their_time() {
+    fn decisions_are_cached_for_a_limited_time() {
         let grants = Grants::new(Duration::from_mins(1));
         let at = Duration::from_secs;
         assert!(!grants.has(&[1; 32], at(0)));

@@ -1,9 +1,9 @@
 //! Tokens with a signature: JSON Web Tokens (RFC 7519) as UAA issues them, signed with RS256
 //! (RFC 7518, section 3.3).
 //!
-//! Invariants: RS256 is the only algorithm, whatever a token says about itself; nothing in a token is
-//! believed before its signature is verified, except which key it claims to be signed with; keys
-//! that are too short verify nothing.
+//! Invariants: RS256 is the only algorithm, regardless of the token's header; nothing in a token is
+//! trusted before its signature is verified, except the ID of its key; keys that are too short are
+//! never used.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,34 +17,34 @@ const ALGORITHM: &str = "RS256";
 const KEY_BITS_MIN: usize = 2048;
 const KEY_BITS_MAX: usize = 8192;
 
-/// Ending of the ids of UAA's refresh tokens, which it signs with the same keys.
+/// Suffix of the ids of UAA's refresh tokens, which are signed with the same keys.
 const REFRESH_SUFFIX: &str = "-r";
 
-/// Why a token is not believed.
+/// Why a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum JwtError {
-    /// It is something else.
-    #[error("it is no JSON Web Token")]
+    /// It is not a JSON Web Token.
+    #[error("it is not a JSON Web Token")]
     Malformed,
-    /// Its signature is of another kind, or it has none.
+    /// It is signed with another algorithm, or not signed.
     #[error("it is signed with {0:?} instead of RS256")]
     Algorithm(String),
-    /// It does not say which key it is signed with.
-    #[error("it names no key")]
+    /// Its header has no key ID.
+    #[error("it has no key ID")]
     NoKey,
-    /// It was not signed with the key, or was changed.
-    #[error("its signature is not that of the key")]
+    /// Its signature does not match the key.
+    #[error("its signature is invalid")]
     Signature,
-    /// It was valid until now.
+    /// It has expired.
     #[error("it has expired")]
     Expired,
-    /// It will be valid later.
+    /// It is not valid yet.
     #[error("it is not valid yet")]
     Early,
-    /// It is for someone else.
+    /// It has another audience.
     #[error("it is for another audience")]
     Audience,
-    /// It only serves to obtain other tokens.
+    /// It is a refresh token, which can only be used to obtain other tokens.
     #[error("it is a refresh token")]
     Refresh,
 }
@@ -54,13 +54,13 @@ pub(super) enum JwtError {
 pub(super) enum Key {
     /// Modulus and exponent.
     Rsa { n: Vec<u8>, e: Vec<u8> },
-    /// What is wrong with it.
+    /// Why it cannot be used.
     Unusable(String),
 }
 
 /// A key in the list of UAA, a JSON Web Key (RFC 7517).
 #[derive(Debug, Deserialize)]
-pub(super) struct ListedKey {
+pub(super) struct Jwk {
     #[serde(default)]
     pub(super) kid: String,
     #[serde(default)]
@@ -74,9 +74,9 @@ pub(super) struct ListedKey {
 /// A token whose signature is not verified yet.
 #[derive(Debug)]
 pub(super) struct Jwt<'t> {
-    /// The key that it claims to be signed with.
+    /// The ID of its key, according to its header.
     pub(super) key_id: String,
-    /// What is signed: both parts.
+    /// The signed text: header and payload.
     signed: &'t str,
     claims: Vec<u8>,
     signature: Vec<u8>,
@@ -87,7 +87,7 @@ struct Header {
     #[serde(default)]
     alg: String,
     kid: Option<String>,
-    /// What must be understood; nothing is.
+    /// Critical extensions, none of which is supported.
     crit: Option<serde_json::Value>,
 }
 
@@ -119,7 +119,7 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Whether this text is one of them.
+    /// Whether it contains this text.
     pub(super) fn contain(&self, text: &str) -> bool {
         match self {
             Self::Many(texts) => texts.iter().any(|one| one == text),
@@ -130,8 +130,8 @@ impl Texts {
 
 impl Key {
     /// Reads a key of the list.
-    pub(super) fn of(listed: &ListedKey) -> Self {
-        let ListedKey { kid, kty, n, e } = listed;
+    pub(super) fn of(listed: &Jwk) -> Self {
+        let Jwk { kid, kty, n, e } = listed;
         let unusable = |what: String| Self::Unusable(format!("the key {kid:?} of UAA {what}"));
         if kty != "RSA" {
             return unusable(format!("is of the type {kty:?}: only RSA is supported"));
@@ -140,7 +140,7 @@ impl Key {
         let (Some(n), Some(e)) = (decoded(n), decoded(e)) else {
             return unusable("cannot be decoded".to_owned());
         };
-        // As a signed number, it may begin with zeros.
+        // A signed number may begin with zeros.
         let zeros = n.iter().take_while(|byte| **byte == 0).count();
         let n = n.get(zeros..).unwrap_or_default().to_vec();
         let bits = n.first().map_or(0, |first| 8 * n.len() - first.leading_zeros() as usize);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tokens_that_are_signed_and_valid_now_are_believed() {
+    fn only_signed_tokens_that_are_currently_valid_are_accepted() {
         let scopes = Texts::Many(vec!["openid".to_owned()]);
         let claims = |changes: Value| {
             let mut claims = json!({ "scope": ["openid"], "aud": ["doppler"], "exp": NOW + 1 });
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_is_signed_in_another_way_is_refused() {
+    fn tokens_that_were_changed_or_signed_differently_are_rejected() {
         let first = TokenKey::first("key-1");
         let claims = json!({ "scope": ["doppler.firehose"], "exp": NOW + 1 });
         let algorithm = |name: &str| Err(JwtError::Algorithm(name.to_owned()));
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(verified(&first.with_header(&header, &claims), None), Err(JwtError::NoKey));
         let header = json!({ "alg": "RS256", "kid": "key-1", "crit": ["exp"] });
         assert_eq!(verified(&first.with_header(&header, &claims), None), Err(JwtError::Malformed));
-        // Whatever byte is changed, it is no longer the token that was signed.
+        // A change of any byte invalidates the signature.
         for at in 0..with_claims.len() {
             let mut bytes = with_claims.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'Q' } else { b'A' };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_be_used_say_why() {
+    fn unusable_keys_report_the_reason() {
         let unusable = |listed: Value| match Key::of(&serde_json::from_value(listed).unwrap()) {
             Key::Unusable(text) => text,
             Key::Rsa { .. } => panic!("it can be used"),

@@ -1,9 +1,9 @@
 //! UAA's keys, with which the signatures of tokens are verified.
 //!
-//! Invariants: UAA is asked for its keys when a token names one that is not known, or was not signed
-//! with the one that is, and once they are old, but at most every [`REFRESH_PAUSE`], by one request
-//! at a time; while UAA does not answer, the keys that are known stay valid; a key that UAA no longer
-//! lists is forgotten.
+//! Invariants: keys are fetched when a token names an unknown key or its signature does not match
+//! the known one, and when they are old, but at most every [`REFRESH_PAUSE`], and by one request at
+//! a time; while UAA is unavailable, the known keys stay valid; a key that UAA no longer lists is
+//! removed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,15 +15,15 @@ use weir_host::Clock;
 use weir_pipeline::ask::{Ask, AskClient};
 
 use super::Denied;
-use super::jwt::{Jwt, JwtError, Key, ListedKey, Texts};
+use super::jwt::{Jwk, Jwt, JwtError, Key, Texts};
 
-/// How often UAA is asked at most, as by the original: anyone can send a token with another key.
+/// Minimum time between two fetches, as in the original: anyone can send a token with another key.
 const REFRESH_PAUSE: Duration = Duration::from_secs(5);
 
-/// When UAA is asked again without need: a key that was withdrawn is believed for this long.
+/// Maximum age of the keys: a revoked key is trusted for this long.
 const KEYS_AGE_MAX: Duration = Duration::from_mins(10);
 
-/// Keys that are kept: UAA has one in use, and those before it.
+/// Maximum number of keys: UAA has a current one and some previous ones.
 const KEYS_MAX: usize = 100;
 
 /// UAA's keys.
@@ -32,45 +32,45 @@ pub(super) struct Keys {
     uaa: AskClient,
     audience: Option<String>,
     clock: Arc<dyn Clock>,
-    known: RwLock<Arc<Known>>,
-    /// Held by whoever asks.
-    asked: Mutex<Asked>,
+    known: RwLock<Arc<FetchedKeys>>,
+    /// Held while keys are being fetched.
+    last_fetch: Mutex<LastFetch>,
 }
 
-/// What UAA has answered.
+/// The keys that were fetched.
 #[derive(Debug, Default)]
-struct Known {
+struct FetchedKeys {
     keys: HashMap<String, Key>,
-    /// When that was; `None`: never.
+    /// When they were fetched; `None`: never.
     since: Option<Duration>,
 }
 
-/// The last question.
+/// The last fetch.
 #[derive(Debug, Default)]
-struct Asked {
+struct LastFetch {
     at: Option<Duration>,
-    /// Why there was no answer.
+    /// Why it failed.
     error: Option<String>,
 }
 
-/// The answer of UAA.
+/// The response of UAA.
 #[derive(Debug, Deserialize)]
-struct Listed {
-    keys: Vec<ListedKey>,
+struct JwkSet {
+    keys: Vec<Jwk>,
 }
 
-/// Why a token is not believed with the keys that are known.
+/// Why a token is rejected with the known keys.
 enum Unverified {
-    /// There may be another key.
+    /// It could be valid with a newer key.
     Key(Denied),
-    /// Whatever the keys are.
+    /// It is invalid with any key.
     Always(JwtError),
 }
 
 impl Keys {
-    /// Without an audience, tokens for all of them are believed.
+    /// Without an audience, tokens for any audience are accepted.
     pub(super) fn new(uaa: AskClient, audience: Option<String>, clock: Arc<dyn Clock>) -> Self {
-        Self { uaa, audience, clock, known: RwLock::default(), asked: Mutex::default() }
+        Self { uaa, audience, clock, known: RwLock::default(), last_fetch: Mutex::default() }
     }
 
     /// Returns the scopes of a token.
@@ -83,11 +83,11 @@ impl Keys {
             Err(Unverified::Always(error)) => return Err(refused(&error)),
             Err(Unverified::Key(denied)) => denied,
         };
-        let refreshed = self.refresh(self.asked.lock().await, &known).await;
+        let refreshed = self.refresh(self.last_fetch.lock().await, &known).await;
         match (self.verify(&jwt, &self.known()), refreshed) {
             (Ok(scopes), _) => Ok(scopes),
             (Err(Unverified::Always(error)), _) => Err(refused(&error)),
-            // A token that was not signed with its key is none, whatever UAA would say.
+            // With a known key, the signature is invalid whether or not UAA is available.
             (Err(Unverified::Key(_)), Err(error)) if !known.keys.contains_key(&jwt.key_id) => {
                 Err(Denied::Unavailable(error))
             }
@@ -96,11 +96,11 @@ impl Keys {
         }
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<FetchedKeys> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn verify(&self, jwt: &Jwt<'_>, known: &Known) -> Result<Texts, Unverified> {
+    fn verify(&self, jwt: &Jwt<'_>, known: &FetchedKeys) -> Result<Texts, Unverified> {
         let (n, e) = match known.keys.get(&jwt.key_id) {
             Some(Key::Rsa { n, e }) => (n, e),
             Some(Key::Unusable(text)) => {
@@ -116,56 +116,60 @@ impl Keys {
         })
     }
 
-    /// Asks again once the keys are old; only one request waits for that.
+    /// Fetches the keys again when they are old; only one request waits for that.
     async fn renew_if_old(&self) {
         let known = self.known();
         let is_old = |since| self.clock.monotonic().saturating_sub(since) >= KEYS_AGE_MAX;
         if known.since.is_some_and(is_old)
-            && let Ok(asked) = self.asked.try_lock()
+            && let Ok(last_fetch) = self.last_fetch.try_lock()
         {
-            // The keys that are known stay valid; what was wrong is remembered.
-            let _refreshed = self.refresh(asked, &known).await;
+            // The known keys stay valid; the error is kept.
+            let _refreshed = self.refresh(last_fetch, &known).await;
         }
     }
 
-    /// Asks UAA for its keys, unless it was asked since `known` was, or a moment ago.
-    async fn refresh(&self, mut asked: MutexGuard<'_, Asked>, known: &Known) -> Result<(), String> {
+    /// Fetches UAA's keys, unless they were fetched after `known`, or a moment ago.
+    async fn refresh(
+        &self,
+        mut last_fetch: MutexGuard<'_, LastFetch>,
+        known: &FetchedKeys,
+    ) -> Result<(), String> {
         if self.known().since != known.since {
             return Ok(());
         }
         let now = self.clock.monotonic();
-        if asked.at.is_some_and(|at| now.saturating_sub(at) < REFRESH_PAUSE) {
-            return asked.error.clone().map_or(Ok(()), Err);
+        if last_fetch.at.is_some_and(|at| now.saturating_sub(at) < REFRESH_PAUSE) {
+            return last_fetch.error.clone().map_or(Ok(()), Err);
         }
-        asked.at = Some(now);
-        let listed = self.ask().await;
-        asked.error = listed.as_ref().err().cloned();
+        last_fetch.at = Some(now);
+        let listed = self.fetch().await;
+        last_fetch.error = listed.as_ref().err().cloned();
         let keys = listed?;
         for (id, key) in &keys {
             if let Key::Unusable(text) = key
                 && known.keys.get(id) != Some(key)
             {
-                tracing::warn!("{text}; its tokens are refused");
+                tracing::warn!("{text}; its tokens are rejected");
             }
         }
-        let known = Arc::new(Known { keys, since: Some(now) });
+        let known = Arc::new(FetchedKeys { keys, since: Some(now) });
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(())
     }
 
-    async fn ask(&self) -> Result<HashMap<String, Key>, String> {
+    async fn fetch(&self) -> Result<HashMap<String, Key>, String> {
         let answer = self.uaa.ask(&Ask::Get { path: "/token_keys", token: None }).await?;
         if answer.status != 200 {
-            return Err(format!("UAA answers with status {} instead of its keys", answer.status));
+            return Err(format!("UAA returned status {} instead of its keys", answer.status));
         }
-        let listed: Listed = serde_json::from_slice(&answer.body)
-            .map_err(|error| format!("UAA answers with {error} instead of its keys"))?;
+        let listed: JwkSet = serde_json::from_slice(&answer.body)
+            .map_err(|error| format!("UAA returned invalid keys: {error}"))?;
         let listed = listed.keys.iter().take(KEYS_MAX);
         Ok(listed.map(|listed| (listed.kid.clone(), Key::of(listed))).collect())
     }
 }
 
 fn refused(error: &JwtError) -> Denied {
-    tracing::debug!(%error, "a token is refused");
+    tracing::debug!(%error, "rejected a token");
     Denied::Unknown
 }

@@ -1,16 +1,16 @@
-//! Who may read what: tokens of UAA, and the Cloud Controller's answer whether their owner may see
-//! the logs of an application.
+//! Access control: tokens from UAA, and the Cloud Controller's decision whether their owner may
+//! read the logs of an application.
 //!
 //! An operator, whose token has one of the scopes [`OPERATOR_SCOPES`] or is one of the configured
 //! ones, may read everything. Everyone else may read the sources that the Cloud Controller allows,
 //! one by one.
 //!
-//! UAA is asked about each token, or the signature of a token is verified with UAA's [`keys`].
+//! UAA checks each token, or weir verifies its signature with UAA's [`keys`].
 //!
-//! Invariants: without a positive answer nothing can be read; a positive answer is believed for
-//! [`CACHE_TIME`], a negative one is not remembered; a signature is verified for each request, so a
-//! token is valid until it expires and no longer; tokens are kept as hashes, and appear in no
-//! message.
+//! Invariants: without a positive decision nothing can be read; a positive decision is cached for
+//! [`CACHE_TIME`], a negative one is not cached; a signature is verified for each request, so a
+//! token is valid until it expires and no longer; tokens are kept as hashes and never appear in
+//! messages.
 
 mod grants;
 mod jwt;
@@ -32,22 +32,22 @@ use grants::Grants;
 use jwt::Texts;
 use keys::Keys;
 
-/// How long a positive answer is believed, as in the original's proxy of log-cache.
+/// How long a positive decision is cached, as in the original's log-cache proxy.
 const CACHE_TIME: Duration = Duration::from_mins(1);
 
-/// Maximum length of an answer: a token with thousands of scopes.
+/// Maximum length of a response: a token with thousands of scopes.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// Maximum length of a token: some times that of one with hundreds of scopes.
+/// Maximum length of a token: several times that of one with hundreds of scopes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// Sources that a request may name, if each has to be asked for.
+/// Maximum number of sources in a request, if each must be checked.
 const SOURCES_MAX: usize = 100;
 
 /// Scopes that may read everything.
 const OPERATOR_SCOPES: [&str; 2] = ["doppler.firehose", "logs.admin"];
 
-/// Where readers are looked up.
+/// Settings of access control.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccessSettings {
     /// Tokens that may read everything, separated by commas.
@@ -60,14 +60,14 @@ pub struct AccessSettings {
     pub tls: TlsSettings,
 }
 
-/// How tokens are checked.
+/// How tokens are verified.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UaaSettings {
-    /// Where.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// The client that may ask about tokens; without, their signatures are verified.
+    /// The client that checks tokens; `None`: signatures are verified instead.
     pub client: Option<UaaClient>,
-    /// For whom tokens have to be; without, they may be for anyone.
+    /// The audience that tokens must have; `None`: any.
     pub audience: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub(super) enum Denied {
     /// Its owner may not read this.
     #[error("the owner of the token may not read this")]
     Forbidden,
-    /// It cannot be found out.
+    /// Access could not be checked.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -114,16 +114,16 @@ pub(super) struct Access {
     clock: Arc<dyn Clock>,
 }
 
-/// What UAA is needed for.
+/// What UAA is used for.
 #[derive(Debug)]
 enum Uaa {
-    /// It is asked about each token.
-    Asked { uaa: AskClient, client: UaaClient, audience: Option<String> },
-    /// It signs tokens.
-    Signs(Keys),
+    /// It checks each token.
+    CheckTokens { uaa: AskClient, client: UaaClient, audience: Option<String> },
+    /// It provides the keys for verifying signatures.
+    Keys(Keys),
 }
 
-/// What UAA says about a token.
+/// UAA's response about a token.
 #[derive(Debug, Deserialize)]
 struct CheckedToken {
     #[serde(default)]
@@ -144,8 +144,8 @@ impl Access {
             let UaaSettings { endpoint, client: own, audience } = settings;
             let (uaa, audience) = (client(endpoint)?, audience.clone());
             Ok::<_, io::Error>(match own.clone() {
-                Some(client) => Uaa::Asked { uaa, client, audience },
-                None => Uaa::Signs(Keys::new(uaa, audience, clock.clone())),
+                Some(client) => Uaa::CheckTokens { uaa, client, audience },
+                None => Uaa::Keys(Keys::new(uaa, audience, clock.clone())),
             })
         });
         Ok(Self {
@@ -157,7 +157,7 @@ impl Access {
         })
     }
 
-    /// Finds out who has sent a request, and that it may read all of these sources; none stands for
+    /// Checks whether the sender of a request may read all of these sources; no sources stand for
     /// everything.
     pub(super) async fn check(&self, headers: &HeaderMap, sources: &[&str]) -> Result<(), Denied> {
         let token = token(headers).ok_or(Denied::Unknown)?;
@@ -167,7 +167,7 @@ impl Access {
         }
     }
 
-    /// Finds out whose token it is.
+    /// Verifies a token and identifies its owner.
     async fn reader(&self, token: &str) -> Result<Reader, Denied> {
         let own = hash(&[token.as_bytes()]);
         if self.operators.contains(&own) {
@@ -175,8 +175,8 @@ impl Access {
         }
         match &self.uaa {
             None => Err(Denied::Unknown),
-            Some(Uaa::Signs(keys)) => Ok(Reader::with(&keys.scopes(token).await?)),
-            Some(Uaa::Asked { uaa, client, audience }) => {
+            Some(Uaa::Keys(keys)) => Ok(Reader::with(&keys.scopes(token).await?)),
+            Some(Uaa::CheckTokens { uaa, client, audience }) => {
                 let now = self.clock.monotonic();
                 let is_operator = hash(&[b"operator", token.as_bytes()]);
                 if self.grants.has(&is_operator, now) {
@@ -196,7 +196,7 @@ impl Access {
         }
     }
 
-    /// Finds out whether the owner of a token may read these sources.
+    /// Checks whether the owner of a token may read these sources.
     async fn allows(&self, token: &str, sources: &[&str]) -> Result<(), Denied> {
         let are_named = !sources.is_empty() && sources.len() <= SOURCES_MAX;
         let Some(client) = self.cloud_controller.as_ref().filter(|_| are_named) else {
@@ -217,7 +217,7 @@ impl Access {
         Ok(())
     }
 
-    /// Asks the Cloud Controller for an application, then for a service instance.
+    /// Checks with the Cloud Controller, as an application, then as a service instance.
     async fn ask_for(&self, client: &AskClient, token: &str, source: &str) -> Result<(), Denied> {
         for path in ["/internal/v4/log_access/", "/v3/service_instances/"] {
             let path = format!("{path}{source}");
@@ -226,7 +226,7 @@ impl Access {
                 200 => return Ok(()),
                 401 | 403 | 404 => {}
                 status => {
-                    let text = format!("the Cloud Controller answers with status {status}");
+                    let text = format!("the Cloud Controller returned status {status}");
                     return Err(Denied::Unavailable(text));
                 }
             }
@@ -243,7 +243,7 @@ impl Reader {
     }
 }
 
-/// Asks UAA about a token.
+/// Checks a token with UAA.
 async fn ask_about(
     uaa: &AskClient,
     client: &UaaClient,
@@ -262,11 +262,11 @@ async fn ask_about(
         // Any other 401 concerns the client of weir.
         401 if answer.says("invalid_token") => return Err(Denied::Unknown),
         status => {
-            return Err(Denied::Unavailable(format!("UAA answers with status {status}")));
+            return Err(Denied::Unavailable(format!("UAA returned status {status}")));
         }
     }
     serde_json::from_slice(&answer.body)
-        .map_err(|error| Denied::Unavailable(format!("UAA answers with {error}")))
+        .map_err(|error| Denied::Unavailable(format!("UAA returned an invalid response: {error}")))
 }
 
 /// Returns the token of a request: in its header, or in a cookie, as browsers send it.
@@ -277,11 +277,11 @@ fn token(headers: &HeaderMap) -> Option<String> {
         let mut named = cookies.flat_map(|text| text.split("; ")).filter_map(|c| c.split_once('='));
         named.find(|(name, _)| *name == "authorization").map(|(_, value)| value)
     };
-    // What is in a cookie is encoded as in a form.
+    // The value of a cookie is form-encoded.
     let decoded = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();
     let text = header.map(str::to_owned).or_else(|| cookie().map(decoded))?;
     let text = text.trim().trim_matches('"');
-    // A token alone is one, but not the word before it.
+    // A token without the word `bearer` is accepted, but not the word without a token.
     let (kind, token) = text.split_once(' ').unwrap_or(("bearer", text));
     let is_valid = kind.eq_ignore_ascii_case("bearer")
         && !token.eq_ignore_ascii_case("bearer")

@@ -1,7 +1,7 @@
-//! Who may read what from the log-cache.
+//! Access control of the log-cache.
 //!
-//! Invariants: whoever may not read something is told that it does not exist; the list of all
-//! sources, and calls over gRPC, are for operators.
+//! Invariants: a request without access is answered with 404; the list of all sources, and calls
+//! over gRPC, are restricted to operators.
 
 use hyper::http::request::Parts as Head;
 use hyper::{Response, StatusCode};
@@ -13,7 +13,7 @@ use super::super::access::Denied;
 use super::super::body::FaceBody;
 use super::{promql, request};
 
-/// Checks whether the sender of a request may read what it asks for; an error is the answer.
+/// Checks access to the requested sources; an error is the response.
 pub(super) async fn check(
     state: &FaceState,
     head: &Head,
@@ -24,7 +24,7 @@ pub(super) async fn check(
     let Some(access) = state.access.as_ref().filter(|_| path != "/api/v1/info") else {
         return Ok(());
     };
-    // The original asks whoever must have a token for the name of a source.
+    // As in the original, a request that needs a token must name a source.
     if !is_grpc && ["/api/v1/read", "/api/v1/read/"].contains(&path) {
         return Err(in_http(&Denied::Forbidden));
     }
@@ -39,7 +39,7 @@ pub(super) async fn check(
     }
 }
 
-/// The sources that a request names; none if it asks for all.
+/// The sources that a request names; empty if it requests all.
 fn sources(path: &str, query: Option<&str>) -> Vec<String> {
     let query = query.unwrap_or_default();
     match path.strip_prefix("/api/v1/") {

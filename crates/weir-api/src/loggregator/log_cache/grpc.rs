@@ -1,7 +1,7 @@
 //! `logcache.v1.Egress` over gRPC: `Read` and `Meta`; and `logcache.v1.PromQLQuerier`:
 //! `InstantQuery` and `RangeQuery`.
 //!
-//! Invariant: a call has one request and one answer, or a status.
+//! Invariant: a call has one request and one response, or a status.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
@@ -27,10 +27,10 @@ const EGRESS: &str = "logcache.v1.Egress";
 /// The service for queries over metrics.
 const QUERIER: &str = "logcache.v1.PromQLQuerier";
 
-/// The service for envelopes that are to be stored, which a source receives.
+/// The service that receives envelopes, which is provided by a source instead.
 const INGRESS: &str = "logcache.v1.Ingress";
 
-/// Why an answer may be incomplete.
+/// The metadata with the reason why a response may be incomplete.
 const PARTIAL: &str = "weir-partial";
 
 impl From<ReadError> for Refused {
@@ -82,7 +82,7 @@ where
 {
     let (service, method) = grpc::method(head, &[EGRESS, QUERIER, INGRESS])?;
     if service == INGRESS {
-        let text = "envelopes are received by a source of type \"loggregator\", at its own port";
+        let text = "envelopes are received by a source of type \"loggregator\", on its own port";
         return Err(Status::new(GrpcStatus::Unimplemented, text).into());
     }
     let message = read_message(body, STORED_REQUEST_BYTES_MAX).await?;
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// The one message of an answer, and its status.
+/// The message of a response, and its status.
 struct Answer(Option<Bytes>);
 
 impl Answer {

@@ -13,10 +13,11 @@ use super::super::stored::{ReadError, StoredBatch};
 use super::request::{self, InvalidParameter};
 use super::{of_answer, promql, read, sources};
 
-/// The release of the original whose paths these are: clients decide by it which paths they use.
+/// The release of the original with which these paths are compatible; clients use it to choose
+/// paths.
 const VERSION: &str = "3.0.0";
 
-/// Why an answer may be incomplete.
+/// The header with the reason why a response may be incomplete.
 const PARTIAL: &str = "x-weir-partial";
 
 /// A status of gRPC, over HTTP.
@@ -68,7 +69,8 @@ fn json(status: StatusCode, mut text: Vec<u8>) -> Response<FaceBody> {
     response
 }
 
-/// The health of drains, whose programs had the port of the log-cache. As there, everyone may ask.
+/// The health of drains, which the originals serve on the port of the log-cache; no token is
+/// needed.
 pub(super) fn health(state: &FaceState) -> Response<FaceBody> {
     match state.view() {
         Some(view) => json(StatusCode::OK, drains(&view).trim_end().as_bytes().to_vec()),

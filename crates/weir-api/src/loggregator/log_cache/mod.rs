@@ -1,8 +1,8 @@
 //! The log-cache: stored envelopes of one source, over HTTP (`/api/v1`) and gRPC (`logcache.v1`),
 //! and queries over metrics ([`promql`]).
 //!
-//! One port answers both: what is sent as gRPC is answered as such. Invariants: requests, answers
-//! and errors have the form of the original; what is answered was stored, so it survives a restart.
+//! One port serves both protocols. Invariants: requests, responses and errors have the format of
+//! the original; responses come from the store, so they survive a restart.
 
 mod access;
 mod grpc;
@@ -27,7 +27,7 @@ use super::body::FaceBody;
 use super::limits::META_AGE_MAX;
 use super::stored::{ReadError, StoredBatch, StoredRead};
 
-/// The sources, when they were last asked for.
+/// The sources when they were last requested.
 #[derive(Debug, Default)]
 pub(super) struct KnownSources(Mutex<Option<(Instant, Arc<Services>)>>);
 
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Reads envelopes, and makes an answer of them; with why there may be others.
+/// Reads envelopes and creates a response, with the reason why it may be incomplete.
 async fn read<T: Send + 'static>(
     state: &FaceState,
     read: LogCacheRead,
@@ -73,7 +73,7 @@ async fn read<T: Send + 'static>(
 /// Returns the sources, at most as old as in the original.
 async fn sources(state: &FaceState) -> Result<Arc<Services>, ReadError> {
     let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
-    // Those who ask at the same time wait for the same answer.
+    // Concurrent requests wait for the same result.
     let mut known = state.sources.0.lock().await;
     if let Some((at, sources)) = &*known
         && at.elapsed() < META_AGE_MAX
@@ -85,8 +85,8 @@ async fn sources(state: &FaceState) -> Result<Arc<Services>, ReadError> {
     Ok(sources)
 }
 
-/// The sources in the form of an answer. How many envelopes of a source are no longer there is not
-/// known: they are removed by segment, not by source.
+/// The sources as a response. The number of expired envelopes of a source is not known: they are
+/// removed by segment, not by source.
 fn of_answer(sources: &Services) -> impl Iterator<Item = LogCacheSource<'_>> {
     sources.spans.iter().map(|span| LogCacheSource {
         source_id: &span.name,

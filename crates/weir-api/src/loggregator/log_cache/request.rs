@@ -1,4 +1,4 @@
-//! Requests over HTTP: what the path and the parameters of a URL ask for.
+//! Requests over HTTP, parsed from the path and the parameters of a URL.
 //!
 //! Invariants: as in the original, parameters have the names of the fields of a message, in both
 //! spellings; unknown ones are ignored; one that occurs more often than its field has values, or
@@ -8,7 +8,7 @@ use weir_codec::{LogCacheKind, LogCacheRead, PromqlInstant, PromqlRange};
 
 use super::super::query::{pairs, path_decoded};
 
-/// What is wrong with a parameter: the text of the answer.
+/// An invalid parameter: the text of the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InvalidParameter(pub(super) String);
 
@@ -35,7 +35,7 @@ impl Parameters {
         Ok(last)
     }
 
-    /// The same for a text, which is empty if it is missing.
+    /// The same for text, which is empty if it is missing.
     fn text(&self, names: &[&str]) -> Result<String, InvalidParameter> {
         Ok(self.one(names)?.unwrap_or_default().to_owned())
     }

@@ -1,9 +1,9 @@
 //! Stored records as envelopes.
 //!
-//! Invariant: an envelope that was received is returned as it came, with its tags as `tags`, and with
-//! the time and the source that the record has if it states none. What
-//! has no received bytes, since another source wrote it, a rule has changed it, or it was stored
-//! before they were kept, is written from what is stored.
+//! Invariant: a received envelope is returned unchanged, except that deprecated tags become `tags`,
+//! and a missing time or source ID is taken from the record. A record without received bytes (of
+//! another source, changed by a rule, or stored before they were kept) is converted from its
+//! columns.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 
 use crate::explore::nested_attributes;
 
-/// Returns the envelope of a record of this source; `is_envelope` if what it came through receives
-/// envelopes. `None` if it is not one.
+/// Returns the envelope of a record of this source; `is_envelope` if the source receives envelopes.
+/// `None` if the record cannot be written as one.
 pub(super) fn envelope_of(
     record: &StoredRecord,
     source_id: &str,

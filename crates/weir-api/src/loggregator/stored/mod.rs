@@ -1,8 +1,8 @@
-//! Envelopes from the store: what the log-cache and recent logs answer with.
+//! Envelopes from the store, for the log-cache and recent logs.
 //!
-//! Queries run on threads of their own, in a queue with a limited length and wait, as those of the
-//! search. Invariants: nothing here blocks the thread of the services; a query ends at its deadline,
-//! or when its client leaves; memory of a query and of its answer is limited.
+//! Queries run on their own threads, with a queue of limited length and wait, as in the search.
+//! Invariants: nothing here blocks the thread of the services; a query ends at its deadline, or
+//! when its client disconnects; memory of a query and of its result is limited.
 
 mod envelope;
 mod read;
@@ -19,16 +19,16 @@ use super::limits::{META_TIMEOUT, RECENT_LOGS_MAX, SOURCES_MAX, stored_limits};
 use crate::explore::{Admission, AnswerStatus, QueryKind, Rejection};
 pub(super) use read::StoredRead;
 
-/// Why there is no answer.
+/// Why a query failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReadError {
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The answer would be too large: ask for less.
-    #[error("the response is too large: ask for fewer envelopes")]
+    /// The response would be too large.
+    #[error("the response is too large: request fewer envelopes")]
     TooLarge,
-    /// It took too long.
+    /// The deadline was reached.
     #[error("the deadline was reached")]
     Late,
     /// Too many requests are waiting.
@@ -37,7 +37,7 @@ pub(super) enum ReadError {
     /// There is no store at the moment.
     #[error("the server is starting")]
     Starting,
-    /// The disk has failed, or the query.
+    /// Reading failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -47,7 +47,7 @@ impl ReadError {
         Self::Failed(error.to_string())
     }
 
-    /// Returns the status of gRPC. As in the original, it does not tell invalid requests apart.
+    /// Returns the gRPC status. As in the original, it does not distinguish invalid requests.
     pub(super) fn code(&self) -> GrpcStatus {
         match self {
             Self::Invalid(_) => GrpcStatus::Unknown,
@@ -63,12 +63,12 @@ impl ReadError {
     }
 }
 
-/// Envelopes in the order that was asked for.
+/// Envelopes in the requested order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct StoredBatch {
     envelopes: Vec<Vec<u8>>,
     bytes: usize,
-    /// Why there may be others.
+    /// Why the result may be incomplete.
     pub(super) partial: Option<&'static str>,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct StoredEnvelopes {
 }
 
 impl StoredEnvelopes {
-    /// `sources` receive envelopes; reading takes at most `deadline`.
+    /// `sources` receive envelopes; a read takes at most `deadline`.
     pub(super) fn new(
         sources: BTreeSet<String>,
         deadline: Duration,
@@ -119,7 +119,7 @@ impl StoredEnvelopes {
         Self { store: RwLock::default(), sources, admission, clock, deadline }
     }
 
-    /// Reads from this store from now on, or from none.
+    /// Sets the store to read from.
     pub(super) fn set_store(&self, store: Option<Arc<dyn LogStore>>) {
         if store.is_some()
             && let Err(error) = self.admission.start()
@@ -144,7 +144,7 @@ impl StoredEnvelopes {
         self.clock.unix_ns()
     }
 
-    /// Reads envelopes, and makes an answer of them.
+    /// Reads envelopes and creates a response from them.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: StoredRead,
@@ -155,8 +155,7 @@ impl StoredEnvelopes {
             .await
     }
 
-    /// Returns the newest logs of a source in the order of their times: what `/recentlogs` answers
-    /// with.
+    /// Returns the newest logs of a source in the order of their times, for `/recentlogs`.
     pub(super) async fn recent_logs(
         &self,
         source_id: String,
@@ -170,7 +169,7 @@ impl StoredEnvelopes {
         self.read(read, in_order).await
     }
 
-    /// Returns what is known about all sources.
+    /// Returns statistics of all sources.
     pub(super) async fn sources(&self) -> Result<Services, ReadError> {
         let request = ServicesRequest { access: Access::all(), limit: SOURCES_MAX };
         self.run(META_TIMEOUT, move |store, budget| {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: envelopes come in the order of their times; of those with the same time either all
 //! are returned or none, within a limit, so that a client that continues after the time of the last
-//! one misses nothing, as in the original; what would be incomplete in the middle is an error.
+//! one misses nothing, as in the original; a result with a gap in the middle is an error.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl StoredRead {
         Self { source_id, range, limit, order: Order::OldestFirst, kinds, names: None }
     }
 
-    /// Checks a request; `now_ns` is the time that counts as its end unless it states one.
+    /// Checks a request; `now_ns` is the default for its end.
     pub(in super::super) fn new(read: LogCacheRead, now_ns: i64) -> Result<Self, ReadError> {
         let LogCacheRead { start_ns, end_ns, limit, .. } = read;
         let invalid = |text| Err(ReadError::Invalid(text));
@@ -97,12 +97,12 @@ impl StoredRead {
         sources: &BTreeSet<String>,
         budget: &Budget,
     ) -> Result<StoredBatch, ReadError> {
-        let mut found = Found { read: self, sources, batch: StoredBatch::default() };
+        let mut found = EnvelopeCollector { read: self, sources, batch: StoredBatch::default() };
         if self.range.is_empty() {
             return Ok(found.batch);
         }
         let last = self.pages(store, budget, self.range, None, self.limit, &mut found)?;
-        // Those with the time of the last one belong together.
+        // Envelopes with the time of the last one belong together.
         if let Some(last) = last {
             let range = TimeRange { from_ns: last.time_ns, to_ns: last.time_ns.saturating_add(1) };
             let limit = found.batch.count() + SAME_TIME_MAX;
@@ -120,7 +120,7 @@ impl StoredRead {
         range: TimeRange,
         mut after: Option<PageKey>,
         limit: usize,
-        found: &mut Found<'_>,
+        found: &mut EnvelopeCollector<'_>,
     ) -> Result<Option<PageKey>, ReadError> {
         while found.batch.count() < limit {
             let filter = Filter { range, ..Filter::all(Access::all()) };
@@ -141,8 +141,8 @@ impl StoredRead {
         Ok(after)
     }
 
-    /// Decides what an incomplete page means. A client that reads onwards would miss what is not in
-    /// it; one that wants the newest gets what there is, with a mark.
+    /// Handles an incomplete page. A client that reads in ascending order would miss the rest, so
+    /// it gets an error; one that reads the newest gets a result that is marked as partial.
     fn check(&self, coverage: &Coverage, batch: &mut StoredBatch) -> Result<(), ReadError> {
         for reason in &coverage.partial_reasons {
             match (reason, self.order) {
@@ -157,14 +157,14 @@ impl StoredRead {
     }
 }
 
-/// What was found so far.
-struct Found<'r> {
+/// Collects the envelopes of a read.
+struct EnvelopeCollector<'r> {
     read: &'r StoredRead,
     sources: &'r BTreeSet<String>,
     batch: StoredBatch,
 }
 
-impl Found<'_> {
+impl EnvelopeCollector<'_> {
     fn add(&mut self, record: &StoredRecord) -> Result<(), ReadError> {
         let source = record.source.as_deref().unwrap_or_default();
         let is_envelope = self.sources.contains(source);

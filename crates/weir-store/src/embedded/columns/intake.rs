@@ -259,8 +259,8 @@ impl Intake {
         }
     }
 
-    /// Parses the body. Returns whether it is a complete JSON object, and the status that it states
-    /// if it was parsed.
+    /// Parses the body. Returns whether it is a complete JSON object, and its status if it was
+    /// parsed.
     fn read_body(&mut self, view: &RecordView<'_>, body: &[u8]) -> (bool, Option<Stated>) {
         let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);
         let is_object = body.trim_ascii_start().first() == Some(&b'{');
@@ -455,7 +455,7 @@ impl Intake {
         if found.is_found() { ReservedValue::InRecord } else { ReservedValue::Nowhere }
     }
 
-    /// Finds the status: what the source or the body states, otherwise that of an attribute.
+    /// Finds the status: that of the source or the body, otherwise that of an attribute.
     fn find_status(&mut self, view: &RecordView<'_>, stated: Option<Status>) -> bool {
         self.status.clear();
         if let Some(status) = Status::from_severity(view.severity).or(stated) {
@@ -483,14 +483,14 @@ impl Intake {
         false
     }
 
-    /// Finds the status at the start of a text, if nothing else states it.
+    /// Finds the status at the start of a text, if there is no other.
     fn find_status_in_text(&mut self, body: &[u8]) -> bool {
         let status = Status::from_severity(severity_of_text(body));
         self.status.extend_from_slice(status.map_or("", Status::name).as_bytes());
         status.is_some()
     }
 
-    /// Collects the tags that the record states: a list under `tags`, a text under `ddtags`.
+    /// Collects the tags of the record: a list under `tags`, a text under `ddtags`.
     fn find_tags(&mut self) -> bool {
         self.tags.clear();
         if !self.indexes.hints.has(Hints::TAGS) {

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `threads` (the two threads), `head` (records in memory), `flusher` (every write
 //! to disk, one step at a time), `manifest` (what is stored), `files` (names, atomic creation),
-//! `merge` and `rewrite` (replacing segments), `requests` (what others ask the writing thread for).
+//! `merge` and `rewrite` (replacing segments), `requests` (requests to the writing thread).
 
 pub(super) mod files;
 pub(super) mod flusher;

@@ -2,7 +2,7 @@
 //! duplicates.
 //!
 //! The live tail is connected first, so that no record that arrives from then on is missed. Then
-//! the command waits until the store shows every record that was on its way to it at that moment.
+//! the command waits until the store shows every record that was in flight to it at that moment.
 //! Only then does it search. So every record is found by the search, by the tail, or by both;
 //! duplicates are recognized by stream and position, which both report, and printed once.
 

@@ -144,7 +144,7 @@ impl Part {
         state.part = Some(path.clone());
         drop(state);
         let created = Self { file, path, name, pieces: pieces.clone() };
-        // Whoever could read the older file can read the new one, and nobody else.
+        // The new file has the permissions of the older one.
         if let Ok(old) = fs::metadata(&created.name) {
             created.file.set_permissions(old.permissions())?;
         }

@@ -20,7 +20,7 @@ pub(super) fn rows(earlier: &SourceStatus, now: &SourceStatus, rates: &Rates) ->
     over.map(|key| row(before(earlier, key), key, &limit.limit, rates)).collect()
 }
 
-/// What had been held back of a key in an earlier reading.
+/// The counts of a key in an earlier reading.
 fn before(earlier: &SourceStatus, now: &LimitedKeyEntry) -> u64 {
     let keys = earlier.book.rate_limit.iter().flat_map(|limit| &limit.keys);
     let known = keys.into_iter().find(|key| key.key == now.key);

@@ -182,7 +182,7 @@ fn reasons(health: &Value) -> Vec<ReasonLine> {
 fn source_row(earlier: &SourceStatus, now: &SourceStatus, rates: &Rates) -> Row {
     let (book, files) = (&now.book.book, &now.book.files);
     let state = match () {
-        () if now.blocked => ("waiting for room", State::Degraded),
+        () if now.blocked => ("blocked by an output", State::Degraded),
         () if now.unreadable_files > 0 => ("unreadable files", State::Degraded),
         () => ("ok", State::Ok),
     };
@@ -220,7 +220,7 @@ fn output_row(earlier: &OutputStatus, now: &OutputStatus, rates: &Rates) -> Row 
     let book = &now.book.book;
     let state = match () {
         () if !now.book.active => ("removed", State::Degraded),
-        () if now.book.blocking => ("full, blocks", State::Failing),
+        () if now.book.blocking => ("full, blocking", State::Failing),
         () if now.failing => ("failing", State::Failing),
         () => ("ok", State::Ok),
     };

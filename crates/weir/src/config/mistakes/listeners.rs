@@ -209,7 +209,7 @@ fn wrong_services_for_readers() {
         (
             "[loggregator.egress]\nlisten = \"0.0.0.0:8082\"",
             2,
-            "anyone who reaches 0.0.0.0:8082 could read the logs of all applications",
+            "every client that can connect to 0.0.0.0:8082 could read the logs of all applications",
             "client_ca_file",
         ),
         (

@@ -106,7 +106,7 @@ fn more_wrong_syslog_outputs() {
         (
             "[output.b]\ntype = \"syslog\"\naddress = \"a:1\"\ntimezone = \"Europe/Berlin\"",
             4,
-            "times of RFC 5424 state their zone",
+            "RFC 5424 timestamps include their zone",
             "remove it",
         ),
         (

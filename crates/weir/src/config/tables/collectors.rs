@@ -1,4 +1,4 @@
-//! Keys of the sources that obtain metrics themselves.
+//! Keys of the sources that collect metrics.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::{Component, Field, FieldDefault, TLS, ValueType, field, time};
 use FieldDefault::{None, Required, Value};
 
 pub(super) const PROMETHEUS_SOURCE: Component = Component {
-    doc: "Metrics of targets that answer in Prometheus' text format over HTTP, scraped at intervals. \
-          Each sample becomes an envelope of Loggregator.",
+    doc: "Scrapes metrics of targets over HTTP in the Prometheus text format. Each sample becomes a \
+          Loggregator envelope.",
     fields: &[PROMETHEUS],
 };
 
 pub(super) const CONTAINER_METRICS_SOURCE: Component = Component {
-    doc: "CPU, memory and disk that containers use, from their cgroups (both versions) and the files \
-          of docker, containerd and CRI-O, as the gauges that Diego's cells send.",
+    doc: "CPU, memory and disk usage of containers, from their cgroups (v1 and v2) and the files of \
+          docker, containerd and CRI-O, as the gauges that Diego cells send.",
     fields: &[CONTAINER_METRICS],
 };
 
@@ -26,8 +26,8 @@ const fn interval(default: FieldDefault) -> Field {
         "scrape_interval",
         time(Duration::from_millis(100), Duration::from_hours(24)),
         default,
-        "How often a target is scraped: always at the same moment of the interval, and different \
-         targets at different ones.",
+        "Interval between scrapes of a target. Scrapes of different targets are spread over the \
+         interval.",
     )
 }
 
@@ -36,7 +36,7 @@ const fn timeout(default: FieldDefault) -> Field {
         "scrape_timeout",
         time(Duration::from_millis(10), Duration::from_hours(1)),
         default,
-        "How long a complete answer may take, and never longer than the interval.",
+        "Timeout of a scrape; at most the interval.",
     )
 }
 
@@ -45,13 +45,13 @@ const PROMETHEUS: &[Field] = &[
         "targets",
         ValueType::Tables(TARGET),
         Value("[]"),
-        "What is scraped: `[[source.NAME.targets]]`, once for each target.",
+        "Targets to scrape: one `[[source.NAME.targets]]` for each.",
     ),
     field(
         "target_files",
         ValueType::Globs,
         Value("[]"),
-        "Files that describe one target of this machine each, as for Loggregator's own scraper: \
+        "Files that each describe one target on this machine, as for Loggregator's own scraper: \
          `[\"/var/vcap/jobs/*/config/prom_scraper_config.yml\"]`. See the \
          [guide](../guide/metrics.md).",
     ),
@@ -59,13 +59,13 @@ const PROMETHEUS: &[Field] = &[
         "rescan_interval",
         time(Duration::from_millis(50), Duration::from_hours(1)),
         Value("\"30s\""),
-        "How often these files are looked for and read.",
+        "How often to search for these files and read them.",
     ),
     field(
         "source_id",
         ValueType::Text,
         None("the name of the source"),
-        "The source of metrics of targets that state none.",
+        "Source ID of the metrics of targets that do not set one.",
     ),
     interval(Value(INTERVAL)),
     timeout(Value("\"10s\"")),
@@ -73,13 +73,13 @@ const PROMETHEUS: &[Field] = &[
         "body_max",
         ValueType::Size { min: 64 << 10, max: 256 << 20 },
         Value("\"8MiB\""),
-        "Maximum length of an answer, also after decompression. The scrape of a longer one fails.",
+        "Maximum size of a response, also after decompression. The scrape of a larger one fails.",
     ),
     field(
         "in_flight_max",
         ValueType::Size { min: 128 << 10, max: 4 << 30 },
         Value("\"32MiB\""),
-        "Memory for all answers that are being received or read. When it is exhausted, further \
+        "Memory for all responses that are being received or parsed. When it is exhausted, further \
          scrapes fail.",
     ),
     TAGS,
@@ -87,24 +87,19 @@ const PROMETHEUS: &[Field] = &[
         "tls",
         ValueType::Table(TLS),
         None("the system's CA certificates, and no client certificate"),
-        "Certificates for targets without `tls` of their own, and for those of files.",
+        "TLS settings for targets without their own `tls`, and for targets from files.",
     ),
 ];
 
 const TARGET: &[Field] = &[
-    field(
-        "url",
-        ValueType::Url,
-        Required,
-        "Where it answers: `\"http://127.0.0.1:9100/metrics\"`.",
-    ),
+    field("url", ValueType::Url, Required, "URL to scrape: `\"http://127.0.0.1:9100/metrics\"`."),
     field("source_id", ValueType::Text, None("that of the source"), "The source of its metrics."),
     field("instance_id", ValueType::Text, None("none"), "The instance of its metrics."),
     field(
         "labels",
         ValueType::Values,
         None("none"),
-        "Tags of its metrics that have no label of that name.",
+        "Tags for metrics that have no label of the same name.",
     ),
     field(
         "headers",
@@ -121,7 +116,7 @@ const TARGET: &[Field] = &[
         "tls",
         ValueType::Table(TLS),
         None("that of the source"),
-        "Certificates for this target.",
+        "TLS settings for this target.",
     ),
 ];
 
@@ -130,19 +125,20 @@ const CONTAINER_METRICS: &[Field] = &[
         "interval",
         time(Duration::from_millis(100), Duration::from_hours(1)),
         Value(INTERVAL),
-        "How often containers are measured.",
+        "Interval between measurements of a container.",
     ),
     field(
         "cgroup_root",
         ValueType::Path,
         Value("\"/sys/fs/cgroup\""),
-        "Where cgroups are mounted.",
+        "Mount point of the cgroup file system.",
     ),
     field(
         "docker_root",
         ValueType::Path,
         Value("\"/var/lib/docker\""),
-        "docker's directory, with `containers`, and `image` and `overlay2` for writable layers.",
+        "docker's data directory, which has `containers`, and `image` and `overlay2` for writable \
+         layers.",
     ),
     field(
         "containerd_roots",
@@ -160,8 +156,8 @@ const CONTAINER_METRICS: &[Field] = &[
         "proc_root",
         ValueType::Path,
         Value("\"/proc\""),
-        "Where `meminfo` is, for containers without a limit, and `self/mountinfo`, which shows \
-         where writable layers are.",
+        "Mount point of procfs: `meminfo` is used for containers without a memory limit, and \
+         `self/mountinfo` to find writable layers.",
     ),
     field(
         "source_id_labels",
@@ -169,8 +165,8 @@ const CONTAINER_METRICS: &[Field] = &[
         Value(
             "[\"cloudfoundry.org/app_guid\", \"korifi.cloudfoundry.org/app-guid\", \"source_id\"]",
         ),
-        "Labels with the source of a container: the first one that it has counts. Without any, the \
-         source is the service that logs of the container are from.",
+        "Labels whose value is the source ID of a container; the first one that is present is \
+         used. Without any, the source ID is the service of the container's logs.",
     ),
     field(
         "instance_id_labels",
@@ -178,21 +174,22 @@ const CONTAINER_METRICS: &[Field] = &[
         Value(
             "[\"instance_id\", \"apps.kubernetes.io/pod-index\", \"com.docker.compose.container-number\"]",
         ),
-        "Labels with its instance. Without any, it is the ordinal of a pod of a stateful set, or \
-         else the beginning of the container's ID.",
+        "Labels whose value is the instance ID. Without any, it is the ordinal of the pod in its \
+         stateful set, or otherwise the beginning of the container's ID.",
     ),
     field(
         "label_tags",
         ValueType::Values,
         None("organization, space and application, process type, and namespace, pod and container"),
-        "Tags, each with the label that is its value: `{ app_name = \"cloudfoundry.org/app_name\" }`.",
+        "Tags, each with the label that provides its value: `{ app_name = \
+         \"cloudfoundry.org/app_name\" }`.",
     ),
     field(
         "disk_interval",
         time(Duration::ZERO, Duration::from_hours(24)),
         Value("\"5m\""),
-        "How often writable layers are measured, which means to look at all of their files. With \
-         `\"0s\"` the usage of disk is 0.",
+        "Interval between measurements of writable layers, each of which visits all of their \
+         files. With `\"0s\"` they are not measured, and disk usage is reported as 0.",
     ),
     TAGS,
 ];

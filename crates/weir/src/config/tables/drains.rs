@@ -7,50 +7,50 @@ use FieldDefault::{None, Required, Value};
 
 pub(super) const DRAINS: Table = Table {
     name: "drains",
-    doc: "Drains: the records of an application go to a destination of its owner. They are off unless \
-          this table or a `[[drain]]` exists. See [drains](../guide/drains.md).",
+    doc: "Drains deliver the records of an application to a destination of its owner. They are off \
+          unless this table or a `[[drain]]` exists. See [drains](../guide/drains.md).",
     fields: &[
-        field("enabled", ValueType::Bool, Value("true"), "Whether drains get records."),
+        field("enabled", ValueType::Bool, Value("true"), "Whether to deliver to drains."),
         field(
             "messages",
             ValueType::Bool,
             Value("true"),
-            "Whether the log of an application says that one of its drains cannot be used, does not \
-             accept records, or has lost some (source type `LGR`).",
+            "Whether to report in the log of an application that one of its drains is invalid, does \
+             not accept records, or has lost some (source type `LGR`).",
         ),
         field(
             "limit",
             ValueType::Size { min: 1 << 20, max: 1 << 50 },
             Value("\"1GiB\""),
-            "Disk space, as a part of the journal's, for the records of drains that lag. Beyond it \
-             the oldest records of the drain with the most are discarded, and counted.",
+            "Disk space for the records of drains that lag; it is part of the journal's. Above it, \
+             the oldest records of the drain that uses the most are discarded and counted.",
         ),
         field(
             "window",
             ValueType::Size { min: 4 << 20, max: 16 << 30 },
             Value("\"32MiB\""),
-            "Memory for the records that drains have not accepted yet. A drain that lags does not \
-             use it: its records wait on disk.",
+            "Memory for records that drains have not accepted yet. The records of a drain that lags \
+             wait on disk instead.",
         ),
         field(
             "retry_for",
             ValueType::Duration { min: Duration::from_mins(1), max: Duration::from_hours(8760) },
             Value("\"24h\""),
-            "How long the records of a drain that cannot be reached are kept. Older ones are \
-             discarded, and counted as `expired`.",
+            "How long to keep records for a drain that cannot be reached. Older ones are discarded \
+             and counted as `expired`.",
         ),
         field(
             "metadata",
             ValueType::Bool,
             Value("true"),
-            "Whether messages have the tags of their envelopes. The URL of a drain can say otherwise: \
-             `?disable-metadata=true`.",
+            "Whether messages include the tags of their envelopes. The URL of a drain can override \
+             this: `?disable-metadata=true`.",
         ),
         field(
             "denied_networks",
             ValueType::Names,
-            None("drains may lead to any address"),
-            "Addresses to which no connection is made, whatever names lead to them: networks \
+            None("any address is allowed"),
+            "Addresses to which drains never connect, also if a host name resolves to them: networks \
              (`10.0.0.0/8`) and ranges (`10.0.0.5-10.0.0.9`).",
         ),
         field(
@@ -69,14 +69,14 @@ pub(super) const DRAINS: Table = Table {
         field(
             "binding_cache",
             ValueType::Table(PROVIDER),
-            None("no binding cache is asked"),
-            "The binding cache of Loggregator, which lists drains.",
+            None("no binding cache"),
+            "Loggregator's binding cache, from which to obtain drains.",
         ),
         field(
             "cloud_controller",
             ValueType::Table(CLOUD_CONTROLLER),
-            None("no Cloud Controller is asked"),
-            "The Cloud Controller, which lists drains.",
+            None("no Cloud Controller"),
+            "The Cloud Controller, from which to obtain drains.",
         ),
     ],
 };
@@ -95,7 +95,7 @@ const PER_APP: Field = field(
     "drains_per_app_max",
     ValueType::Count { min: 1, max: 1000 },
     Value("5"),
-    "Maximum number of drains of an application; further ones are ignored.",
+    "Maximum number of drains per application; further ones are ignored.",
 );
 
 const PROVIDER_TLS: Field = field(
@@ -113,7 +113,8 @@ const CLOUD_CONTROLLER: &[Field] = &[
         "version",
         ValueType::Count { min: 4, max: 5 },
         Value("5"),
-        "Version of its list: `/internal/v5/syslog_drain_urls` has certificates, v4 has none.",
+        "API version of `/internal/v5/syslog_drain_urls`: 5 includes client certificates, 4 does \
+         not.",
     ),
     INTERVAL,
     PER_APP,
@@ -122,8 +123,8 @@ const CLOUD_CONTROLLER: &[Field] = &[
 
 pub(super) const DRAIN: List = List {
     name: "drain",
-    doc: "A drain of the configuration. Without `app`, `space` and `organization` it gets the records \
-          of all applications.",
+    doc: "A drain. Without `app`, `space` and `organization` it receives the records of all \
+          applications.",
     fields: &[
         field("app", ValueType::Text, None("not for one application"), "Id of the application."),
         field(
@@ -156,20 +157,25 @@ pub(super) const DRAIN: List = List {
             "hostname",
             ValueType::Text,
             None("no host name"),
-            "Host name in messages of records whose tags name no application.",
+            "Host name in messages whose record has no application in its tags.",
         ),
         field(
             "cert_file",
             ValueType::Path,
             None("no client certificate"),
-            "Client certificate, PEM.",
+            "PEM file of the client certificate.",
         ),
-        field("key_file", ValueType::Path, None("no client certificate"), "Its key, PEM."),
+        field(
+            "key_file",
+            ValueType::Path,
+            None("no client certificate"),
+            "PEM file of the client certificate's private key.",
+        ),
         field(
             "ca_file",
             ValueType::Path,
-            None("no further authorities"),
-            "CA certificates to trust in addition, PEM.",
+            None("those that all drains trust"),
+            "PEM file of CA certificates to trust in addition.",
         ),
     ],
 };

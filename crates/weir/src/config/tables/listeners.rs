@@ -12,32 +12,32 @@ use FieldDefault::{None, Required, Value};
 
 pub(super) const SYSLOG_SOURCE: Component = Component {
     doc: "Syslog (RFC 5424 and RFC 3164) over UDP, TCP, TLS, RELP or a Unix socket. Only RELP \
-          acknowledges messages; of the others, a crash loses at most what arrived within the last \
-          20 ms, and counts it.",
+          acknowledges messages; with the others, a crash loses at most what arrived within the last \
+          20 ms, and the loss is counted.",
     fields: &[SYSLOG, THREADS, LISTEN],
 };
 
 pub(super) const DROPSONDE_SOURCE: Component = Component {
-    doc: "Envelopes of Loggregator v1 (dropsonde) over UDP, from programs on this machine.",
+    doc: "Loggregator v1 envelopes (dropsonde) over UDP, from programs on this machine.",
     fields: &[DROPSONDE, &[ALLOW, RATE_LIMIT]],
 };
 
 pub(super) const STATSD_SOURCE: Component = Component {
-    doc: "Metrics of statsd over UDP, with the tags of Datadog's clients: counters, gauges, times, \
-          histograms and distributions. Each becomes an envelope of Loggregator.",
+    doc: "statsd metrics over UDP, including the tags of Datadog's clients: counters, gauges, \
+          timers, histograms and distributions. Each becomes a Loggregator envelope.",
     fields: &[STATSD, &[ALLOW, RATE_LIMIT]],
 };
 
 pub(super) const LOGGREGATOR_METRICS_SOURCE: Component = Component {
-    doc: "What weir has counted, as envelopes with the metrics of the programs of Loggregator that it \
-          replaces, by their names. See [metrics](../guide/loggregator.md#metrics-by-the-names-of-the-originals).",
+    doc: "Weir's own metrics as envelopes, under the metric names of the Loggregator programs that it \
+          replaces. See [metrics](../guide/loggregator.md#metrics-by-the-names-of-the-originals).",
     fields: &[LOGGREGATOR_METRICS],
 };
 
 pub(super) const DRAIN_MESSAGES_SOURCE: Component = Component {
-    doc: "What the owner of an application should know about its [drains](../guide/drains.md), as logs \
-          of the application: that one cannot be used, does not accept records, or has lost some. \
-          There is one named `drain_messages` if there are drains, unless another one is configured.",
+    doc: "Reports problems of an application's [drains](../guide/drains.md) in the application's own \
+          log: a drain is invalid, does not accept records, or has lost some. If drains are on and \
+          no source of this type is configured, there is one named `drain_messages`.",
     fields: &[&[TAGS]],
 };
 
@@ -46,20 +46,20 @@ const LOGGREGATOR_METRICS: &[Field] = &[
         "interval",
         time(Duration::from_millis(10), Duration::from_hours(1)),
         Value("\"5s\""),
-        "How often agents and routers state their metrics. Others do it after each twelfth interval, \
-         as the originals do.",
+        "Interval of the metrics of agents and routers. Those of the other programs are sent every \
+         twelfth interval, as by the originals.",
     ),
     TAGS,
 ];
 
 pub(super) const LOGGREGATOR_SOURCE: Component = Component {
-    doc: "Envelopes of Loggregator v2 over gRPC, from agents and clients.",
+    doc: "Loggregator v2 envelopes over gRPC, from agents and clients.",
     fields: &[LOGGREGATOR, LISTEN],
 };
 
 pub(super) const DATADOG_INTAKE_SOURCE: Component = Component {
     doc: "Logs that Datadog's agents and client libraries send over HTTP (`POST /api/v2/logs`, and \
-          `/v1/input` for older ones). A request is accepted once all its records are on stable \
+          `/v1/input` for older ones). A request is acknowledged once all its records are on stable \
           storage.",
     fields: &[DATADOG_INTAKE, THREADS, LISTEN],
 };
@@ -109,8 +109,8 @@ const RATE_LIMIT: Field = field(
     "rate_limit",
     ValueType::Table(QUOTAS),
     None("no limit"),
-    "What each sender may send, so that one that sends too much does not fill the buffers of \
-     others. See [noisy senders](../guide/noisy-senders.md).",
+    "Limit for each sender, so that a noisy one does not fill the buffers that others need. See \
+     [noisy senders](../guide/noisy-senders.md).",
 );
 
 /// Quotas by key.
@@ -119,10 +119,10 @@ const QUOTAS: &[Field] = &[
         "by",
         ValueType::Names,
         Value("[\"host\"]"),
-        "Fields that make up a key; each key has the whole limit for itself. `host`: the host that \
-         a record states, or else its sender; `app_name` or `service`: the program that it states; \
-         `peer`: the address of the sender. Up to 65,536 keys are told apart; further ones share a \
-         limit.",
+        "Fields that make up a key; the limits apply to each key separately. `host`: the host named \
+         in the record, or otherwise its sender; `app_name` or `service`: the program named in the \
+         record; `peer`: the address of the sender. Up to 65,536 keys are distinguished; further \
+         ones share a limit.",
     ),
     field(
         "records_per_second",
@@ -140,8 +140,8 @@ const QUOTAS: &[Field] = &[
         "burst",
         time(Duration::from_millis(100), Duration::from_hours(1)),
         Value("\"5s\""),
-        "What a key may send at once after a pause, as the time in which it is earned: with 1000 \
-         records per second and `\"5s\"`, 5000 records.",
+        "Size of a burst that a key may send after a pause, as a time: with 1000 records per second \
+         and `\"5s\"`, 5000 records.",
     ),
     field(
         "when_limited",
@@ -197,8 +197,8 @@ const LOGGREGATOR: &[Field] = &[
         "in_flight_max",
         ValueType::Size { min: 11 << 20, max: 4 << 30 },
         Value("\"32MiB\""),
-        "Memory for messages that have not arrived completely, over all connections. When it is \
-         exhausted, further streams are not read until there is room.",
+        "Memory for messages that have not been received completely, over all connections. When it \
+         is exhausted, further streams are not read until memory is released.",
     ),
 ];
 
@@ -228,16 +228,16 @@ pub(super) const TAGS: Field = field(
     "tags",
     ValueType::Values,
     None("no tags"),
-    "Tags of envelopes that have none of that name, as an agent adds them: `{ deployment = \"cf\", \
-     job = \"cell\" }`.",
+    "Tags to add to envelopes that do not have them, as an agent does: `{ deployment = \"cf\", job = \
+     \"cell\" }`.",
 );
 
 const RECEIVE_BUFFER: Field = field(
     "receive_buffer",
     ValueType::Size { min: 64 << 10, max: 1 << 30 },
     Value("\"8MiB\""),
-    "Receive buffer of a UDP socket: it holds what arrives while weir cannot read. Without the \
-     privilege `CAP_NET_ADMIN`, the kernel limits it to `net.core.rmem_max`.",
+    "Size of the receive buffer of the UDP socket, which holds datagrams until weir reads them. \
+     Without the capability `CAP_NET_ADMIN`, the kernel limits it to `net.core.rmem_max`.",
 );
 
 const SYSLOG: &[Field] = &[
@@ -245,7 +245,7 @@ const SYSLOG: &[Field] = &[
         "protocol",
         ValueType::Choice(SyslogProtocol::WORDS),
         Value("\"tcp\""),
-        "How messages arrive.",
+        "Transport protocol.",
     ),
     field(
         "listen",
@@ -257,7 +257,7 @@ const SYSLOG: &[Field] = &[
         "path",
         ValueType::Path,
         None("required for Unix sockets"),
-        "Path of the Unix socket. A socket that nobody listens on is replaced.",
+        "Path of the Unix socket. An existing socket is replaced if no process listens on it.",
     ),
     field(
         "path_mode",
@@ -275,13 +275,13 @@ const SYSLOG: &[Field] = &[
         "message_max",
         ValueType::Size { min: 480, max: LINE_BYTES_MAX as u64 },
         Value("\"64KiB\""),
-        "Length at which a message is truncated; what is missing is counted.",
+        "Maximum length of a message; a longer one is truncated, and the missing bytes are counted.",
     ),
     field(
         "timezone",
         ValueType::Text,
         Value("\"UTC\""),
-        "Time zone of times that state none, as in RFC 3164: a name such as `Europe/Berlin`, or an \
+        "Time zone of timestamps without one, as in RFC 3164: a name such as `Europe/Berlin`, or an \
          offset such as `+02:00`.",
     ),
     RECEIVE_BUFFER,

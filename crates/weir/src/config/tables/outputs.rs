@@ -39,7 +39,7 @@ const CONNECTIONS_MAX: Field = field(
     "connections_max",
     ValueType::Count { min: 1, max: 64 },
     Value("4"),
-    "Maximum number of concurrent requests. The order within a file or container is kept.",
+    "Maximum number of concurrent requests. The order within a file or container is preserved.",
 );
 
 const REQUEST_TIMEOUT: Field = field(
@@ -68,7 +68,7 @@ const WRITE_TIMEOUT: Field = field(
     "write_timeout",
     time(Duration::from_millis(100), Duration::from_hours(1)),
     Value("\"30s\""),
-    "How long the peer may accept no data before the connection is closed.",
+    "Time without progress in writing to the peer after which the connection is closed.",
 );
 
 pub(super) const SPLUNK_HEC: &[Field] = &[
@@ -217,10 +217,10 @@ pub(super) const SOCKET: &[Field] = &[
 ];
 
 pub(super) const LOGGREGATOR_OUTPUT: Component = Component {
-    doc: "Envelopes of Loggregator v2 over gRPC: to routers and agents of Loggregator, or to a source \
-          of type `loggregator` of another weir. Records of other sources are sent as logs. A record \
-          counts as delivered once the receiver has read it; what it then loses in a crash is not \
-          noticed.",
+    doc: "Loggregator v2 envelopes over gRPC: to Loggregator's routers and agents, or to a source of \
+          type `loggregator` of another weir. Records of other sources are sent as logs. A record \
+          counts as delivered once the receiver has read it; records that the receiver then loses in \
+          a crash are not detected.",
     fields: &[LOGGREGATOR, DELIVERY],
 };
 
@@ -230,8 +230,7 @@ const LOGGREGATOR: &[Field] = &[
         ValueType::Names,
         Required,
         "Hosts and ports of the receivers: `[\"doppler.service.cf.internal:8082\"]`. Connections are \
-         distributed over them; each is opened anew, and names are looked up again, after five \
-         minutes.",
+         distributed over them, and reopened after five minutes, with a new DNS lookup.",
     ),
     field(
         "batch_size",
@@ -253,14 +252,14 @@ const LOGGREGATOR: &[Field] = &[
         "tls",
         ValueType::Table(TLS),
         None("no TLS"),
-        "TLS settings. Receivers of Loggregator require `cert_file` and `key_file`; routers have \
-         `server_name = \"doppler\"`, agents `server_name = \"metron\"`.",
+        "TLS settings. Loggregator's receivers require `cert_file` and `key_file`; use `server_name = \
+         \"doppler\"` for routers and `server_name = \"metron\"` for agents.",
     ),
 ];
 
 pub(super) const DATADOG_METRICS_OUTPUT: Component = Component {
-    doc: "Metrics to Datadog (`POST /api/v2/series`): counters, as their totals, and gauges. Other \
-          records are not routed to it. Names and tags are those of Loggregator's nozzle for Datadog. \
+    doc: "Metrics to Datadog (`POST /api/v2/series`): counters, as totals, and gauges. Other records \
+          are not routed to it. Names and tags are those of Loggregator's Datadog nozzle. \
           See [metrics in Datadog](../guide/loggregator.md#metrics-in-datadog).",
     fields: &[DATADOG_METRICS, DELIVERY],
 };
@@ -283,8 +282,7 @@ const DATADOG_METRICS: &[Field] = &[
         "prefix",
         ValueType::Text,
         Value("\"datadog.nozzle.\""),
-        "What stands in front of every name; it is followed by the origin, a dot, and the name of the \
-         metric.",
+        "Prefix of every name; it is followed by the origin, a dot, and the name of the metric.",
     ),
     field(
         "tags",
@@ -302,8 +300,8 @@ const DATADOG_METRICS: &[Field] = &[
         "batch_size",
         ValueType::Size { min: 1 << 10, max: 5_000_000 },
         Value("\"2MiB\""),
-        "Target size of a request, before compression. Datadog accepts 5 MiB, and 500 kB of what is \
-         sent: without compression, choose less.",
+        "Target size of a request, before compression. Datadog accepts 5 MiB before and 500 kB after \
+         compression: without compression, choose a smaller size.",
     ),
     field(
         "batch_age",
@@ -329,14 +327,14 @@ pub(super) const SYSLOG_OUTPUT: &[Field] = &[
         "protocol",
         ValueType::Choice(SyslogOutputProtocol::WORDS),
         Value("\"tcp\""),
-        "How messages are carried.",
+        "Transport protocol.",
     ),
     field(
         "format",
         ValueType::Choice(SyslogFormat::WORDS),
         Value("\"rfc5424\""),
         "Format of the messages. A record that arrived as a message of this format, and that no \
-         rule has changed, is sent as it arrived, byte for byte.",
+         rule has changed, is sent byte for byte as it arrived.",
     ),
     field(
         "framing",
@@ -355,7 +353,7 @@ pub(super) const SYSLOG_OUTPUT: &[Field] = &[
         "timezone",
         ValueType::Text,
         Value("\"UTC\""),
-        "Time zone of the times of `rfc3164`, which do not state it: a name such as \
+        "Time zone of timestamps with `rfc3164`, which do not include it: a name such as \
          `Europe/Berlin`, or an offset such as `+02:00`.",
     ),
     field(
@@ -368,8 +366,8 @@ pub(super) const SYSLOG_OUTPUT: &[Field] = &[
         "ack_timeout",
         time(Duration::from_millis(100), DAY),
         Value("\"90s\""),
-        "How long the acknowledgement of a message may take before the connection is closed, and \
-         all that are missing are sent again. Only for `relp`.",
+        "How long to wait for the acknowledgement of a message before the connection is closed and \
+         all unacknowledged messages are sent again. Only for `relp`.",
     ),
     WRITE_TIMEOUT,
     RETRY_MIN,

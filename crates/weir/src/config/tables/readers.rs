@@ -1,4 +1,4 @@
-//! Keys of the services that readers of Loggregator connect to.
+//! Keys of the services to which Loggregator's clients (readers) connect.
 
 use std::time::Duration;
 
@@ -9,75 +9,76 @@ use FieldDefault::{None, Value};
 
 pub(super) const LOGGREGATOR: Table = Table {
     name: "loggregator",
-    doc: "Services for those who read from Loggregator: nozzles, client libraries, and programs \
-          that follow single applications. Each is off unless its table exists, or the usual set is \
+    doc: "Services for programs that read from Loggregator: nozzles, client libraries, and programs \
+          that follow single applications. Each is off unless its table exists or the usual set is \
           on. See [Loggregator](../guide/loggregator.md).",
     fields: &[
         field(
             "usual_set",
             ValueType::Bool,
             None("`true` if the table exists and configures no part of it"),
-            "Whether what makes up a Loggregator is on: sources of the types `loggregator`, \
-             `dropsonde` and `loggregator_metrics`, all services below, and `health`, each with its \
-             defaults unless it is configured, and a `buffer_max` of 64 MiB. See \
+            "Whether to enable everything that makes up a Loggregator: sources of the types \
+             `loggregator`, `dropsonde` and `loggregator_metrics`, all services below, and `health`, \
+             each with its defaults unless it is configured, and a `buffer_max` of 64 MiB. See \
              [the usual set](../guide/loggregator.md#the-usual-set).",
         ),
         field(
             "without",
             ValueType::Names,
             Value("[]"),
-            "Parts of the usual set that are off, such as `[\"dropsonde\", \"health\"]`.",
+            "Parts of the usual set to disable, such as `[\"dropsonde\", \"health\"]`.",
         ),
         field(
             "metrics",
             ValueType::Bool,
             Value("false"),
-            "Whether `/metrics` has the metrics of Loggregator's programs in addition, by their names.",
+            "Whether `/metrics` also includes the metrics of Loggregator's programs, under their \
+             original names.",
         ),
         field(
             "health",
             ValueType::Table(HEALTH),
             None("no such ports"),
-            "Ports at which health is asked for in the form of Loggregator's programs: `GET /health`.",
+            "Ports that serve `GET /health` in the format of Loggregator's programs.",
         ),
         field(
             "buffer_max",
             ValueType::Size { min: 8 << 20, max: 16 << 30 },
             Value("\"128MiB\""),
-            "Memory for what waits for readers: half of it until it is distributed, half for the \
-             envelopes of all readers, of which a single one may use a quarter. A reader that is \
-             too slow loses its oldest envelopes, and is told how many.",
+            "Memory for envelopes that wait for readers: half of it before they are distributed, half \
+             for the queues of all readers, of which a single one may use a quarter. A reader that \
+             is too slow loses its oldest envelopes and is told how many.",
         ),
         field(
             "access",
             ValueType::Table(ACCESS),
-            None("everyone who can connect may read everything"),
-            "Who may read what over HTTP. Requests must have a token of UAA, or one of `tokens`.",
+            None("every client that can connect may read everything"),
+            "Access control over HTTP. Requests must have a token from UAA or one of `tokens`.",
         ),
         field(
             "egress",
             ValueType::Table(EGRESS),
             None("no such service"),
-            "The service of the reverse log proxy over gRPC (`loggregator.v2.Egress`).",
+            "The reverse log proxy over gRPC (`loggregator.v2.Egress`).",
         ),
         field(
             "gateway",
             ValueType::Table(GATEWAY),
             None("no such service"),
-            "The service of its gateway over HTTP (`/v2/read`).",
+            "The reverse log proxy's gateway over HTTP (`/v2/read`).",
         ),
         field(
             "traffic_controller",
             ValueType::Table(TRAFFIC_CONTROLLER),
             None("no such service"),
-            "The service of the traffic controller over websockets, with envelopes of version 1.",
+            "The traffic controller over WebSockets, with v1 envelopes.",
         ),
         field(
             "log_cache",
             ValueType::Table(LOG_CACHE),
             None("no such service"),
-            "The service of the log-cache over HTTP (`/api/v1/read` and others) and gRPC \
-             (`logcache.v1`), which answers from the store.",
+            "The log-cache over HTTP (`/api/v1/read` and others) and gRPC (`logcache.v1`), which \
+             answers from the store.",
         ),
     ],
 };
@@ -87,8 +88,8 @@ const HEALTH: &[Field] = &[
         "metron",
         ValueType::Listen,
         Value("\"127.0.0.1:14824\""),
-        "Address for the health of the agent. It states numbers of connections and nothing else, so \
-         it may be any address.",
+        "Address for the health of the agent. The response contains only numbers of connections, so \
+         any address is safe.",
     ),
     field(
         "doppler",
@@ -105,7 +106,7 @@ const HEALTH: &[Field] = &[
     field(
         "drains",
         ValueType::Listen,
-        None("the port of the log-cache answers; without it, `127.0.0.1:8080`"),
+        None("the address of the log-cache; without it, `127.0.0.1:8080`"),
         "Address for the health of the scheduler and the adapters of drains.",
     ),
 ];
@@ -114,52 +115,52 @@ const ACCESS: &[Field] = &[
     field(
         "tokens",
         ValueType::Secret,
-        None("no tokens of weir"),
-        "Comma-separated list of tokens that may read everything, besides those of UAA.",
+        None("only tokens from UAA"),
+        "Comma-separated list of tokens that may read everything, in addition to those from UAA.",
     ),
     field(
         "uaa",
         ValueType::Url,
-        None("no tokens of UAA"),
-        "URL of UAA, which checks tokens. Those with the scope `doppler.firehose` or `logs.admin` may \
-         read everything.",
+        None("only `tokens`"),
+        "URL of the UAA that issues the tokens of clients. Tokens with the scope `doppler.firehose` \
+         or `logs.admin` may read everything.",
     ),
     field(
         "uaa_verify",
         ValueType::Choice(TokenCheck::WORDS),
         Value("\"check_token\""),
-        "How tokens of UAA are checked.",
+        "How to verify tokens from UAA.",
     ),
     field(
         "uaa_client",
         ValueType::Text,
         None("required with `uaa`, unless `uaa_verify` is `keys`"),
-        "Name of a client of UAA with the authority `uaa.resource`.",
+        "Name of a UAA client with the authority `uaa.resource`.",
     ),
     field(
         "uaa_secret",
         ValueType::Secret,
         None("required with `uaa`, unless `uaa_verify` is `keys`"),
-        "Its secret.",
+        "Secret of `uaa_client`.",
     ),
     field(
         "uaa_audience",
         ValueType::Text,
         None("any audience"),
-        "For whom tokens of UAA must be (`aud`), such as `doppler`; others are refused.",
+        "Audience (`aud`) that tokens from UAA must have, such as `doppler`; others are rejected.",
     ),
     field(
         "cloud_controller",
         ValueType::Url,
         None("only operators may read"),
-        "URL of the Cloud Controller, which is asked whether the owner of a token may read the logs \
-         of an application. A positive answer is believed for a minute.",
+        "URL of the Cloud Controller, which decides whether the owner of a token may read the logs \
+         of an application. A positive answer is cached for a minute.",
     ),
     field(
         "tls",
         ValueType::Table(CLIENT_TLS),
         None("the system's CA certificates"),
-        "TLS settings for both.",
+        "TLS settings for UAA and the Cloud Controller.",
     ),
 ];
 
@@ -225,7 +226,7 @@ const TRAFFIC_CONTROLLER: &[Field] = &[
         "cookie_domain",
         ValueType::Text,
         None("that of the request"),
-        "Domain of cookies that are set with `/set-cookie`.",
+        "Domain of cookies set by `/set-cookie`.",
     ),
 ];
 
@@ -234,8 +235,8 @@ const EGRESS: &[Field] = &[
         "listen",
         ValueType::Listen,
         Value("\"127.0.0.1:8082\""),
-        "Address to listen on. Everyone who can connect reads the logs of all applications: an \
-         address other than the loopback address requires `tls.client_ca_file`. Port 0 picks a \
+        "Address to listen on. Every client that can connect can read the logs of all applications: \
+         an address other than the loopback address requires `tls.client_ca_file`. Port 0 picks a \
          free port, which is logged and shown in the ledger.",
     ),
     TLS,
@@ -261,7 +262,7 @@ const GATEWAY: &[Field] = &[
         "stream_timeout",
         time(Duration::from_secs(1), Duration::from_hours(24)),
         Value("\"14m\""),
-        "After this time a stream ends, and its client opens another.",
+        "Time after which a stream is ended; its client then opens another.",
     ),
 ];
 
@@ -280,13 +281,13 @@ const LOG_CACHE: &[Field] = &[
         "requests_max",
         ValueType::Count { min: 1, max: 65_536 },
         Value("500"),
-        "Maximum number of requests that are being answered; further ones are refused.",
+        "Maximum number of concurrent requests; further ones are refused.",
     ),
     field(
         "deadline",
         time(Duration::from_millis(10), Duration::from_mins(1)),
         Value("\"1500ms\""),
-        "Maximum time of a request. A request for the newest envelopes is then answered with what \
-         was found, and the header `x-weir-partial`.",
+        "Deadline of a request. A request for the newest envelopes is then answered with those found \
+         so far and the header `x-weir-partial`.",
     ),
 ];

@@ -1,4 +1,4 @@
-//! Results in the form of Prometheus, and as messages of `logcache.v1`.
+//! Results in the format of Prometheus, and as messages of `logcache.v1`.
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -37,7 +37,7 @@ impl Problem {
         let message = match error {
             QueryError::Bad(text) => text.clone(),
             QueryError::Read(ReadError::TooLarge) => {
-                "the query needs too many envelopes or series: ask for a shorter time".to_owned()
+                "the query needs too many envelopes or series: use a shorter range".to_owned()
             }
             QueryError::Read(error) => error.to_string(),
         };
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_have_the_form_of_prometheus() {
+    fn points_have_the_format_of_prometheus() {
         assert_eq!(point(1000, 1e21).to_string(), r#"[1,"1000000000000000000000"]"#);
         assert_eq!(point(1500, f64::INFINITY).to_string(), r#"[1.5,"+Inf"]"#);
         assert_eq!(point(-1000, f64::NAN).to_string(), r#"[-1,"NaN"]"#);

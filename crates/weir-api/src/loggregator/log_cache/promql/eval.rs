@@ -10,7 +10,7 @@ use super::plan::{Aggregator, Grouping, Node, Operator, Query, RangeFunction, Se
 use super::series::{Labels, Series, SeriesSet};
 use super::{LOOKBACK, QueryError};
 
-/// When a query is evaluated, in milliseconds since 1970.
+/// The times at which a query is evaluated, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Times {
     At(i64),
@@ -87,9 +87,9 @@ impl Evaluation<'_> {
             Times::Range { first_ms, last_ms, .. } => (first_ms, last_ms),
         };
         let load = |(selector, back_ms): (&'q Selector, i64)| {
-            // Times are cut to whole seconds, so what is read begins a second earlier. As in the
-            // original, the last time of a query is exclusive before it is moved by an offset: what
-            // is earlier by an offset includes the whole second of its end.
+            // Times are truncated to whole seconds, so reading starts a second earlier. As in the
+            // original, the end of a query is exclusive before the offset is applied: a selector
+            // with an offset includes the whole second of its end.
             let ns = |ms: i64| ms.saturating_mul(1_000_000);
             let from_ns = ns((first_ms - back_ms - 1000).saturating_sub(selector.offset_ms));
             let end_ms = last_ms.saturating_sub(selector.offset_ms);
@@ -114,7 +114,7 @@ impl Evaluation<'_> {
         self.budget.check().map_err(|_| ReadError::Late)?;
         Ok(match node {
             Node::Number(number) => vec![(Labels::new(), *number)],
-            // It is only the whole query.
+            // A range can only be the whole query.
             Node::Range(..) => Vector::new(),
             Node::Newest(selector) => {
                 let end_ms = at_ms - selector.offset_ms;
@@ -219,8 +219,8 @@ fn over(
     }
 }
 
-/// The change over the whole range: that between the first and the last value, continued to the ends
-/// of the range unless these are far from any value. A counter that falls has begun again at zero.
+/// The change over the whole range: that between the first and the last value, extrapolated to the
+/// ends of the range unless these are far from any value. A decrease of a counter is a reset.
 fn extrapolated(
     points: &[(i64, f64)],
     (from_ms, to_ms): (i64, i64),
@@ -237,7 +237,7 @@ fn extrapolated(
     let mut to_start = (first_ms - from_ms) as f64;
     let to_end = (to_ms - last_ms) as f64;
     if is_counter && change > 0.0 && *first >= 0.0 {
-        // It was not below zero before.
+        // The counter was not below zero before.
         to_start = to_start.min(sampled * first / change);
     }
     let near = average * 1.1;
@@ -269,7 +269,7 @@ mod tests {
         // Half an interval is added where no value is near.
         let some = [(100_000, 1.0), (110_000, 2.0)];
         assert_eq!(over(RangeFunction::Delta, &some, (0, 110_000)), Some(1.5));
-        // A counter is not continued below zero.
+        // A counter is not extrapolated below zero.
         let some = [(5_000, 1.0), (15_000, 11.0)];
         assert_eq!(over(RangeFunction::Increase, &some, (0, 15_000)), Some(11.0));
         assert_eq!(over(RangeFunction::Rate, &some[..1], (0, 15_000)), None);

@@ -3,7 +3,7 @@
 //!
 //! A query is parsed and checked ([`plan`]); the metrics of its sources are read from the store and
 //! become series ([`series`]); it is evaluated at one time or at several ([`eval`]), and the result
-//! has the form of Prometheus, or that of a message ([`answer`]).
+//! has the format of Prometheus, or is a message ([`answer`]).
 //!
 //! Invariants: as in the original, each selector names its sources, and times have whole seconds;
 //! what is not supported is an error before anything is read; length, number of points, series and
@@ -35,9 +35,9 @@ const LOOKBACK: Duration = Duration::from_mins(5);
 /// Why a query has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum QueryError {
-    /// It cannot be understood, or is not supported.
+    /// It cannot be parsed, or is not supported.
     Bad(String),
-    /// The store has no answer.
+    /// Reading from the store failed.
     Read(ReadError),
 }
 
@@ -54,7 +54,7 @@ impl From<InvalidParameter> for QueryError {
 }
 
 impl From<QueryError> for Status {
-    /// As in the original, what is wrong with a query has no code of its own.
+    /// As in the original, invalid queries have no specific code.
     fn from(error: QueryError) -> Self {
         let code = match &error {
             QueryError::Bad(_) => GrpcStatus::Unknown,
@@ -92,7 +92,7 @@ pub(super) async fn range_message(
     evaluate(state, range(asked)?, answer::range_message).await
 }
 
-/// Returns the sources that a query names; none if it cannot be understood.
+/// Returns the sources that a query names; none if it cannot be parsed.
 pub(super) fn sources(query: &str) -> Vec<String> {
     let Ok(Ok(query)) = request::instant(query).map(|asked| Query::parse(&asked.query)) else {
         return Vec::new();
@@ -120,7 +120,7 @@ async fn respond(
     }
 }
 
-/// Evaluates a query, and makes an answer of its result.
+/// Evaluates a query and creates a response from its result.
 async fn evaluate<T: Send + 'static>(
     state: &FaceState,
     (query, times): (Query, Times),

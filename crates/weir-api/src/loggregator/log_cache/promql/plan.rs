@@ -40,7 +40,7 @@ impl RangeFunction {
     ];
 }
 
-/// What is computed from all series of a group.
+/// An aggregation over all series of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aggregator {
     Sum,
@@ -68,16 +68,16 @@ pub(super) enum Grouping {
     Without(BTreeSet<String>),
 }
 
-/// Which series.
+/// A selector of series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Selector {
     /// The name of the metric, as the original writes it.
     pub(super) name: String,
-    /// Whose metrics.
+    /// The source IDs.
     pub(super) sources: BTreeSet<String>,
-    /// What their labels must be.
+    /// Matchers of labels.
     pub(super) matchers: Vec<Matcher>,
-    /// How much earlier, in milliseconds.
+    /// The offset, in milliseconds.
     pub(super) offset_ms: i64,
 }
 
@@ -104,7 +104,7 @@ impl Query {
         if text.len() > PROMQL_BYTES_MAX {
             return bad(format!("the query is longer than {PROMQL_BYTES_MAX} bytes"));
         }
-        // What encloses, and what stands in front, nests; texts are counted too, which does no harm.
+        // Brackets and prefix operators nest; those in strings are counted too, which is harmless.
         let nesting = text.bytes().filter(|byte| matches!(byte, b'(' | b'-' | b'+')).count();
         if nesting > PROMQL_DEPTH_MAX {
             return bad("the query is nested too deeply");
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_supported_is_understood() {
+    fn supported_queries_are_parsed() {
         let query = Query::parse(
             "sum by (deployment, job) (rate(http_requests{source_id=\"a\", code!=\"500\"}[5m] \
              offset 1m)) * 60",

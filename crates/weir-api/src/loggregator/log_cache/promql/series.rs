@@ -1,8 +1,8 @@
 //! Stored metrics as series of values.
 //!
-//! Invariants: as in the original, the value of a counter is its total, that of a timer its duration
-//! in nanoseconds; times have whole seconds; names of metrics consist of letters, digits and
-//! underscores; labels are the tags, with source and instance.
+//! Invariants: as in the original, the value of a counter is its total, that of a timer its
+//! duration in nanoseconds; times have whole seconds; names of metrics consist of letters, digits
+//! and underscores; labels are the tags, with source and instance.
 
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_points_have_the_form_of_the_original() {
+    fn names_and_points_have_the_format_of_the_original() {
         assert_eq!(sanitized(b"2xx.http-requests_total"), "_xx_http_requests_total");
         let mut set = SeriesSet::default();
         let points = vec![(2000, 1.0), (1000, 2.0), (2000, 3.0)];

@@ -1,7 +1,7 @@
 //! A page of the records of one service in the form in which they were received.
 //!
-//! The rows of a service are found without looking at others: in a row group by what is known about
-//! its services ([`super::services`]), in the head by the number of its name.
+//! The rows of a service are found without reading others: in a row group from its cached services
+//! ([`super::services`]), in the head by the number of the service's name.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicI64;

@@ -1,7 +1,7 @@
 //! The services of which records are stored: how many records, from when to when, and where.
 //!
-//! Invariants: segments do not change, and their rows are sorted by service, so what is known about
-//! the services of a row group is found once and kept, within a limit; without any, it is found
+//! Invariants: segments do not change, and their rows are sorted by service, so the services of a
+//! row group are determined once and cached, within a limit; above the limit, they are determined
 //! again. The result has a limited number of services.
 
 use std::collections::{BTreeMap, HashMap};
@@ -140,7 +140,7 @@ fn end_run(run: Option<(&[u8], Span)>, to: &mut HashMap<Box<[u8]>, Span>) {
 /// The name and the identity of a segment, and a row group of it.
 type CacheKey = (String, u32, usize);
 
-/// What is known about row groups.
+/// The cached services of row groups.
 #[derive(Debug, Default)]
 pub struct SpanCache(Mutex<Cached>);
 
@@ -190,7 +190,7 @@ impl SpanCache {
 struct Collector<'a> {
     cache: &'a SpanCache,
     done: HashMap<Box<[u8]>, Span>,
-    /// Those of units that have to be looked at row by row.
+    /// The services of units that have to be read row by row.
     others: GroupServices,
 }
 

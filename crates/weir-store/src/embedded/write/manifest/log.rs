@@ -3,7 +3,7 @@
 //! Invariants: a generation has its final name only once its snapshot is flushed; after a failed
 //! write or flush nothing more is appended to it, and the next change starts a new generation with
 //! the full state; nothing is removed that would contradict a record whose flush is uncertain,
-//! because whoever changes the manifest retries until it is written.
+//! because the caller that changes the manifest retries until it is written.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
