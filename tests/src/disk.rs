@@ -105,6 +105,35 @@ fn a_full_disk_stops_only_reading_until_there_is_space() {
     drop(disk);
 }
 
+/// An outage of one output fills the journal, which then waits for the store, and the store for
+/// space: the journal frees what nothing needs any more, also in the segment that it appends to,
+/// and where only the store could free more, its oldest records make room.
+#[test]
+fn journal_and_store_on_a_small_disk_continue_after_an_outage() {
+    for (disk_mib, size_max_mib) in [(24, 16), (34, 32)] {
+        let (mut scene, collector) = backed_up();
+        let _disk = SmallDisk::mount(scene.dir().join("data"), &format!("{disk_mib}m"));
+        scene.extra = format!(
+            "[output.other]\ntype = \"blackhole\"\n\
+             [store]\nenabled = true\nflush_interval = \"2s\"\nretention_size = \"64MiB\"\n\
+             [journal]\nring = \"4MiB\"\nkeep_free = \"1MiB\"\nsize_max = \"{size_max_mib}MiB\"\n"
+        );
+        let mut plan = scene.plan();
+        plan.body_bytes = (500, 700);
+        plan.lines = Some(100_000);
+        let written = [Writing::all(plan)];
+        let mut weir = scene.start(&scene.config(&collector, WINDOW));
+        let is_blocked = |weir: &Weir| {
+            let health = weir.health().to_string();
+            health.contains("buffer is full") || health.contains("cannot write")
+        };
+        assert!(wait_for(PATIENCE, || is_blocked(&weir).then_some(())).is_some());
+        collector.answer(Answer::Accept);
+        judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+        weir.stop();
+    }
+}
+
 #[test]
 fn a_disk_that_is_filled_by_others_is_used_again_once_there_is_room() {
     let (scene, collector) = backed_up();

@@ -68,6 +68,16 @@ impl CursorMemory {
         self.shared.lock().committed(self.index, stream)
     }
 
+    /// Asks the journal to free the disk space that nothing in it needs any more. Returns the size
+    /// of the frames on disk that only this destination has not settled: settling them frees as
+    /// much.
+    pub fn request_space(&self) -> u64 {
+        self.shared.change(|state| {
+            state.space_wanted = true;
+            state.bytes_kept_only_for(self.index)
+        })
+    }
+
     /// Waits until everything that the journal knows now is on stable storage. An error means that
     /// the disk failed; the journal retries on its own.
     pub fn flush(&self) -> Result<(), String> {

@@ -141,6 +141,7 @@ impl Writer {
             Work::Probe => self.probe(),
             Work::Positions { records, dead } => self.write_positions(&records, dead),
             Work::Compact(moves) => self.compact(moves),
+            Work::EndSegment => self.end_segment(),
             Work::Stop => {
                 if let Err(error) = self.close_segment() {
                     tracing::warn!(%error, "the last journal segment could not be closed");
@@ -218,6 +219,18 @@ impl Writer {
                 state.refuse_waiting();
             }
         });
+    }
+
+    /// Ends the current segment if some of its frames are dead: space is freed only in closed ones.
+    fn end_segment(&mut self) {
+        let Some(current) = &self.current else { return };
+        let (id, frames) = (current.id, current.frames);
+        let live = self.shared.lock().segments.get(&id).map_or(0, |segment| segment.live_frames);
+        if live < frames as u64
+            && let Err(error) = self.close_segment()
+        {
+            tracing::warn!(%error, "a journal segment could not be closed");
+        }
     }
 
     /// Appends frames to the current segment, starting a new one when it is full.

@@ -24,6 +24,8 @@ pub(crate) enum Work {
         records: Records,
         dead: Vec<Location>,
     },
+    /// End the open segment, so that the space of its dead frames can be freed.
+    EndSegment,
     /// Frames to rewrite with only the records that are still needed.
     Compact(Vec<Move>),
     Stop,
@@ -77,6 +79,9 @@ impl State {
         }
         if self.stopping {
             return Ok(Work::Stop);
+        }
+        if std::mem::take(&mut self.space_wanted) {
+            return Ok(Work::EndSegment);
         }
         match self.take_moves(now) {
             Ok(moves) => return Ok(Work::Compact(moves)),

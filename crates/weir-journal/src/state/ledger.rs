@@ -77,6 +77,16 @@ impl State {
         }
     }
 
+    /// Returns the size of the frames on disk that only this destination has not settled.
+    pub(crate) fn bytes_kept_only_for(&self, index: usize) -> u64 {
+        let entries = self.streams.values().filter_map(|stream| stream.cursor_streams.get(index));
+        let entries = entries.flat_map(|cs| &cs.entries);
+        let entries = entries.filter(|entry| !matches!(entry.status, Status::Settled(_)));
+        let slots = entries.filter_map(|entry| self.slots.get(&entry.seq));
+        let last = slots.filter(|slot| slot.holders == 1);
+        last.filter_map(|slot| slot.location).map(|at| u64::from(at.len)).sum()
+    }
+
     /// Allows no further appends; readers drain the rest.
     pub(crate) fn close(&mut self) {
         self.closing = true;

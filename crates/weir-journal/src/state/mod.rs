@@ -295,6 +295,8 @@ pub(crate) struct State {
     /// Every source has completed its first scan.
     pub(crate) sources_are_open: bool,
     pub(crate) closing: bool,
+    /// A destination lacks disk space: the open segment is ended.
+    pub(crate) space_wanted: bool,
     pub(crate) stopping: bool,
     /// Frames that could not be written were retried during shutdown.
     pub(crate) tried_at_last: bool,
@@ -370,6 +372,7 @@ impl State {
             next_published: 1,
             sources_are_open: false,
             closing: false,
+            space_wanted: false,
             stopping: false,
             tried_at_last: false,
             stopped: false,
@@ -717,7 +720,7 @@ impl State {
     }
 
     /// Returns the conditions for which the writer thread has to be woken when they become true.
-    pub(crate) fn work_signature(&self) -> [bool; 13] {
+    pub(crate) fn work_signature(&self) -> [bool; 14] {
         [
             self.positions_since.is_some(),
             self.durable_since.is_some(),
@@ -732,6 +735,7 @@ impl State {
             // If positions are waiting, it will check soon enough anyway.
             self.ahead_wanted && self.positions_since.is_none(),
             !self.dead.is_empty(),
+            self.space_wanted,
             self.stopping,
         ]
     }

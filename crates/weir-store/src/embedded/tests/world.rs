@@ -102,6 +102,10 @@ impl Upstream for Stepped {
         run_writer(&self.writer);
         self.journal.ledger().journal.disk_error.map_or(Ok(()), Err)
     }
+
+    fn request_space(&self) -> u64 {
+        self.memory.request_space()
+    }
 }
 
 fn run_writer(writer: &Mutex<JournalWriter>) {

@@ -19,7 +19,7 @@ use super::head::{SealedChunk, Upstream};
 use super::manifest::{Contents, Counters, Manifest, ManifestChange, SegmentEntry};
 use crate::embedded::keep::catalog::{LiveSegment, StoreState, WorkQueue};
 use crate::embedded::read::snapshot::OpenSegment;
-use crate::embedded::segment::Provenance;
+use crate::embedded::segment::{Provenance, SegmentError};
 use crate::embedded::sidecar::{SidecarError, write_segment_with_sidecar};
 
 /// Pauses after a failure: doubled each time, from the first to the second.
@@ -61,6 +61,8 @@ pub(crate) struct Flusher {
     failures: u32,
     retry_at: Duration,
     opened_at: Duration,
+    /// First sequence of the chunk for which segments were removed last.
+    made_room_for: Option<u64>,
     /// Segments that are no longer merged or given a sidecar, because an attempt has failed.
     pub(crate) skipped: HashSet<u64>,
     /// Segments found to be damaged: their deleted records cannot be removed.
@@ -92,6 +94,7 @@ impl Flusher {
             failures,
             retry_at,
             opened_at,
+            made_room_for: None,
             skipped,
             unreadable,
         }
@@ -145,12 +148,31 @@ impl Flusher {
             Ok(false) => Ok(self.begin_deletion()? || self.run_maintenance()?),
             // Segments that exceed the retention may take up the space.
             Err(error) => {
-                if self.collect_obsolete() || self.retire()? {
+                if self.collect_obsolete() || self.retire(0)? || self.make_room(&error)? {
                     return Ok(true);
                 }
                 Err(error)
             }
         }
+    }
+
+    /// On a full disk where the journal keeps what only waits for the chunk, neither could ever
+    /// write again: the oldest segments are removed in favour of the chunk, which lets the journal
+    /// free as much. Returns false if that is not so, or has not been enough for this chunk.
+    fn make_room(&mut self, error: &SidecarError) -> Result<bool, SidecarError> {
+        let (Some(sealed), Some(upstream)) = (&self.sealed, &self.upstream) else {
+            return Ok(false);
+        };
+        if !is_disk_full(error) {
+            return Ok(false);
+        }
+        let (first, bytes) = (sealed.sequences.0, sealed.raw_bytes);
+        let freed_by_flush = upstream.request_space();
+        if freed_by_flush < bytes / 2 || self.made_room_for.replace(first) == Some(first) {
+            return Ok(false);
+        }
+        tracing::warn!(bytes, "the disk is full; removing the oldest segments for newer records");
+        self.retire(bytes)
     }
 
     /// Returns whether a deletion is to be cancelled and no other change must become durable first.
@@ -389,5 +411,15 @@ impl Flusher {
         queue.is_flushing = false;
         drop(queue);
         self.shared.progress.notify_one();
+    }
+}
+
+/// Returns true if there was not enough disk space.
+fn is_disk_full(error: &SidecarError) -> bool {
+    match error {
+        SidecarError::Io(error) | SidecarError::Segment(SegmentError::Io(error)) => {
+            error.kind() == io::ErrorKind::StorageFull
+        }
+        SidecarError::Damaged(_) | SidecarError::Version(_) | SidecarError::Segment(_) => false,
     }
 }

@@ -27,6 +27,9 @@ pub trait Upstream: Send {
     /// # Errors
     /// The error of the disk.
     fn flush(&self) -> Result<(), String>;
+    /// Asks it to free the disk space that nothing in it needs any more. Returns how many bytes it
+    /// frees once everything that it has sent is stored.
+    fn request_space(&self) -> u64;
 }
 
 impl Upstream for CursorMemory {
@@ -36,6 +39,10 @@ impl Upstream for CursorMemory {
 
     fn flush(&self) -> Result<(), String> {
         CursorMemory::flush(self)
+    }
+
+    fn request_space(&self) -> u64 {
+        CursorMemory::request_space(self)
     }
 }
 

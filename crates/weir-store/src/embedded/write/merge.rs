@@ -42,14 +42,16 @@ impl Flusher {
     /// Performs one piece of background work. Returns true when there was something to do.
     pub(crate) fn run_maintenance(&mut self) -> Result<bool, SidecarError> {
         Ok(self.collect_obsolete()
-            || self.retire()?
+            || self.retire(0)?
             || self.apply_deletions()?
             || self.rebuild_missing_sidecar()?
             || self.merge()?)
     }
 
     /// Removes segments that exceed the maximum age or size.
-    pub(crate) fn retire(&mut self) -> Result<bool, SidecarError> {
+    ///
+    /// `replaced_bytes` of the rest are removed as well, for newer records.
+    pub(crate) fn retire(&mut self, replaced_bytes: u64) -> Result<bool, SidecarError> {
         let config = &self.shared.config;
         let mut entries: Vec<SegmentEntry> = self.contents().segments.values().copied().collect();
         entries.sort_unstable_by_key(|entry| entry.sequences);
@@ -58,7 +60,8 @@ impl Flusher {
         let is_old = |entry: &SegmentEntry| now.saturating_sub(entry.stored_ns) > age_max;
         let is_in_grace = entries.iter().all(is_old) && self.uptime() < RETENTION_GRACE;
         let mut bytes: u64 = entries.iter().map(|e| e.segment_bytes + e.sidecar_bytes).sum();
-        let bytes_max = config.retention_bytes.unwrap_or(u64::MAX);
+        let bytes_max =
+            config.retention_bytes.unwrap_or(u64::MAX).min(bytes.saturating_sub(replaced_bytes));
         let mut change = ManifestChange { counters: self.counters(0), ..ManifestChange::default() };
         for entry in &entries {
             if bytes <= bytes_max && (is_in_grace || !is_old(entry)) {
