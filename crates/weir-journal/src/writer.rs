@@ -17,7 +17,7 @@ use weir_model::Batch;
 use crate::JournalShared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::index::SegmentIndex;
-use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, SEGMENT_FRAMES_MAX};
+use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES, SEGMENT_FRAMES_MAX};
 use crate::recovery::{Lock, Opened};
 use crate::segment::{self, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
@@ -221,12 +221,9 @@ impl Writer {
         });
     }
 
-    /// Ends the current segment if some of its frames are dead: space is freed only in closed ones.
+    /// Ends the current segment if that frees much: space is freed only in closed ones.
     fn end_segment(&mut self) {
-        let Some(current) = &self.current else { return };
-        let (id, frames) = (current.id, current.frames);
-        let live = self.shared.lock().segments.get(&id).map_or(0, |segment| segment.live_frames);
-        if live < frames as u64
+        if self.shared.lock().freeable_bytes() >= GROUP_BYTES
             && let Err(error) = self.close_segment()
         {
             tracing::warn!(%error, "a journal segment could not be closed");

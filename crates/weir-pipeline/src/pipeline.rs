@@ -212,7 +212,8 @@ impl Pipeline {
     /// Applies the outputs and rules of another plan, which must be identical otherwise (see
     /// [`PipelinePlan::differs_only_in_outputs_and_rules`]). Unchanged components continue
     /// undisturbed. Each source uses the new rules from its next batch on; records that were routed
-    /// before still go where they were routed to. After an error nothing has changed.
+    /// before still go where they were routed to. After an error in the configuration nothing has
+    /// changed; an output that cannot be started is missing until the next change.
     pub fn apply(&mut self, plan: &PipelinePlan) -> Result<Applied, StartError> {
         if self.outputs.needs_restart(&plan.outputs) {
             return Ok(Applied::NeedsRestart);

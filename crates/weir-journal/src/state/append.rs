@@ -9,8 +9,8 @@ use weir_model::{Batch, StreamId};
 use super::stream::between;
 use super::{Checkpoint, CursorState, CursorStream, Entry, Slot, State, Status};
 use crate::limits::{
-    ENTRY_BYTES_MIN, MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX, READ_AHEAD_BYTES,
-    READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
+    ENTRY_BYTES_MIN, GROUP_BYTES, MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX,
+    READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
 };
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{AllRefused, Refused};
@@ -174,12 +174,15 @@ impl State {
     }
 
     /// Returns why a destination counts as full although its own buffer is not.
-    fn pressure(&self, index: usize) -> Pressure {
+    fn pressure(&mut self, index: usize) -> Pressure {
         let batches = self.cursors[index].pending_batches;
         if self.slots.len() >= SLOTS_MAX && batches >= self.batches_share() {
             Pressure::Batches
         } else if self.is_near_limit && self.retains_most() == Some(index) {
-            Pressure::Disk
+            // Nobody is kept from writing, and nothing discarded, for what can be freed.
+            let can_free = self.freeable_bytes() >= GROUP_BYTES;
+            self.space_wanted |= can_free;
+            if can_free { Pressure::None } else { Pressure::Disk }
         } else {
             Pressure::None
         }

@@ -48,6 +48,12 @@ impl DeadRanges {
         }
     }
 
+    /// Returns the number of bytes that punching those would free.
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        let left = self.ranges.values().map(|(len, punched)| len - punched);
+        left.filter(|bytes| *bytes >= PUNCH_BYTES_MIN).sum()
+    }
+
     /// Returns the number of bytes freed.
     pub(crate) fn punched_bytes(&self) -> u64 {
         self.punched

@@ -77,6 +77,12 @@ impl State {
         }
     }
 
+    /// Returns how many bytes ending the open segment would free.
+    pub(crate) fn freeable_bytes(&self) -> u64 {
+        let open = self.segments.values().filter(|segment| !segment.sealed);
+        open.map(|segment| segment.dead.ready_bytes()).sum()
+    }
+
     /// Returns the size of the frames on disk that only this destination has not settled.
     pub(crate) fn bytes_kept_only_for(&self, index: usize) -> u64 {
         let entries = self.streams.values().filter_map(|stream| stream.cursor_streams.get(index));

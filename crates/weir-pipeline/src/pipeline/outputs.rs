@@ -167,7 +167,8 @@ impl Outputs {
     fn start(&mut self, ready: PreparedOutput, cursor: Cursor) -> Result<(), StartError> {
         let PreparedOutput { plan, prepared, view } = ready;
         let index = cursor.index();
-        let handle = prepared.start(cursor)?;
+        // Without a reader, its full buffer would block sources.
+        let handle = prepared.start(cursor).inspect_err(|_| self.journal.detach(index))?;
         self.running.push(RunningOutput { plan, handle, view, cursor: index });
         Ok(())
     }

@@ -266,7 +266,10 @@ pub(crate) const TABLES: &[Table] = &[
                 ValueType::SizeOrShare { min: 64 << 20 },
                 Value("\"20%\""),
                 "Maximum disk space for the store; beyond it the oldest records are deleted. A \
-                 share is of the file system that holds `data_dir`.",
+                 share is of the file system that holds `data_dir`. On a small disk it is less: at \
+                 most half of what `journal.keep_free` and a flush of the store leave. On a full \
+                 disk where only a flush lets the journal free space, the oldest records make room \
+                 for it.",
             ),
             field(
                 "head",

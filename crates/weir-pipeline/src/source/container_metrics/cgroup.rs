@@ -73,13 +73,15 @@ fn id_in(name: &str) -> Option<&str> {
     (id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
 }
 
-/// Finds the cgroups of all containers below a root.
-pub(super) fn find(root: &Path) -> io::Result<Vec<Cgroup>> {
+/// Finds the cgroups of all containers below a root. The second value is false if there are more
+/// than [`CGROUPS_MAX`] cgroups or [`CONTAINERS_MAX`] containers.
+pub(super) fn find(root: &Path) -> io::Result<(Vec<Cgroup>, bool)> {
     let hierarchies = Hierarchies::of(root)?;
     let mut found = Vec::new();
     let mut left = CGROUPS_MAX;
     search(&hierarchies, Path::new(""), 0, &mut left, &mut found)?;
-    Ok(found)
+    let is_complete = left > 0 && found.len() < CONTAINERS_MAX;
+    Ok((found, is_complete))
 }
 
 fn search(

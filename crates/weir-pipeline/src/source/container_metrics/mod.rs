@@ -69,7 +69,7 @@ pub(super) async fn run(source: &ContainerMetricsSource, emitter: &Rc<Emitter>) 
 impl Meter<'_> {
     async fn measure_all(&mut self) {
         let stats = self.emitter.context.stats.clone();
-        let cgroups = match cgroup::find(&self.source.cgroup_root) {
+        let (cgroups, is_complete) = match cgroup::find(&self.source.cgroup_root) {
             Ok(cgroups) => cgroups,
             Err(error) => {
                 stats.errors.count("cgroups", &error.to_string());
@@ -87,7 +87,9 @@ impl Meter<'_> {
                 Ok(true) => measured += 1,
                 Ok(false) => {}
                 Err(Unmeasured::Unknown) => unknown += 1,
-                Err(Unmeasured::Unreadable(error)) => first_error = Some(error),
+                Err(Unmeasured::Unreadable(error)) => {
+                    first_error.get_or_insert(error);
+                }
             }
             // Many containers must not hold up other work of this thread.
             self.emitter.turn();
@@ -103,6 +105,8 @@ impl Meter<'_> {
             }),
         );
         self.report("unreadable cgroups", first_error);
+        let cut = || format!("only {} containers are measured", cgroups.len());
+        self.report("too many cgroups", (!is_complete).then(cut));
     }
 
     /// Reports a problem, or its end.

@@ -116,6 +116,7 @@ fn interval(text: Option<&str>, default: Duration) -> Result<Option<Duration>, S
         return Ok(None);
     }
     match units::parse_duration(text) {
+        Ok(interval) if interval.is_zero() => Ok(None),
         Ok(interval) => Ok(Some(interval.max(INTERVAL_MIN))),
         Err(_) => Err(format!("scrape_interval {text:?} is not a duration such as 15s")),
     }
