@@ -245,7 +245,8 @@ mod tests {
         write(own.join("cpu.stat"), "usage_usec 1500\nuser_usec 1000\n");
         write(own.join("memory.stat"), "anon 1000\nfile 500\ninactive_file 200\n");
         write(own.join("nested").join(&id).join("cpu.stat"), "");
-        let found = find(root).unwrap();
+        let (found, is_complete) = find(root).unwrap();
+        assert!(is_complete);
         assert_eq!(found.len(), 1, "what is in a container belongs to it");
         assert_eq!(found[0].id, id);
         let usage = Usage { cpu_ns: 1_500_000, memory_bytes: 1300, memory_limit_bytes: Some(4096) };
@@ -269,7 +270,8 @@ mod tests {
         let stat = "total_rss 100\ntotal_cache 50\ntotal_inactive_file 20\ntotal_swap 5\n\
                     hierarchical_memory_limit 9223372036854771712\n";
         write(memory.join(&id).join("memory.stat"), stat);
-        let found = find(root).unwrap();
+        let (found, is_complete) = find(root).unwrap();
+        assert!(is_complete);
         let usage = found[0].usage().unwrap();
         let expected = Usage { cpu_ns: 123_456, memory_bytes: 135, memory_limit_bytes: None };
         assert_eq!(usage, expected);
