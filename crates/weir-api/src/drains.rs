@@ -1,23 +1,29 @@
 //! Drains: their state, and changes by an operator.
 //!
 //! Invariants: a response contains neither the credentials nor the query of a URL; a change is
-//! saved before it is acknowledged.
+//! saved before it is acknowledged; only clients on this machine can make one, since a drain may
+//! send all records anywhere.
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_pipeline::drain::{DrainStatus, Drains, StoredDrain};
+use weir_pipeline::drain::{DrainChangeError, DrainStatus, Drains, StoredDrain};
 
+use crate::guard::IsLocal;
 use crate::ledger::{ByReason, discarded};
+use crate::problem::Problem;
 use crate::response::{json_response, problem, starting};
 use crate::state::ApiState;
+
+/// The title of the problem with a change from another machine.
+const ONLY_LOCAL: &str = "drains can only be changed from the machine that weir runs on";
 
 /// The paths.
 pub(crate) const PATHS: [&str; 5] = [
@@ -207,56 +213,105 @@ pub(crate) async fn list(State(state): State<Arc<ApiState>>) -> Response {
 }
 
 /// Adds a drain
+///
+/// Only requests from this machine are accepted.
 #[utoipa::path(
     post, path = "/weir/v1/drains", tag = "status", request_body = NewDrain,
-    responses((status = 200, description = "The drain was added", body = DrainChange))
+    responses(
+        (status = 200, description = "The drain was added", body = DrainChange),
+        (status = 400, description = "The drain is not valid"),
+        (status = 403, description = "The request comes from another machine"),
+        (status = 409, description = "The drain exists, there are too many, or drains are off"),
+        (status = 503, description = "The change could not be saved"),
+    )
 )]
-pub(crate) async fn add(State(state): State<Arc<ApiState>>, body: Bytes) -> Response {
+pub(crate) async fn add(
+    State(state): State<Arc<ApiState>>,
+    Extension(is_local): Extension<IsLocal>,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    is_local.require(ONLY_LOCAL)?;
     let drain: StoredDrain = match serde_json::from_slice(&body) {
         Ok(drain) => drain,
         Err(error) => {
-            return problem(
-                StatusCode::BAD_REQUEST,
-                &format!("the body is not a valid drain: {error}"),
-            );
+            let title = format!("the body is not a valid drain: {error}");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, title));
         }
     };
-    let definition = match drain.define("added") {
-        Ok(definition) => definition,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
+    let definition = drain
+        .define("added")
+        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     let id = definition.id;
-    changed(&state, id, async |drains| drains.add(definition).await.map(|()| None)).await
+    Ok(changed(&state, id, async |drains| drains.add(definition).await.map(|()| None)).await)
 }
 
 /// Removes a drain that was added; its waiting records are discarded and counted
+///
+/// Only requests from this machine are accepted.
 #[utoipa::path(
     delete, path = "/weir/v1/drains/{id}", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),
-    responses((status = 200, description = "The drain was removed", body = DrainChange))
+    responses(
+        (status = 200, description = "The drain was removed", body = DrainChange),
+        (status = 403, description = "The request comes from another machine"),
+        (status = 404, description = "There is no drain with this id"),
+        (status = 409, description = "The change is not possible, or drains are off"),
+        (status = 503, description = "The change could not be saved"),
+    )
 )]
-pub(crate) async fn remove(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
-    of_id(&state, &id, async |drains, id| drains.remove(id).await.map(|()| None)).await
+pub(crate) async fn remove(
+    State(state): State<Arc<ApiState>>,
+    Extension(is_local): Extension<IsLocal>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    is_local.require(ONLY_LOCAL)?;
+    Ok(of_id(&state, &id, async |drains, id| drains.remove(id).await.map(|()| None)).await)
 }
 
 /// Pauses a drain; its records wait on disk
+///
+/// Only requests from this machine are accepted.
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/pause", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),
-    responses((status = 200, description = "The drain is paused", body = DrainChange))
+    responses(
+        (status = 200, description = "The drain is paused", body = DrainChange),
+        (status = 403, description = "The request comes from another machine"),
+        (status = 404, description = "There is no drain with this id"),
+        (status = 409, description = "The change is not possible, or drains are off"),
+        (status = 503, description = "The change could not be saved"),
+    )
 )]
-pub(crate) async fn pause(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
-    of_id(&state, &id, async |drains, id| drains.pause(id, true).await.map(|()| None)).await
+pub(crate) async fn pause(
+    State(state): State<Arc<ApiState>>,
+    Extension(is_local): Extension<IsLocal>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    is_local.require(ONLY_LOCAL)?;
+    Ok(of_id(&state, &id, async |drains, id| drains.pause(id, true).await.map(|()| None)).await)
 }
 
 /// Resumes a drain that was paused
+///
+/// Only requests from this machine are accepted.
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/resume", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),
-    responses((status = 200, description = "The drain is resumed", body = DrainChange))
+    responses(
+        (status = 200, description = "The drain is resumed", body = DrainChange),
+        (status = 403, description = "The request comes from another machine"),
+        (status = 404, description = "There is no drain with this id"),
+        (status = 409, description = "The change is not possible, or drains are off"),
+        (status = 503, description = "The change could not be saved"),
+    )
 )]
-pub(crate) async fn resume(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {
-    of_id(&state, &id, async |drains, id| drains.pause(id, false).await.map(|()| None)).await
+pub(crate) async fn resume(
+    State(state): State<Arc<ApiState>>,
+    Extension(is_local): Extension<IsLocal>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    is_local.require(ONLY_LOCAL)?;
+    Ok(of_id(&state, &id, async |drains, id| drains.pause(id, false).await.map(|()| None)).await)
 }
 
 /// Opens a connection to the destination of a drain, without sending anything
@@ -272,10 +327,10 @@ pub(crate) async fn test(State(state): State<Arc<ApiState>>, Path(id): Path<Stri
 async fn of_id(
     state: &ApiState,
     id: &str,
-    change: impl AsyncFnOnce(&Drains, u64) -> Result<Option<String>, String>,
+    change: impl AsyncFnOnce(&Drains, u64) -> Result<Option<String>, DrainChangeError>,
 ) -> Response {
     let Ok(id) = u64::from_str_radix(id, 16) else {
-        return problem(StatusCode::NOT_FOUND, "there is no such drain");
+        return problem(StatusCode::NOT_FOUND, &format!("there is no drain {id:?}"));
     };
     changed(state, id, async |drains| change(drains, id).await).await
 }
@@ -283,7 +338,7 @@ async fn of_id(
 async fn changed(
     state: &ApiState,
     id: u64,
-    change: impl AsyncFnOnce(&Drains) -> Result<Option<String>, String>,
+    change: impl AsyncFnOnce(&Drains) -> Result<Option<String>, DrainChangeError>,
 ) -> Response {
     let Some(view) = state.view() else { return starting() };
     let Some(drains) = view.drains.clone() else {
@@ -294,9 +349,17 @@ async fn changed(
         Ok(error) => {
             json_response(StatusCode::OK, &DrainChange { id: format!("{id:016x}"), error })
         }
-        Err(error) if error == weir_pipeline::drain::UNKNOWN => {
-            problem(StatusCode::NOT_FOUND, &error)
-        }
-        Err(error) => problem(StatusCode::CONFLICT, &error),
+        Err(error) => problem(status_of(&error), &error.to_string()),
+    }
+}
+
+fn status_of(error: &DrainChangeError) -> StatusCode {
+    match error {
+        DrainChangeError::Unknown(_) => StatusCode::NOT_FOUND,
+        DrainChangeError::Exists(_)
+        | DrainChangeError::NotAdded(_)
+        | DrainChangeError::TooMany(_)
+        | DrainChangeError::TooManyPaused(_) => StatusCode::CONFLICT,
+        DrainChangeError::NotSaved | DrainChangeError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

@@ -21,6 +21,18 @@ use crate::response::problem_for_path;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
+/// Whether the sender of a request is on this machine. Weir has no users, so what cannot be undone
+/// (deletions) or sends records elsewhere (drains) is accepted only from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IsLocal(pub(crate) bool);
+
+impl IsLocal {
+    /// Fails with a problem of this title if the sender is on another machine.
+    pub(crate) fn require(self, title: &str) -> Result<(), Problem> {
+        if self.0 { Ok(()) } else { Err(Problem::new(StatusCode::FORBIDDEN, title)) }
+    }
+}
+
 /// The host names that weir accepts, in addition to IP addresses and `localhost`.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowedHosts(Arc<[String]>);

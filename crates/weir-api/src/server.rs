@@ -34,9 +34,8 @@ use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
 use crate::absence::{limit_absence, with_write_timeout};
-use crate::explore::deletions::IsLocal;
 use crate::explore::{Explore, QueryLimits};
-use crate::guard::AllowedHosts;
+use crate::guard::{AllowedHosts, IsLocal};
 use crate::routes::router;
 use crate::state::{ApiState, Reloads};
 use crate::tail::{IsLive, Sessions};

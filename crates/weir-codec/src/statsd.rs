@@ -21,7 +21,7 @@ use crate::loggregator::{
 /// again at zero.
 const GAUGES_MAX: usize = 10_000;
 
-/// Values of a line.
+/// Maximum number of values of a line.
 const VALUES_MAX: usize = 1024;
 
 /// Why a line is not a metric.
@@ -39,6 +39,9 @@ pub enum StatsdError {
     /// Its rate is not a number above 0 and up to 1.
     #[error("a line has an invalid sample rate")]
     Rate,
+    /// It has more values than a line may have.
+    #[error("a line has more than {} values", VALUES_MAX)]
+    Values,
     /// It is not UTF-8.
     #[error("a line is not UTF-8")]
     Encoding,
@@ -118,10 +121,12 @@ impl<'l> Line<'l> {
 
 impl StatsdDecoder {
     /// Reads a line, without its line end, and calls `envelope` with the bytes of an envelope for
-    /// each of its values. `default_source` is the source id of a metric without one.
+    /// each of its values, except increments of zero: in an envelope without a total they would
+    /// state that the total is zero. `default_source` is the source id of a metric without one.
     ///
     /// # Errors
-    /// If it is not a metric. Values before an invalid one have become envelopes.
+    /// If it is not a metric, or has too many values. Values before an invalid or excess one have
+    /// become envelopes.
     pub fn decode(
         &mut self,
         line: &[u8],
@@ -131,18 +136,23 @@ impl StatsdDecoder {
     ) -> Result<(), StatsdError> {
         let line = Line::parse(line, default_source)?;
         let mut bytes = Vec::new();
-        for text in line.values.split(':').take(VALUES_MAX) {
+        for (index, text) in line.values.split(':').enumerate() {
+            if index == VALUES_MAX {
+                return Err(StatsdError::Values);
+            }
             let value: f64 = text.parse().map_err(|_| StatsdError::Value)?;
             if !value.is_finite() {
                 return Err(StatsdError::Value);
             }
             bytes.clear();
-            self.write(&line, text, value, timestamp_ns, &mut bytes)?;
-            envelope(&bytes);
+            if self.write(&line, text, value, timestamp_ns, &mut bytes)? {
+                envelope(&bytes);
+            }
         }
         Ok(())
     }
 
+    /// Writes the envelope of a value. Returns false if it has none.
     fn write(
         &mut self,
         line: &Line<'_>,
@@ -150,7 +160,7 @@ impl StatsdDecoder {
         value: f64,
         timestamp_ns: i64,
         out: &mut Vec<u8>,
-    ) -> Result<(), StatsdError> {
+    ) -> Result<bool, StatsdError> {
         let name = line.name.as_bytes();
         let mut gauge = |unit: &[u8], value| {
             self.metrics.clear();
@@ -164,6 +174,9 @@ impl StatsdDecoder {
                 let increment = (value / line.rate).round();
                 if !(0.0..=9.0e18).contains(&increment) {
                     return Err(StatsdError::Value);
+                }
+                if increment == 0.0 {
+                    return Ok(false);
                 }
                 LoggregatorMessage::Counter { name, delta: increment as u64, total: 0 }
             }
@@ -188,7 +201,7 @@ impl StatsdDecoder {
             ..LoggregatorEnvelope::default()
         };
         encode_loggregator_envelope(&envelope, &line.tags, out);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -239,6 +252,27 @@ mod tests {
         assert!(one("latency:1|h").contains(r#""source_id":"statsd""#));
         let values = decode(&mut StatsdDecoder::default(), "a.b:1:2:3|d|c:container").unwrap();
         assert_eq!(values.len(), 3);
+    }
+
+    #[test]
+    fn increments_of_zero_have_no_envelope() {
+        let mut decoder = StatsdDecoder::default();
+        for line in ["a.b:0|c", "a.b:0.4|c", "a.b:-0|c"] {
+            assert_eq!(decode(&mut decoder, line), Ok(Vec::new()), "{line}");
+        }
+        assert_eq!(decode(&mut decoder, "a.b:1:0:2|c").unwrap().len(), 2);
+        assert!(one("a.b:0|g").contains(r#""value":0"#));
+    }
+
+    #[test]
+    fn excess_values_are_an_error_after_the_envelopes_of_the_others() {
+        let mut decoder = StatsdDecoder::default();
+        for excess in [0, 1] {
+            let line = format!("a.b:{}|h", vec!["1"; VALUES_MAX + excess].join(":"));
+            let mut count = 0;
+            let result = decoder.decode(line.as_bytes(), "statsd", 0, |_| count += 1);
+            assert_eq!((result.is_err(), count), (excess > 0, VALUES_MAX));
+        }
     }
 
     #[test]

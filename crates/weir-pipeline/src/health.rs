@@ -12,6 +12,7 @@ use serde::Serialize;
 use weir_host::units::{approx_size, format_rfc3339, group_digits};
 use weir_journal::{CursorLedger, JournalStatus, Ledger, LostRecords};
 
+use crate::output::NO_ACK_ID;
 use crate::stats::{self, CollectStats, ErrorCounts, RateLimitReport};
 use crate::view::{OutputView, Phase, PipelineView, SourceView};
 
@@ -213,6 +214,10 @@ impl HealthCheck {
         if output.stats.failing.load(Ordering::Relaxed) {
             let text = format!("cannot deliver{}", last(&output.stats.errors));
             self.add(at, "failing", Severity::Failing, text);
+        }
+        if output.stats.no_ack_ids.load(Ordering::Relaxed) {
+            let text = format!("records count as delivered when accepted: {NO_ACK_ID}");
+            self.add(at, "no_ack_id", Severity::Degraded, text);
         }
         if output.is_insecure {
             let text = "accepts any certificate (tls.insecure_skip_verify)".to_owned();

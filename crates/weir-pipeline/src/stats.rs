@@ -163,6 +163,8 @@ pub struct OutputStats {
     pub concurrency_limit: AtomicU64,
     /// The destination currently does not accept data.
     pub failing: AtomicBool,
+    /// The destination accepts records without the IDs that acknowledgements require.
+    pub no_ack_ids: AtomicBool,
     /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,
     /// CPU time of the thread, nanoseconds.

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use harness::{DEADLINE, Rig, to_collector};
@@ -99,8 +100,29 @@ fn a_token_without_acknowledgement_is_reported_and_delivers() {
     fill(&mut rig);
     rig.drain();
     assert!(rig.errors("no_ack_id") > 0);
+    assert!(rig.last_error().contains("answered without an ackId"), "{}", rig.last_error());
+    assert!(rig.stats.no_ack_ids.load(Ordering::Relaxed), "health reports it");
     assert_eq!(rig.finish().0.book.delivered, 3000);
     assert_eq!(collector.tally().duplicates(), 0);
+}
+
+#[test]
+fn a_missing_acknowledgement_is_no_problem_any_more_once_there_are_some() {
+    let mut collector = acknowledging(Acks::Off);
+    let mut rig = to_collector(&collector, patient);
+    rig.append_numbered(1, 100, 100);
+    rig.drain();
+    assert!(rig.stats.no_ack_ids.load(Ordering::Relaxed));
+    let address = collector.address();
+    collector.pause();
+    drop(collector);
+    let acks = Acks::AtPoll(1);
+    let config = CollectorConfig { listen: address, acks, ..CollectorConfig::default() };
+    let _collector = Collector::with(config);
+    rig.append_numbered(2, 100, 100);
+    rig.drain();
+    assert!(!rig.stats.no_ack_ids.load(Ordering::Relaxed));
+    assert_eq!(rig.finish().0.book.delivered, 200);
 }
 
 /// Starts an output over TLS to a collector with such a certificate.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use harness::{Line, Rig, quick_requests};
+use harness::{DEADLINE, Line, Rig, quick_requests};
 use serde_json::Value;
 use weir_host::Secret;
 use weir_pipeline::config::{Compression, Framing, HttpAuth, HttpMethod, HttpOutput, OutputKind};
@@ -305,6 +305,88 @@ fn a_wrong_endpoint_causes_few_dead_letters() {
     assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 1000));
     let letters = dead_letter::list(dir.path(), "out").unwrap().count();
     assert!(letters <= 8, "{letters}");
+}
+
+#[test]
+fn an_endpoint_that_finds_every_record_too_large_causes_few_dead_letters() {
+    let server = Server::start(&[], Act::Say(413));
+    let mut rig = start(&server, |_| {});
+    let lines: Vec<Line> = (0..100).map(|n| Line::new(format!("line {n}"))).collect();
+    rig.append(1, &lines);
+    rig.wait("an alert", |rig| rig.errors("endpoint") > 1);
+    assert!(rig.last_error().contains("wrong endpoint"), "{}", rig.last_error());
+    assert!(rig.last_error().contains("HTTP 413"), "{}", rig.last_error());
+    rig.stop(Duration::ZERO);
+    let (ledger, dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 100));
+    assert!(dead_letter::list(dir.path(), "out").unwrap().count() <= 8);
+}
+
+#[test]
+fn a_single_record_that_is_too_large_is_dead_lettered_and_the_rest_delivered() {
+    let server = Server::start(&[Act::Say(413), Act::Say(413)], Act::Say(200));
+    let mut rig = start(&server, |_| {});
+    rig.append(1, &[Line::new("large"), Line::new("small")]);
+    rig.drain();
+    assert_eq!(server.bodies(), ["small"]);
+    let (ledger, _dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.book.dead_lettered), (1, 1));
+}
+
+#[test]
+fn a_requested_pause_is_reported_with_the_time_of_the_next_attempt() {
+    let server = Server::start(&[Act::Later, Act::Later], Act::Say(200));
+    let mut rig = start(&server, |_| {});
+    rig.append(1, &[Line::new("one")]);
+    rig.wait("an error", |rig| rig.errors("busy") > 0);
+    let error = rig.last_error();
+    assert!(error.contains("HTTP 429") && error.contains("the next attempt is at 2"), "{error}");
+    rig.drain();
+    assert_eq!(rig.finish().0.book.delivered, 1);
+}
+
+#[test]
+fn resending_to_a_destination_that_refuses_everything_keeps_every_letter_once() {
+    let server = Server::start(&[], Act::Judge);
+    let mut rig = start(&server, |_| {});
+    // More than may be refused by a destination that has accepted nothing.
+    let lines: Vec<Line> =
+        std::iter::once(Line::new("good")).chain((0..20).map(|_| Line::new("bad"))).collect();
+    rig.append(1, &lines);
+    rig.drain();
+    let (plan, context) = (rig.plan.clone(), rig.context());
+    let letters = || dead_letter::list(&context.data_dir, "out").unwrap().count();
+    assert_eq!(letters(), 20);
+    for _ in 0..3 {
+        let report = dead_letter::resend(&plan, &context, DEADLINE).unwrap();
+        assert_eq!((report.delivered, report.refused, report.left), (0, 20, 0));
+        assert_eq!(letters(), 20);
+    }
+    assert_eq!(rig.finish().0.book.dead_lettered, 20);
+}
+
+#[test]
+fn a_resend_that_ends_early_keeps_every_line_once() {
+    let server = Server::start(&[], Act::Judge);
+    let mut rig = start(&server, |_| {});
+    rig.append(1, &[Line::new("bad"), Line::new("good"), Line::new("bad")]);
+    rig.drain();
+    let (mut plan, context) = (rig.plan.clone(), rig.context());
+    let file = context.data_dir.join("dead-letter/out.jsonl");
+    let mut content = std::fs::read(&file).unwrap();
+    content.extend_from_slice(b"not a letter\n");
+    std::fs::write(&file, content).unwrap();
+    // The first record is refused again; then nothing is answered.
+    let silent = Server::start(&[Act::Say(400), Act::Say(400)], Act::Hang);
+    plan.kind = OutputKind::Http(Box::new(http(&silent)));
+    for _ in 0..2 {
+        let report = dead_letter::resend(&plan, &context, Duration::from_millis(500)).unwrap();
+        assert_eq!((report.refused, report.left, report.unreadable), (0, 2, 1));
+        let letters = dead_letter::list(&context.data_dir, "out").unwrap();
+        let (valid, invalid): (Vec<_>, Vec<_>) = letters.partition(Result::is_ok);
+        assert_eq!((valid.len(), invalid.len()), (2, 1));
+    }
+    assert_eq!(rig.finish().0.book.dead_lettered, 2);
 }
 
 #[test]

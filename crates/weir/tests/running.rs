@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use rustix::process::Signal;
-use support::{Running, run, stderr, stdout, weir, write};
+use support::{Running, run, stderr, stdout, wait_for, weir, write};
 
 /// A configuration that tails `in/*.log` to `out.log`, with additional lines.
 fn config(dir: &Path, more: &str) -> PathBuf {
@@ -171,6 +171,38 @@ fn unwritable_data_dir_is_a_one_line_error() {
     let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error:")).collect();
     assert_eq!(errors.len(), 1, "{said}");
     assert!(errors[0].contains("data_dir /proc/weir-test cannot be used"), "{said}");
+}
+
+#[test]
+fn saved_drains_that_cannot_be_used_are_never_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = config(dir.path(), "[drains]\n");
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    let saved = write(dir.path(), "data/drains.json", r#"{"version": 99, "drains": 1}"#);
+    let before = std::fs::read_to_string(&saved).unwrap();
+    let output = run(dir.path(), &["run", "-c", "weir.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("data/drains.json has version 99"), "{said}");
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), before);
+    write(dir.path(), "data/drains.json", r#"{"version": 1, "lis"#);
+    let running = Running::start(dir.path(), &path);
+    let text = wait_for("the file is reported", || {
+        let health = running.json("/health");
+        let mut reasons = health["reasons"].as_array()?.iter();
+        let reason = reasons.find(|reason| reason["reason"] == "drains_file")?;
+        reason["text"].as_str().map(str::to_owned)
+    });
+    assert!(text.contains("data/drains.json.damaged"), "{text}");
+    let added = ["drains", "add", "syslog://127.0.0.1:1", "--app", "a", "--api", &api(&running)];
+    assert_eq!(run(dir.path(), &added).status.code(), Some(0));
+    let unknown = ["drains", "remove", "00000000000000ff", "--api", &api(&running)];
+    let output = run(dir.path(), &unknown);
+    assert!(stderr(&output).contains("there is no drain 00000000000000ff"), "{output:?}");
+    running.stop();
+    let aside = std::fs::read_to_string(dir.path().join("data/drains.json.damaged")).unwrap();
+    assert_eq!(aside, r#"{"version": 1, "lis"#);
+    assert!(std::fs::read_to_string(&saved).unwrap().contains("syslog://127.0.0.1:1"));
 }
 
 #[test]

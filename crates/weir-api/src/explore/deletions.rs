@@ -19,10 +19,10 @@ use super::prelude::*;
 use super::query::{RequestBody, body};
 use super::record::precise_time;
 use super::time::TimeText;
+use crate::guard::IsLocal;
 
-/// Whether the sender of a request is on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IsLocal(pub(crate) bool);
+/// The title of the problem with a request from another machine.
+const ONLY_LOCAL: &str = "records can only be deleted from the machine that weir runs on";
 
 /// Request for a deletion.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -180,7 +180,7 @@ pub(crate) async fn post(
     headers: HeaderMap,
     received: RequestBody,
 ) -> Result<Response, Problem> {
-    require_local(is_local)?;
+    is_local.require(ONLY_LOCAL)?;
     let params: DeletionBody = body(&headers, received)?;
     let request_context = state.explore.request_context();
     let query = parse_query(&params)?;
@@ -233,7 +233,7 @@ pub(crate) async fn cancel(
     headers: HeaderMap,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Problem> {
-    require_local(is_local)?;
+    is_local.require(ONLY_LOCAL)?;
     let Path(id) = id.map_err(|_| Problem::parameter("id", "is not a valid deletion id"))?;
     let access = access(&headers);
     let run = move |store: &dyn LogStore, _budget: &_| {
@@ -269,14 +269,6 @@ fn count(
     let (computes, group_by) = (vec![count], Vec::new());
     let request = AggregateRequest { filter, computes, group_by, zone: Zone::UTC };
     store.aggregate(&request, budget)
-}
-
-fn require_local(is_local: IsLocal) -> Result<(), Problem> {
-    if is_local.0 {
-        return Ok(());
-    }
-    let title = "records can only be deleted from the machine that weir runs on";
-    Err(Problem::new(StatusCode::FORBIDDEN, title))
 }
 
 /// The records to delete. The expression is required, so that a forgotten parameter does not delete

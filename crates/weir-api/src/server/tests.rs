@@ -253,3 +253,37 @@ async fn long_response_outlives_connection_age() {
     assert!(answer.ends_with("\r\n0\r\n\r\n"), "{answer}");
     served.finish().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_only_this_machine_may_change_is_rejected_from_others() {
+    let changes = [
+        ("POST", "/weir/v1/drains"),
+        ("DELETE", "/weir/v1/drains/00000000000000ff"),
+        ("POST", "/weir/v1/drains/00000000000000ff/pause"),
+        ("POST", "/weir/v1/drains/00000000000000ff/resume"),
+        ("POST", "/weir/v1/store/deletions"),
+        ("DELETE", "/weir/v1/store/deletions/1"),
+    ];
+    let others = [("GET", "/weir/v1/drains"), ("POST", "/weir/v1/drains/00000000000000ff/test")];
+    for is_local in [true, false] {
+        let state = |stopped| state("1.2.3", &QueryLimits::default(), stopped);
+        let served = Served::serving(|stopped| {
+            // The innermost of several values applies.
+            let is_local = Extension(IsLocal(is_local));
+            router(state(stopped), AllowedHosts::new(&[])).layer(is_local)
+        });
+        for (method, path) in changes.into_iter().chain(others) {
+            let request = format!(
+                "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                 content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+            );
+            let mut stream = served.connect().await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let answer = rest(&mut stream).await;
+            let is_rejected = !is_local && changes.contains(&(method, path));
+            let is_forbidden = answer.starts_with("HTTP/1.1 403");
+            assert_eq!(is_forbidden, is_rejected, "{method} {path}: {answer}");
+        }
+        served.finish().await;
+    }
+}

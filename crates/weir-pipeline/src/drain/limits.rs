@@ -87,3 +87,15 @@ pub(super) const REPEAT_REJECTION_AFTER: Duration = Duration::from_hours(1);
 
 /// Maximum number of drains. Each takes about a kilobyte.
 pub(super) const DRAINS_MAX: usize = 100_000;
+
+/// Maximum number of paused drains, including those that no list has now. Only a user pauses one.
+pub(super) const PAUSED_MAX: usize = DRAINS_MAX;
+
+/// Maximum size of the file of drains: 10,000 drains with certificates are a tenth of it.
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Maximum number of damaged files of drains that are kept: none of them is overwritten.
+pub(super) const ASIDE_MAX: usize = 100;
+
+/// Number of saved drains that cannot be used whose error is reported in health.
+pub(super) const UNUSABLE_REPORTED_MAX: usize = 3;

@@ -1,9 +1,10 @@
 //! Messages for the owner of an application about its drains: that one cannot be used, does not
 //! accept records, or has lost some.
 //!
-//! Invariants: the queue of messages is limited; a message is not repeated too often; there are no
-//! messages about drains for more than one application, which are the operators' concern; the loss
-//! of such messages alone is not reported, since the report could be lost in turn.
+//! Invariants: the queue of messages is limited, and what it discards is counted; a message is not
+//! repeated too often; there are no messages about drains for more than one application, which are
+//! the operators' concern; the loss of such messages alone is not reported, since the report could
+//! be lost in turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -44,7 +45,9 @@ pub(super) struct Messages {
     told: HashMap<u64, Reported>,
     rejected: HashMap<RejectedBinding, Duration>,
     /// Messages that have yet to be logged.
-    pub(super) waiting: VecDeque<DrainMessage>,
+    waiting: VecDeque<DrainMessage>,
+    /// Messages discarded since the last [`Self::take`] because the queue was full.
+    discarded: u64,
 }
 
 impl Messages {
@@ -105,9 +108,15 @@ impl Messages {
         self.told.remove(&drain);
     }
 
+    /// Takes the queued messages, and the number of discarded ones.
+    pub(super) fn take(&mut self) -> (Vec<DrainMessage>, u64) {
+        (self.waiting.drain(..).collect(), std::mem::take(&mut self.discarded))
+    }
+
     fn push(&mut self, app: String, text: String) {
         if self.waiting.len() >= MESSAGES_MAX {
             self.waiting.pop_front();
+            self.discarded += 1;
         }
         self.waiting.push_back(DrainMessage { app, text });
     }
@@ -176,7 +185,8 @@ mod tests {
         for number in 0..MESSAGES_MAX + 5 {
             messages.push("app".to_owned(), number.to_string());
         }
-        assert_eq!(messages.waiting.len(), MESSAGES_MAX);
-        assert_eq!(messages.waiting[0].text, "5");
+        let (waiting, discarded) = messages.take();
+        assert_eq!((&*waiting[0].text, waiting.len(), discarded), ("5", MESSAGES_MAX, 5));
+        assert_eq!(messages.take(), (Vec::new(), 0));
     }
 }

@@ -33,6 +33,6 @@ pub(crate) use stream::source as relocated_source;
 
 pub use message::DrainMessage;
 pub use plan::{DrainsPlan, Selector};
-pub use registry::{Definition, DefinitionError, StoredDrain};
-pub use run::{Drains, DrainsError, LAGGING, NAME, UNKNOWN};
+pub use registry::{Definition, DefinitionError, DrainsFileError, StoredDrain};
+pub use run::{DrainChangeError, Drains, DrainsError, LAGGING, NAME};
 pub use status::{DrainState, DrainStatus, ProviderStatus};

@@ -162,7 +162,7 @@ impl Pump {
         };
         let Some(delivery) = self.lagging.take(is_passed_over) else { return false };
         let age_ns = self.clock.unix_ns() - delivery.batch.header().observed_ns;
-        let is_expired = age_ns > self.retry_for.as_nanos() as i64;
+        let is_expired = i128::from(age_ns) > self.retry_for.as_nanos().cast_signed();
         let taken = Rc::new(Taken::new(delivery, Origin::Stream, now));
         let mut rows = Vec::new();
         for (index, _) in taken.delivery.records() {

@@ -3,7 +3,9 @@
 //!
 //! Invariants: a drain is identified by its id, whatever its origin; a drain with several origins
 //! exists once. The file is replaced atomically, and readable only by its owner, since it contains
-//! credentials.
+//! credentials. A file that cannot be used is never overwritten: weir does not start with one that
+//! it cannot read or that is of another release, a damaged one is moved aside, and drains in it that
+//! this release cannot use stay in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weir_host::{Disk, Secret};
+use weir_host::{Disk, OpenMode, Secret};
 use weir_model::hash64;
 
 use super::binding::{Binding, BindingError, DrainCredentials};
+use super::limits::{ASIDE_MAX, FILE_BYTES_MAX};
 use super::plan::{DrainSpec, Selector};
 
 /// A drain.
@@ -143,16 +146,75 @@ impl Definition {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
     version: u32,
-    lists: BTreeMap<String, Vec<StoredDrain>>,
+    lists: BTreeMap<String, Vec<Entry>>,
     paused: BTreeSet<u64>,
 }
 
-/// Maximum size of the file: 10,000 drains with certificates are a tenth of it.
-const FILE_BYTES_MAX: u64 = 1 << 30;
+/// A drain in the file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Known(StoredDrain),
+    /// It has another form.
+    Unknown(serde_json::Value),
+}
+
+impl Entry {
+    /// Checks it. The error says which drain it is, without credentials.
+    fn define(&self, origin: &'static str) -> Result<Definition, String> {
+        match self {
+            Self::Known(drain) => drain.define(origin).map_err(|error| {
+                let ids = [&drain.app, &drain.space, &drain.organization];
+                let id = ids.into_iter().flatten().next().map_or("all", String::as_str);
+                format!("the drain of {id}: {error}")
+            }),
+            Self::Unknown(_) => Err("a drain is not in the format of this release".to_owned()),
+        }
+    }
+}
+
+/// Why weir does not start with the existing file. It was left untouched.
+#[derive(Debug, thiserror::Error)]
+pub enum DrainsFileError {
+    /// It is of another release.
+    #[error("{} has version {version}, which this release does not support; it was left untouched", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u64,
+    },
+    /// It cannot be read.
+    #[error("cannot read {}: {error}; it was left untouched", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system error.
+        error: io::Error,
+    },
+    /// It is damaged, and cannot be moved aside.
+    #[error("{} is damaged, and cannot be moved aside: {error}; it was left untouched", path.display())]
+    NotMoved {
+        /// The file.
+        path: PathBuf,
+        /// The system error.
+        error: io::Error,
+    },
+}
+
+/// What a start found to be wrong with the file.
+#[derive(Debug, Default)]
+pub(super) struct FileProblems {
+    /// Where the file is, if it was damaged.
+    pub(super) damaged: Option<PathBuf>,
+    /// Why each of the drains in it that cannot be used cannot.
+    pub(super) unusable: Vec<String>,
+}
+
+/// Name of the file in the data directory.
+pub(super) const FILE: &str = "drains.json";
 
 const VERSION: u32 = 1;
-/// Name of the file in the data directory.
-const FILE: &str = "drains.json";
 
 /// Names of the origins of drains.
 pub(super) const CONFIG: &str = "config";
@@ -167,7 +229,11 @@ pub(super) struct Registry {
     disk: Arc<dyn Disk>,
     /// By origin.
     lists: BTreeMap<&'static str, Vec<Definition>>,
+    /// Drains in the file that this release cannot use, by origin. They stay in the file.
+    unusable: BTreeMap<&'static str, Vec<Entry>>,
+    /// Drains that a user has paused, including those that are not listed now.
     pub(super) paused: BTreeSet<u64>,
+    pub(super) problems: FileProblems,
 }
 
 /// The effect of a changed list on the set of drains.
@@ -179,48 +245,99 @@ pub(super) struct Difference {
 
 impl Registry {
     /// Reads the drains of these providers that an earlier run has saved.
-    pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, providers: &[&'static str]) -> Self {
-        let path = dir.join(FILE);
-        let mut registry = Self { path, disk, lists: BTreeMap::new(), paused: BTreeSet::new() };
-        let stored = match registry.read() {
-            Ok(stored) => stored,
-            Err(error) => {
-                tracing::error!(%error, file = FILE, "cannot read the saved list of drains");
-                return registry;
-            }
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        providers: &[&'static str],
+    ) -> Result<Self, DrainsFileError> {
+        let mut registry = Self {
+            path: dir.join(FILE),
+            disk,
+            lists: BTreeMap::new(),
+            unusable: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            problems: FileProblems::default(),
         };
+        let mut stored = registry.read()?;
         registry.paused = stored.paused;
-        for name in [ADDED].iter().chain(providers) {
-            let drains = stored.lists.get(*name).map(Vec::as_slice).unwrap_or_default();
-            let known = drains.iter().filter_map(|drain| drain.define(name).ok()).collect();
-            registry.lists.insert(name, known);
+        for name in [ADDED].into_iter().chain(providers.iter().copied()) {
+            for entry in stored.lists.remove(name).unwrap_or_default() {
+                match entry.define(name) {
+                    Ok(drain) => registry.lists.entry(name).or_default().push(drain),
+                    Err(error) => {
+                        tracing::error!(file = FILE, "a saved drain is not used: {error}");
+                        registry.problems.unusable.push(error);
+                        registry.unusable.entry(name).or_default().push(entry);
+                    }
+                }
+            }
         }
-        registry
+        Ok(registry)
     }
 
-    fn read(&self) -> io::Result<Stored> {
+    /// Reads the file. If it is damaged, it is moved aside, and the result is empty.
+    fn read(&mut self) -> Result<Stored, DrainsFileError> {
+        let path = || self.path.clone();
         let bytes = match weir_host::read_file(&*self.disk, &self.path, FILE_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stored::default()),
-            other => other?,
+            Err(error) => return Err(DrainsFileError::Unreadable { path: path(), error }),
+            Ok(bytes) if bytes.len() as u64 == FILE_BYTES_MAX => {
+                let error = io::Error::from(io::ErrorKind::FileTooLarge);
+                return Err(DrainsFileError::Unreadable { path: path(), error });
+            }
+            Ok(bytes) => bytes,
         };
-        let stored: Stored = serde_json::from_slice(&bytes)?;
-        if stored.version != VERSION {
-            return Err(io::Error::other(format!(
-                "version {} is not supported by this release",
-                stored.version
-            )));
+        let parsed = serde_json::from_slice(&bytes).and_then(|document: serde_json::Value| {
+            match document["version"].as_u64().filter(|version| *version != u64::from(VERSION)) {
+                Some(version) => Ok(Err(version)),
+                None => serde_json::from_value(document).map(Ok),
+            }
+        });
+        match parsed {
+            Ok(Ok(stored)) => Ok(stored),
+            Ok(Err(version)) => Err(DrainsFileError::Version { path: path(), version }),
+            Err(error) => {
+                let aside = self
+                    .set_aside()
+                    .map_err(|error| DrainsFileError::NotMoved { path: path(), error })?;
+                // The error of the parser may quote the content.
+                let (line, file, aside_text) = (error.line(), FILE, aside.display());
+                tracing::error!(file, line, "the file is damaged: moved aside to {aside_text}");
+                self.problems.damaged = Some(aside);
+                Ok(Stored::default())
+            }
         }
-        Ok(stored)
+    }
+
+    /// Moves the file to a name that does not exist yet.
+    fn set_aside(&self) -> io::Result<PathBuf> {
+        let first = std::iter::once("json.damaged".to_owned());
+        let names = first.chain((2..=ASIDE_MAX).map(|number| format!("json.damaged-{number}")));
+        for extension in names {
+            let aside = self.path.with_extension(extension);
+            match self.disk.open(&aside, OpenMode::Read) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.disk.rename(&self.path, &aside)?;
+                    self.disk.sync_dir(self.path.parent().unwrap_or(Path::new("")))?;
+                    return Ok(aside);
+                }
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+        }
+        Err(io::Error::other(format!("there are {ASIDE_MAX} damaged files already")))
     }
 
     /// Saves the drains that did not come from the configuration.
     pub(super) fn write(&self) -> io::Result<()> {
-        let lists = self.lists.iter().filter(|(name, _)| **name != CONFIG);
-        let lists = lists
-            .map(|(name, drains)| {
-                ((*name).to_owned(), drains.iter().map(Definition::store).collect())
-            })
-            .collect();
+        let mut lists: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+        for (name, drains) in self.lists.iter().filter(|(name, _)| **name != CONFIG) {
+            let entries = drains.iter().map(|drain| Entry::Known(drain.store()));
+            lists.insert((*name).to_owned(), entries.collect());
+        }
+        for (name, entries) in &self.unusable {
+            lists.entry((*name).to_owned()).or_default().extend_from_slice(entries);
+        }
         let stored = Stored { version: VERSION, lists, paused: self.paused.clone() };
         let bytes = serde_json::to_vec_pretty(&stored)?;
         weir_host::replace_file(&*self.disk, &self.path, &bytes)
@@ -233,6 +350,16 @@ impl Registry {
             all.entry(drain.id).or_insert(drain);
         }
         all
+    }
+
+    /// Replaces the list of a provider. The saved drains of it that cannot be used are outdated.
+    pub(super) fn replace_list(
+        &mut self,
+        provider: &'static str,
+        drains: Vec<Definition>,
+    ) -> Difference {
+        self.unusable.remove(provider);
+        self.replace(provider, drains)
     }
 
     /// Replaces the drains of one origin.
@@ -250,5 +377,118 @@ impl Registry {
     /// Returns the drains of one origin.
     pub(super) fn of(&self, origin: &'static str) -> Vec<Definition> {
         self.lists.get(origin).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use weir_host::RealDisk;
+    use weir_testkit::{CallKind, FailingDisk, Fault, FaultKind};
+
+    use super::*;
+
+    fn stored(app: &str, url: &str) -> Value {
+        json!({ "app": app, "url": url })
+    }
+
+    fn document(added: &[Value]) -> Value {
+        let listed = [stored("listed", "syslog://listed")];
+        json!({
+            "version": 1,
+            "lists": { ADDED: added, BINDING_CACHE: listed },
+            "paused": [7],
+        })
+    }
+
+    fn open(dir: &Path) -> Result<Registry, DrainsFileError> {
+        Registry::open(Arc::new(RealDisk), dir, &[BINDING_CACHE])
+    }
+
+    fn content(path: &Path) -> Value {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn drains_and_pauses_survive_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        assert!(open(dir.path()).unwrap().all().is_empty());
+        let whole = document(&[stored("app", "syslog://user:secret@host/?token=t")]);
+        std::fs::write(&path, whole.to_string()).unwrap();
+        let registry = open(dir.path()).unwrap();
+        assert_eq!((registry.all().len(), registry.paused.len()), (2, 1));
+        registry.write().unwrap();
+        assert_eq!(content(&path), whole);
+    }
+
+    #[test]
+    fn a_file_of_another_release_is_refused_and_left_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        for later in [json!({ "version": 99 }), json!({ "version": 2, "drains": [1] })] {
+            std::fs::write(&path, later.to_string()).unwrap();
+            let error = open(dir.path()).unwrap_err().to_string();
+            let version = format!("drains.json has version {}", later["version"]);
+            assert!(error.contains(&version), "{error}");
+            assert_eq!(content(&path), later);
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_moved_aside_and_none_is_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let damaged = ["{\"version\": 1, \"lis", "[]", "{\"version\": 1, \"lists\": 3}"];
+        for text in damaged {
+            std::fs::write(&path, text).unwrap();
+            let registry = open(dir.path()).unwrap();
+            assert!(registry.all().is_empty() && registry.problems.damaged.is_some(), "{text}");
+            registry.write().unwrap();
+            assert!(open(dir.path()).unwrap().problems.damaged.is_none());
+        }
+        for (suffix, text) in ["", "-2", "-3"].into_iter().zip(damaged) {
+            let aside = dir.path().join(format!("{FILE}.damaged{suffix}"));
+            assert_eq!(std::fs::read_to_string(aside).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_or_moved_aside_is_refused_and_left_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        for (call, fault, text, expected) in [
+            (CallKind::Read, FaultKind::Io, document(&[]).to_string(), "cannot read"),
+            (CallKind::Open, FaultKind::Io, document(&[]).to_string(), "cannot read"),
+            (CallKind::Rename, FaultKind::ReadOnly, "{".to_owned(), "cannot be moved aside"),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            let disk = FailingDisk::over(Arc::new(RealDisk));
+            disk.faults().inject(Fault::new(fault).on(call).path(FILE));
+            let error = Registry::open(Arc::new(disk), dir.path(), &[]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn saved_drains_that_cannot_be_used_are_reported_and_stay_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let unusable = [
+            stored("old", "gopher://user:secret@host"),
+            json!({ "app": "new", "url": "syslog://host", "priority": "secret" }),
+        ];
+        let whole = document(&[&[stored("app", "syslog://host")], &unusable[..]].concat());
+        std::fs::write(&path, whole.to_string()).unwrap();
+        let mut registry = open(dir.path()).unwrap();
+        assert_eq!(registry.all().len(), 2);
+        let reported = &registry.problems.unusable;
+        assert!(reported.len() == 2 && reported[0].contains("old"), "{reported:?}");
+        assert!(!format!("{reported:?}").contains("secret"), "{reported:?}");
+        registry.replace(ADDED, Vec::new());
+        registry.replace_list(BINDING_CACHE, Vec::new());
+        registry.write().unwrap();
+        assert_eq!(content(&path)["lists"], json!({ ADDED: unusable, BINDING_CACHE: [] }));
     }
 }

@@ -1,13 +1,14 @@
 //! The thread of the drains: all of them on one event loop.
 //!
 //! Invariants: it never waits for a drain; a change to the set of drains is saved in the file
-//! before the request for it is answered.
+//! before the request for it is answered; a paused drain is paused whenever a list has it, until a
+//! user resumes or removes it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,14 +22,16 @@ use weir_journal::{Cursor, CursorSpec, Journal, JournalError, WhenFull};
 use super::core::Mode;
 use super::envelopes::Envelopes;
 use super::limits::{
-    COMMANDS_MAX, DRAINS_MAX, PUBLISH_INTERVAL, PUBLISH_SHARE, READY_AFTER, READY_BYTES, TICK,
+    COMMANDS_MAX, DRAINS_MAX, PAUSED_MAX, PUBLISH_INTERVAL, PUBLISH_SHARE, READY_AFTER,
+    READY_BYTES, TICK, UNUSABLE_REPORTED_MAX,
 };
 use super::message::{DrainMessage, Messages};
 use super::plan::{DrainsPlan, Selector};
 use super::provider::{Provider, ProviderKind, ProviderState};
 use super::pump::Pump;
 use super::registry::{
-    ADDED, BINDING_CACHE, CLOUD_CONTROLLER, CONFIG, Definition, Difference, Registry,
+    ADDED, BINDING_CACHE, CLOUD_CONTROLLER, CONFIG, Definition, Difference, DrainsFileError, FILE,
+    FileProblems, Registry,
 };
 use super::sender::{DrainNetwork, DrainSender, SendResult};
 use super::status::{DrainState, DrainStatus, ProviderStatus};
@@ -41,9 +44,6 @@ use crate::source::SourceNames;
 pub const NAME: &str = "drains";
 /// The name of the destination with the records of lagging drains.
 pub const LAGGING: &str = "drains/lagging";
-
-/// The error about a drain that does not exist.
-pub const UNKNOWN: &str = "there is no such drain";
 
 /// Buffer for records that the drains have not taken yet. They take them at once, so it is unused.
 const BUFFER_BYTES: u64 = 256 << 20;
@@ -59,9 +59,38 @@ pub enum DrainsError {
     /// A certificate file cannot be used.
     #[error("drains: {0}")]
     Tls(#[from] ConnectError),
+    /// The saved drains cannot be used.
+    #[error("drains: {0}")]
+    File(#[from] DrainsFileError),
     /// A thread cannot be started.
     #[error("drains: cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+/// Why a change was not made, or not completely.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DrainChangeError {
+    /// There is no drain with this id.
+    #[error("there is no drain {0:016x}")]
+    Unknown(u64),
+    /// A drain with this id was added before.
+    #[error("drain {0:016x} already exists")]
+    Exists(u64),
+    /// The drain comes from the configuration or a provider.
+    #[error("drain {0:016x} was not added manually: only manually added drains can be removed")]
+    NotAdded(u64),
+    /// The maximum number of drains is reached.
+    #[error("there are {0} drains already, which is the maximum: remove others first")]
+    TooMany(usize),
+    /// The maximum number of paused drains is reached.
+    #[error("{0} drains are paused already, which is the maximum: resume others first")]
+    TooManyPaused(usize),
+    /// It was made, but not saved.
+    #[error("the change applies until the next start, but could not be saved: see the log")]
+    NotSaved,
+    /// Nothing is changed any more.
+    #[error("weir is stopping")]
+    Stopping,
 }
 
 /// A change requested by a user.
@@ -74,7 +103,7 @@ enum Command {
 }
 
 /// The answer to a command; for a test, the reason if the destination cannot be reached.
-type Answer = Result<Option<String>, String>;
+type Answer = Result<Option<String>, DrainChangeError>;
 
 /// State shared with the thread.
 #[derive(Debug, Default)]
@@ -82,6 +111,10 @@ struct Shared {
     drains: Mutex<Arc<[DrainStatus]>>,
     providers: Mutex<Vec<ProviderStatus>>,
     messages: Mutex<Messages>,
+    /// What was wrong with the file of drains at the start.
+    file_problems: FileProblems,
+    /// Drains that were not started because there are too many.
+    left_out: AtomicUsize,
     cpu_ns: AtomicU64,
     stop: Notify,
     grace_ms: AtomicU64,
@@ -136,7 +169,8 @@ impl Drains {
             .map(|settings| Ok((name_of(settings), Provider::new(settings)?)))
             .collect::<Result<_, ConnectError>>()?;
         let names: Vec<_> = providers.iter().map(|(name, _)| *name).collect();
-        let registry = Registry::open(disk, data_dir, &names);
+        let mut registry = Registry::open(disk, data_dir, &names)?;
+        let file_problems = std::mem::take(&mut registry.problems);
         let start = Start {
             plan: plan.clone(),
             journal: journal.clone(),
@@ -148,7 +182,7 @@ impl Drains {
             providers,
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { file_problems, ..Shared::default() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let here = shared.clone();
         let thread = std::thread::Builder::new().name("drains".to_owned()).spawn(move || {
@@ -168,36 +202,37 @@ impl Drains {
         lock(&self.shared.providers).clone()
     }
 
-    /// Takes the queued messages for the owners of applications.
-    pub(crate) fn take_messages(&self) -> Vec<DrainMessage> {
-        lock(&self.shared.messages).waiting.drain(..).collect()
+    /// Takes the queued messages for the owners of applications, and the number of those that were
+    /// discarded since the last call because the queue was full.
+    pub(crate) fn take_messages(&self) -> (Vec<DrainMessage>, u64) {
+        lock(&self.shared.messages).take()
     }
 
     /// Adds a drain, which persists until it is removed.
-    pub async fn add(&self, drain: Definition) -> Result<(), String> {
+    pub async fn add(&self, drain: Definition) -> Result<(), DrainChangeError> {
         self.command(Command::Add(Box::new(drain))).await.map(drop)
     }
 
     /// Removes a manually added drain and discards its waiting records.
-    pub async fn remove(&self, id: u64) -> Result<(), String> {
+    pub async fn remove(&self, id: u64) -> Result<(), DrainChangeError> {
         self.command(Command::Remove(id)).await.map(drop)
     }
 
     /// Pauses or resumes a drain; meanwhile its records wait in its stream.
-    pub async fn pause(&self, id: u64, is_paused: bool) -> Result<(), String> {
+    pub async fn pause(&self, id: u64, is_paused: bool) -> Result<(), DrainChangeError> {
         self.command(Command::Pause(id, is_paused)).await.map(drop)
     }
 
     /// Opens a connection to the destination of a drain. Returns the reason if that fails.
-    pub async fn test(&self, id: u64) -> Result<Option<String>, String> {
+    pub async fn test(&self, id: u64) -> Result<Option<String>, DrainChangeError> {
         self.command(Command::Test(id)).await
     }
 
     async fn command(&self, command: Command) -> Answer {
         let (sender, answer) = oneshot::channel();
-        let ended = || "weir is stopping".to_owned();
-        self.commands.send((command, sender)).await.map_err(|_| ended())?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        let ended = DrainChangeError::Stopping;
+        self.commands.send((command, sender)).await.map_err(|_| ended.clone())?;
+        answer.await.unwrap_or(Err(ended))
     }
 }
 
@@ -227,12 +262,38 @@ impl Running for Drains {
             let severity = Severity::Degraded;
             problems.push(ActiveProblem { reason: "drains_list", severity, text });
         }
+        let left_out = self.shared.left_out.load(Ordering::Relaxed);
+        if left_out > 0 {
+            let text = format!("{left_out} drains are not started: {DRAINS_MAX} is the maximum");
+            let severity = Severity::Failing;
+            problems.push(ActiveProblem { reason: "drains_limit", severity, text });
+        }
+        problems.extend(file_problems(&self.shared.file_problems));
         problems
     }
 
     fn cpu_ns(&self) -> u64 {
         self.shared.cpu_ns.load(Ordering::Relaxed)
     }
+}
+
+/// Reports what was wrong with the file of drains at the start.
+fn file_problems(found: &FileProblems) -> impl Iterator<Item = ActiveProblem> + use<> {
+    let problem = |text| {
+        let severity = Severity::Degraded;
+        ActiveProblem { reason: "drains_file", severity, text }
+    };
+    let damaged = found.damaged.as_ref().map(|aside| {
+        let aside = aside.display();
+        format!("{FILE} was damaged: added drains and pauses are lost; moved aside to {aside}")
+    });
+    let unusable = (!found.unusable.is_empty()).then(|| {
+        let first: Vec<&str> =
+            found.unusable.iter().take(UNUSABLE_REPORTED_MAX).map(String::as_str).collect();
+        let (count, first) = (found.unusable.len(), first.join("; "));
+        format!("{count} saved drains are not used, but stay in {FILE}: {first}")
+    });
+    damaged.into_iter().chain(unusable).map(problem)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -254,6 +315,8 @@ struct DrainLoop {
     definitions: HashMap<u64, Arc<Definition>>,
     providers: Vec<(&'static str, watch::Receiver<ProviderState>)>,
     waiting_providers: Vec<(Provider, watch::Sender<ProviderState>)>,
+    /// Maximum number of drains.
+    drains_max: usize,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     published_at: Duration,
@@ -291,6 +354,7 @@ impl DrainLoop {
             definitions: HashMap::new(),
             providers,
             waiting_providers,
+            drains_max: DRAINS_MAX,
             shared,
             clock,
             published_at: Duration::ZERO,
@@ -304,31 +368,45 @@ impl DrainLoop {
     /// Adds the drains that are known at the start.
     fn begin(&mut self, configured: Vec<Definition>) {
         self.registry.replace(CONFIG, configured);
-        let known: Vec<Definition> = self.registry.all().into_values().cloned().collect();
-        for drain in known {
-            self.add(drain);
-        }
-        for id in self.registry.paused.clone() {
-            self.pump.core.borrow_mut().pause(id, true);
-        }
+        self.add_missing();
         self.note_completeness();
         self.publish();
     }
 
-    /// Once every provider has answered, records without a drain will not get one.
+    /// Once every provider has answered, records without a drain will not get one, unless drains
+    /// were left out.
     fn note_completeness(&self) {
         let has_list = |state: &ProviderState| state.list.is_some();
-        let is_complete = self.providers.iter().all(|(_, state)| has_list(&state.borrow()));
+        let has_all = self.shared.left_out.load(Ordering::Relaxed) == 0;
+        let is_complete =
+            has_all && self.providers.iter().all(|(_, state)| has_list(&state.borrow()));
         self.pump.core.borrow_mut().is_complete = is_complete;
     }
 
-    fn add(&mut self, drain: Definition) {
-        if self.definitions.len() >= DRAINS_MAX {
-            tracing::error!(limit = DRAINS_MAX, "too many drains: a drain was not started");
-            return;
+    /// Adds the drains of the registry that were not added yet, as far as there is room.
+    fn add_missing(&mut self) {
+        let all = self.registry.all().into_iter();
+        let missing = all.filter(|(id, _)| !self.definitions.contains_key(id));
+        let missing: Vec<Definition> = missing.map(|(_, drain)| drain.clone()).collect();
+        let room = self.drains_max.saturating_sub(self.definitions.len());
+        let left_out = missing.len().saturating_sub(room);
+        for drain in missing.into_iter().take(room) {
+            self.add(drain);
         }
+        let before = self.shared.left_out.swap(left_out, Ordering::Relaxed);
+        if before == 0 && left_out > 0 {
+            let limit = self.drains_max;
+            tracing::error!(limit, left_out, "too many drains: some are not started");
+        }
+    }
+
+    fn add(&mut self, drain: Definition) {
+        let id = drain.id;
         self.pump.add(drain.spec());
-        self.definitions.insert(drain.id, Arc::new(drain));
+        self.definitions.insert(id, Arc::new(drain));
+        if self.registry.paused.contains(&id) {
+            self.pump.core.borrow_mut().pause(id, true);
+        }
     }
 
     fn change(&mut self, difference: Difference) {
@@ -337,9 +415,8 @@ impl DrainLoop {
             lock(&self.shared.messages).forget(id);
             self.pump.remove(id);
         }
-        for drain in difference.added {
-            self.add(drain);
-        }
+        self.add_missing();
+        self.note_completeness();
     }
 
     async fn run(&mut self, mut commands: mpsc::Receiver<(Command, oneshot::Sender<Answer>)>) {
@@ -424,7 +501,7 @@ impl DrainLoop {
             lock(&self.shared.messages).note_rejected(&list.rejected, now);
             let drains =
                 list.bindings.iter().map(|binding| Definition::of_provider(binding.clone(), name));
-            let difference = self.registry.replace(name, drains.collect());
+            let difference = self.registry.replace_list(name, drains.collect());
             let is_change = !difference.added.is_empty() || !difference.removed.is_empty();
             self.change(difference);
             if is_change {
@@ -444,39 +521,13 @@ impl DrainLoop {
     }
 
     fn carry_out(&mut self, command: Command, answer: oneshot::Sender<Answer>) {
-        let unknown = || Err(UNKNOWN.to_owned());
         let result = match command {
-            Command::Add(drain) => {
-                let mut added = self.registry.of(ADDED);
-                if added.iter().any(|known| known.id == drain.id) {
-                    Err("the drain already exists".to_owned())
-                } else {
-                    added.push(*drain);
-                    self.replace_added(added)
-                }
-            }
-            Command::Remove(id) => {
-                let mut added = self.registry.of(ADDED);
-                let count = added.len();
-                added.retain(|known| known.id != id);
-                if added.len() < count {
-                    self.replace_added(added)
-                } else if self.definitions.contains_key(&id) {
-                    Err("only manually added drains can be removed".to_owned())
-                } else {
-                    unknown()
-                }
-            }
-            Command::Pause(id, is_paused) => {
-                if self.definitions.contains_key(&id) {
-                    self.pause(id, is_paused)
-                } else {
-                    unknown()
-                }
-            }
+            Command::Add(drain) => self.add_by_user(*drain),
+            Command::Remove(id) => self.remove_by_user(id),
+            Command::Pause(id, is_paused) => self.pause(id, is_paused),
             Command::Test(id) => match self.definitions.get(&id) {
                 Some(drain) => return self.test(drain.clone(), answer),
-                None => unknown(),
+                None => Err(DrainChangeError::Unknown(id)),
             },
         };
         self.publish();
@@ -484,13 +535,48 @@ impl DrainLoop {
         let _waited_for = answer.send(result);
     }
 
-    fn replace_added(&mut self, added: Vec<Definition>) -> Answer {
+    fn add_by_user(&mut self, drain: Definition) -> Answer {
+        let mut added = self.registry.of(ADDED);
+        if added.iter().any(|known| known.id == drain.id) {
+            return Err(DrainChangeError::Exists(drain.id));
+        }
+        let is_known = self.definitions.contains_key(&drain.id);
+        if !is_known && self.definitions.len() >= self.drains_max {
+            return Err(DrainChangeError::TooMany(self.drains_max));
+        }
+        added.push(drain);
         let difference = self.registry.replace(ADDED, added);
         self.change(difference);
         self.kept()
     }
 
+    fn remove_by_user(&mut self, id: u64) -> Answer {
+        let mut added = self.registry.of(ADDED);
+        let count = added.len();
+        added.retain(|known| known.id != id);
+        if added.len() == count {
+            let is_known = self.registry.all().contains_key(&id);
+            let error =
+                if is_known { DrainChangeError::NotAdded } else { DrainChangeError::Unknown };
+            return Err(error(id));
+        }
+        let difference = self.registry.replace(ADDED, added);
+        if difference.removed.contains(&id) {
+            self.registry.paused.remove(&id);
+        }
+        self.change(difference);
+        self.kept()
+    }
+
+    /// Pauses or resumes a drain. A pause of a drain that no list has now can be ended, too.
     fn pause(&mut self, id: u64, is_paused: bool) -> Answer {
+        let was_paused = self.registry.paused.contains(&id);
+        if !self.definitions.contains_key(&id) && (is_paused || !was_paused) {
+            return Err(DrainChangeError::Unknown(id));
+        }
+        if is_paused && !was_paused && self.registry.paused.len() >= PAUSED_MAX {
+            return Err(DrainChangeError::TooManyPaused(PAUSED_MAX));
+        }
         if is_paused {
             self.registry.paused.insert(id);
         } else {
@@ -501,12 +587,7 @@ impl DrainLoop {
     }
 
     fn kept(&self) -> Answer {
-        if self.keep() {
-            Ok(None)
-        } else {
-            Err("the change applies until the next start, but could not be saved: see the log"
-                .to_owned())
-        }
+        if self.keep() { Ok(None) } else { Err(DrainChangeError::NotSaved) }
     }
 
     fn test(&self, drain: Arc<Definition>, answer: oneshot::Sender<Answer>) {
@@ -574,3 +655,7 @@ impl DrainLoop {
         self.publish_time = self.clock.monotonic().saturating_sub(now);
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -41,6 +41,7 @@ use threads::{End, Ended, OutputThreads};
 
 pub use file::{FilePath, FilePathError};
 pub(crate) use http::credentials as http_credentials;
+pub(crate) use post::NO_ACK_ID;
 pub use post::{Endpoint, EndpointError};
 pub use signal::Stop;
 
@@ -55,6 +56,8 @@ pub struct OutputContext {
     pub disk: Arc<dyn Disk>,
     /// The sources whose records may arrive.
     pub sources: Arc<SourceNames>,
+    /// Refused records are kept for the caller of a resend, and not written.
+    is_resend: bool,
     threads: OutputThreads,
     devices: Devices,
 }
@@ -63,7 +66,13 @@ impl OutputContext {
     /// Creates a context whose outputs share threads.
     pub fn new(data_dir: PathBuf, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>) -> Self {
         let (threads, devices) = (OutputThreads::default(), Devices::default());
-        Self { data_dir, clock, disk, sources: Arc::default(), threads, devices }
+        let sources = Arc::default();
+        Self { data_dir, clock, disk, sources, is_resend: false, threads, devices }
+    }
+
+    /// Returns the context of a resend of dead letters.
+    fn for_resend(&self) -> Self {
+        Self { is_resend: true, ..self.clone() }
     }
 
     /// Sets the sources that the outputs know.

@@ -24,8 +24,13 @@ pub(super) async fn run(view: &ViewSlot, emitter: &Emitter) {
     loop {
         ticks.tick().await;
         let Some(view) = view.get().and_then(Weak::upgrade) else { continue };
-        let messages = view.drains.as_ref().map(|drains| drains.take_messages());
-        for message in messages.unwrap_or_default() {
+        let taken = view.drains.as_ref().map(|drains| drains.take_messages());
+        let (messages, discarded) = taken.unwrap_or_default();
+        if discarded > 0 {
+            let text = format!("{discarded} messages were discarded: the journal had no room");
+            emitter.context.stats.errors.count_times(discarded, "messages_discarded", &text);
+        }
+        for message in messages {
             let now_ns = emitter.context.clock.unix_ns();
             emitter.emit(&envelope(&message, now_ns), now_ns).await;
         }

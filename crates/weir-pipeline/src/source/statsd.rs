@@ -1,7 +1,8 @@
 //! `type = "statsd"`: statsd metrics over UDP, as Loggregator envelopes.
 //!
-//! Invariants: each value of a line becomes one record, and so does a line that is not a metric; a
-//! datagram is decoded once, however often its records have to wait for room.
+//! Invariants: each value of a line becomes one record, except increments of zero, and so does a
+//! line that is not a metric or has too many values; a datagram is decoded once, however often its
+//! records have to wait for room.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,10 +1,11 @@
 //! Resends dead letters from the command line, whether or not weir is running.
 //!
-//! Invariants: the file is moved aside first, so that records refused meanwhile (including by this
-//! resend) go to a new one; an entry leaves the moved file only after the destination accepted or
-//! refused its record. If interrupted, the rest stays in the moved file and is sent first next
-//! time; at most one group of entries is sent twice in that case.
+//! Invariants: the file is moved aside first, so that records refused meanwhile go to a new one; an
+//! entry leaves the moved file only after the destination accepted its record, or refused it and it
+//! was written to the new file. If interrupted, the rest stays in the moved file and is sent first
+//! next time; at most one group of entries is sent twice in that case.
 
+use std::borrow::Cow;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use weir_model::{
     StreamId,
 };
 
-use super::{DeadLetter, DeadLetterFile};
+use super::{Appended, DeadLetter, DeadLetterFile};
 use crate::config::OutputPlan;
 use crate::output::pending::PendingBatch;
 use crate::output::post::Sender;
@@ -76,9 +77,8 @@ pub fn resend(
     context: &OutputContext,
     patience: Duration,
 ) -> Result<ResendReport, ResendError> {
-    let plan = OutputPlan { dead_letter: true, ..plan.clone() };
     let stats = Arc::new(OutputStats::default());
-    let Ready::Post(sender) = prepare(&plan, context, &stats)? else {
+    let Ready::Post(sender) = prepare(plan, &context.for_resend(), &stats)? else {
         return Err(ResendError::Kind(plan.name.clone()));
     };
     let moved = resending_file(&context.data_dir, &plan.name);
@@ -93,7 +93,7 @@ pub fn resend(
     let lines = moved.lines().map_err(&at)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(&at)?;
-    let mut session = Session { sender, report: ResendReport::default() };
+    let mut session = Session { sender, file, report: ResendReport::default() };
     let kept = runtime.block_on(session.send_all(&lines, &moved, patience)).map_err(&at)?;
     moved.keep(&kept).map_err(&at)?;
     Ok(session.report)
@@ -141,7 +141,7 @@ impl Moved {
     }
 
     /// Keeps only these lines in the file, or removes it if there are none.
-    fn keep(&self, lines: &[&[u8]]) -> io::Result<()> {
+    fn keep(&self, lines: &[Cow<'_, [u8]>]) -> io::Result<()> {
         if lines.is_empty() {
             match self.disk.remove(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -163,6 +163,8 @@ impl Moved {
 
 struct Session {
     sender: Arc<Sender>,
+    /// Where refused records go.
+    file: DeadLetterFile,
     report: ResendReport,
 }
 
@@ -173,50 +175,77 @@ impl Session {
         lines: &'a [Vec<u8>],
         moved: &Moved,
         patience: Duration,
-    ) -> io::Result<Vec<&'a [u8]>> {
-        let mut kept: Vec<&[u8]> = Vec::new();
+    ) -> io::Result<Vec<Cow<'a, [u8]>>> {
+        let mut kept: Vec<Cow<'a, [u8]>> = Vec::new();
         let mut rest = lines;
         while !rest.is_empty() {
             let len = group_len(rest);
             let (group, after) = rest.split_at(len);
-            let mut letters = Vec::new();
+            let (mut letters, mut of_letters) = (Vec::new(), Vec::new());
             for line in group {
                 match serde_json::from_slice::<DeadLetter>(line) {
-                    Ok(letter) => letters.push(letter),
-                    Err(_) => kept.push(line),
+                    Ok(letter) => {
+                        letters.push(letter);
+                        of_letters.push(line);
+                    }
+                    Err(_) => {
+                        kept.push(Cow::Borrowed(line));
+                        self.report.unreadable += 1;
+                    }
                 }
             }
             let count = letters.len() as u64;
-            self.report.unreadable = kept.len() as u64;
             if !self.send_group(&letters, patience).await {
                 self.report.left = count + after.len() as u64;
                 self.report.problem = Some("the destination did not accept the records in time");
-                kept.extend(rest.iter().map(Vec::as_slice));
+                let left = of_letters.into_iter().chain(after);
+                kept.extend(left.map(|line| Cow::Borrowed(&line[..])));
                 return Ok(kept);
             }
             rest = after;
-            let left: Vec<&[u8]> =
-                kept.iter().copied().chain(rest.iter().map(Vec::as_slice)).collect();
-            moved.keep(&left)?;
+            kept.extend(self.put_back().into_iter().map(Cow::Owned));
+            let after = rest.iter().map(|line| Cow::Borrowed(&line[..]));
+            moved.keep(&kept.iter().cloned().chain(after).collect::<Vec<_>>())?;
         }
         Ok(kept)
+    }
+
+    /// Writes the refused records of a group to the dead-letter file. Returns their entries if it
+    /// does not accept them: they stay in the moved file.
+    fn put_back(&self) -> Vec<Vec<u8>> {
+        let letters = self.sender.take_refused();
+        if letters.is_empty() {
+            return Vec::new();
+        }
+        match self.file.append(&letters) {
+            Ok(Appended::Durable) => Vec::new(),
+            Ok(Appended::Full) | Err(_) => {
+                letters.iter().filter_map(|letter| serde_json::to_vec(letter).ok()).collect()
+            }
+        }
     }
 
     /// Returns false if the destination neither accepted nor refused the group in time.
     async fn send_group(&mut self, letters: &[DeadLetter], patience: Duration) -> bool {
         let batches: Vec<PendingBatch> =
             batches(letters).into_iter().map(|b| PendingBatch::of_batch(Arc::new(b))).collect();
+        let (mut delivered, mut refused) = (0, 0);
         for pending in batches {
             let request = self.sender.request(vec![pending]);
             let sent =
                 tokio::time::timeout(patience, self.sender.clone().send_acknowledged(request));
-            let Ok(request) = sent.await else { return false };
+            let Ok(request) = sent.await else {
+                // The entries of the whole group stay.
+                drop(self.sender.take_refused());
+                return false;
+            };
             for outcome in &request.outcomes {
-                self.report.delivered += outcome.delivered;
-                self.report.refused +=
-                    outcome.dead_lettered + outcome.discarded.map_or(0, |(_, n)| n);
+                delivered += outcome.delivered;
+                refused += outcome.dead_lettered + outcome.discarded.map_or(0, |(_, n)| n);
             }
         }
+        self.report.delivered += delivered;
+        self.report.refused += refused;
         true
     }
 }

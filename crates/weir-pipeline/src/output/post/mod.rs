@@ -39,7 +39,7 @@ pub(crate) use concurrency::ConcurrencyLimiter;
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use request::Encoder;
 use request::{Request, RequestBuilder};
-pub(crate) use sender::{Protocol, Sender, SenderSettings};
+pub(crate) use sender::{NO_ACK_ID, Protocol, Sender, SenderSettings};
 
 /// Requests prepared and not yet sent: one that waits for its streams, and one that waits for its
 /// turn.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::header::HeaderMap;
+use weir_host::units::format_rfc3339;
 use weir_host::{Clock, ConnectError, Connector, ConnectorSettings, TlsFiles};
 use weir_model::DiscardReason;
 
@@ -41,7 +42,7 @@ pub(crate) struct Sender {
     pub(crate) renderer: Arc<Mutex<Renderer>>,
     pub(crate) acks: Option<Acks>,
     pub(crate) stats: Arc<OutputStats>,
-    dead_letters: Option<DeadLetterFile>,
+    refused: RefusedRecords,
     clock: Arc<dyn Clock>,
     pub(crate) sending: SenderSettings,
     /// Target size of a request before compression; less than configured once the collector has
@@ -70,6 +71,28 @@ pub(crate) struct SenderSettings {
     /// Where acknowledgements are queried, and their timeout.
     pub(crate) acks: Option<(String, Duration)>,
     pub(crate) requests: RequestSettings,
+}
+
+/// What happens to records that are permanently refused.
+#[derive(Debug)]
+enum RefusedRecords {
+    /// They are counted as rejected.
+    Rejected,
+    /// They are written to the dead-letter file.
+    Written(DeadLetterFile),
+    /// They are kept for the caller of [`Sender::take_refused`].
+    Kept(Mutex<Vec<DeadLetter>>),
+}
+
+/// Why records are set aside.
+struct Cause {
+    /// Fixed identifier.
+    kind: &'static str,
+    /// For the log.
+    text: String,
+    /// For the dead letter.
+    reason: String,
+    code: Option<u16>,
 }
 
 /// How responses are interpreted.
@@ -105,7 +128,7 @@ impl Protocol {
     fn unproven_max(self) -> usize {
         match self {
             Self::Collector => 0,
-            Self::Status | Self::Grpc => 8,
+            Self::Status | Self::Grpc => UNPROVEN_MAX,
         }
     }
 }
@@ -138,9 +161,12 @@ impl Sender {
         }
         let clock = context.clock.clone();
         let acks = sending.acks.clone().map(|(path, timeout)| Acks::new(path, timeout));
-        let dead_letters = plan
-            .dead_letter
-            .then(|| DeadLetterFile::new(context.disk.clone(), &context.data_dir, &output));
+        let file = || DeadLetterFile::new(context.disk.clone(), &context.data_dir, &output);
+        let refused = match plan.dead_letter {
+            _ if context.is_resend => RefusedRecords::Kept(Mutex::default()),
+            true => RefusedRecords::Written(file()),
+            false => RefusedRecords::Rejected,
+        };
         Ok(Self {
             client: Client::new(connectors, &sending, clock.clone()),
             limiter: ConcurrencyLimiter::new(
@@ -151,7 +177,7 @@ impl Sender {
             renderer: Arc::new(Mutex::new(Renderer::new(encoder, sending.requests.compression))),
             acks,
             stats: stats.clone(),
-            dead_letters,
+            refused,
             clock,
             batch_bytes: AtomicUsize::new(sending.requests.batch_bytes),
             has_succeeded: AtomicBool::new(false),
@@ -187,9 +213,25 @@ impl Sender {
         let records = request.unsendable(&self.renderer);
         for record in &records {
             let reason = "it cannot be encoded in the format of this destination";
-            self.put_aside(request, &(*record..record + 1), reason, None).await;
+            let cause = Cause {
+                kind: "not_encodable",
+                text: format!("a record was not sent to {}: {reason}", self.client.target()),
+                reason: reason.to_owned(),
+                code: None,
+            };
+            self.put_aside(request, &(*record..record + 1), cause).await;
         }
         request.exclude(&records);
+    }
+
+    /// Takes the records that were refused in a resend.
+    pub(crate) fn take_refused(&self) -> Vec<DeadLetter> {
+        match &self.refused {
+            RefusedRecords::Kept(letters) => {
+                std::mem::take(&mut *letters.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+            RefusedRecords::Rejected | RefusedRecords::Written(_) => Vec::new(),
+        }
     }
 
     /// Combines batches into one request, encoded.
@@ -240,7 +282,11 @@ impl Sender {
             match self.settle(request, part, part_max, result, took, bytes) {
                 Step::Done => return,
                 Step::PutAside { refused, reason, code } => {
-                    return self.put_aside(request, &refused, &reason, code).await;
+                    // The collector responds: the connection works.
+                    self.limiter.success(Duration::ZERO, false);
+                    let text = format!("{} refused a record: {reason}", self.client.target());
+                    let cause = Cause { kind: "refused", text, reason, code };
+                    return self.put_aside(request, &refused, cause).await;
                 }
                 Step::Again(pause) => {
                     add(&self.stats.retries, 1);
@@ -285,13 +331,16 @@ impl Sender {
             }
             Verdict::TooLarge => {
                 let reason = "HTTP 413: a single record is larger than the destination accepts";
+                if self.is_doubtful(part, UNPROVEN_MAX) {
+                    return Step::Again(self.alert(&wrong_endpoint(reason)));
+                }
                 Step::PutAside { refused: part.clone(), reason: reason.to_owned(), code: Some(413) }
             }
             Verdict::Refused(refusal) => self.refused(request, part, part_max, &refusal),
             Verdict::Alert(problem) => Step::Again(self.alert(&problem)),
             Verdict::Retry(problem) => {
                 let pause = self.limiter.failure(problem.overload, problem.after);
-                self.report(problem.kind, &problem.text);
+                self.report(problem.kind, &self.with_next_attempt(&problem, pause));
                 Step::Again(pause)
             }
         }
@@ -318,15 +367,20 @@ impl Sender {
         channel: Arc<str>,
     ) {
         match (&self.acks, ack_id) {
-            (Some(acks), Some(id)) => request.unacknowledged.push(Unacknowledged {
-                range: part.clone(),
-                acknowledged: acks.wait_for(channel, id),
-            }),
+            (Some(acks), Some(id)) => {
+                self.stats.no_ack_ids.store(false, Ordering::Relaxed);
+                request.unacknowledged.push(Unacknowledged {
+                    range: part.clone(),
+                    acknowledged: acks.wait_for(channel, id),
+                });
+            }
             (Some(_), None) => {
                 // Sending again would not return an ID either, only create duplicates.
-                let text = "returned no ackId: enable indexer acknowledgement on the token, or set \
-                            indexer_ack = false; records count as delivered without it";
-                self.stats.errors.count("no_ack_id", &format!("{} {text}", self.client.target()));
+                let text = format!("{} {NO_ACK_ID}", self.client.target());
+                self.stats.errors.count("no_ack_id", &text);
+                if !self.stats.no_ack_ids.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(output = %self.output, "{text}; counted as delivered");
+                }
                 request.count(part, |outcome, n| outcome.delivered += n);
             }
             (None, _) => request.count(part, |outcome, n| outcome.delivered += n),
@@ -340,13 +394,9 @@ impl Sender {
         part_max: &mut usize,
         refusal: &Refusal,
     ) -> Step {
-        if refusal.code.is_none() && self.is_doubtful(part) {
-            return Step::Again(self.alert(&Problem {
-                kind: "endpoint",
-                text: format!("may be the wrong endpoint: check the URL ({})", refusal.reason),
-                after: None,
-                overload: false,
-            }));
+        let unproven_max = self.sending.protocol.unproven_max();
+        if refusal.code.is_none() && self.is_doubtful(part, unproven_max) {
+            return Step::Again(self.alert(&wrong_endpoint(&refusal.reason)));
         }
         let bad = refusal.first_bad.filter(|k| *k < part.len()).map(|k| part.start + k);
         let bad = bad.or((part.len() == 1).then_some(part.start));
@@ -377,12 +427,14 @@ impl Sender {
         Step::PutAside { refused: bad..bad + 1, reason, code: refusal.code }
     }
 
-    /// Returns true if a refusal may concern something other than the records.
-    fn is_doubtful(&self, part: &Range<usize>) -> bool {
-        if self.has_succeeded.load(Ordering::Relaxed) {
+    /// Returns true if a refusal may concern something other than the records, of which at most
+    /// `max` may be refused before anything was accepted. In a resend, every record was refused
+    /// before, and stays a dead letter.
+    fn is_doubtful(&self, part: &Range<usize>, max: usize) -> bool {
+        let is_resend = matches!(self.refused, RefusedRecords::Kept(_));
+        if is_resend || self.has_succeeded.load(Ordering::Relaxed) {
             return false;
         }
-        let max = self.sending.protocol.unproven_max();
         if part.len() > 1 {
             return max == 0;
         }
@@ -409,22 +461,22 @@ impl Sender {
     }
 
     /// Writes refused records to the dead-letter file, retrying for as long as necessary.
-    async fn put_aside(
-        &self,
-        request: &mut Request,
-        part: &Range<usize>,
-        reason: &str,
-        code: Option<u16>,
-    ) {
-        // The collector responds: the connection works.
-        self.limiter.success(Duration::ZERO, false);
-        let text = format!("{} refused a record: {reason}", self.client.target());
-        self.stats.errors.count("refused", &text);
-        let Some(file) = &self.dead_letters else {
-            tracing::warn!(output = %self.output, "{text}; counted as rejected");
-            return reject(request, part);
+    async fn put_aside(&self, request: &mut Request, part: &Range<usize>, cause: Cause) {
+        let text = &cause.text;
+        self.stats.errors.count(cause.kind, text);
+        let file = match &self.refused {
+            RefusedRecords::Written(file) => file,
+            RefusedRecords::Kept(kept) => {
+                let letters = self.letters(request, part, &cause);
+                kept.lock().unwrap_or_else(PoisonError::into_inner).extend(letters);
+                return request.count(part, |outcome, n| outcome.dead_lettered += n);
+            }
+            RefusedRecords::Rejected => {
+                tracing::warn!(output = %self.output, "{text}; counted as rejected");
+                return reject(request, part);
+            }
         };
-        let letters = self.letters(request, part, reason, code);
+        let letters = self.letters(request, part, &cause);
         loop {
             match file.append(&letters) {
                 Ok(Appended::Durable) => {
@@ -447,13 +499,7 @@ impl Sender {
         }
     }
 
-    fn letters(
-        &self,
-        request: &Request,
-        part: &Range<usize>,
-        reason: &str,
-        code: Option<u16>,
-    ) -> Vec<DeadLetter> {
+    fn letters(&self, request: &Request, part: &Range<usize>, cause: &Cause) -> Vec<DeadLetter> {
         let now_ns = self.clock.unix_ns();
         let of_parcel = |(pending, part): (usize, Range<usize>)| {
             let batch = &request.batches[pending].records.batch();
@@ -461,7 +507,7 @@ impl Sender {
                 request.batches[pending].records.records().skip(part.start).take(part.len());
             let letter = |(index, record): (usize, weir_model::RecordView<'_>)| {
                 let (log, flags) = (batch.to_log_record(index), record.flags.0);
-                DeadLetter::new(now_ns, &self.output, reason, code, log, flags)
+                DeadLetter::new(now_ns, &self.output, &cause.reason, cause.code, log, flags)
             };
             records.map(letter).collect::<Vec<_>>()
         };
@@ -478,8 +524,21 @@ impl Sender {
 
     fn alert(&self, problem: &Problem) -> Duration {
         self.has_succeeded.store(false, Ordering::Relaxed);
-        self.report(problem.kind, &problem.text);
-        self.limiter.alert(problem.after)
+        let pause = self.limiter.alert(problem.after);
+        self.report(problem.kind, &self.with_next_attempt(problem, pause));
+        pause
+    }
+
+    /// Returns the text of a problem, with the time of the next attempt if the destination asked
+    /// for a pause, which may be much longer than those in between otherwise.
+    fn with_next_attempt(&self, problem: &Problem, pause: Duration) -> String {
+        if problem.after.is_none() {
+            return problem.text.clone();
+        }
+        let pause_ns = i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX);
+        let seconds = self.clock.unix_ns().saturating_add(pause_ns) / 1_000_000_000;
+        let at = format_rfc3339(seconds.saturating_mul(1_000_000_000));
+        format!("{}; as requested with Retry-After, the next attempt is at {at}", problem.text)
     }
 
     /// Counts an error; the first in a row is also logged. A single failed attempt does not mark
@@ -518,8 +577,25 @@ impl Sender {
 /// record is the cause.
 const BATCH_BYTES_MIN: usize = 64 * 1024;
 
+/// Maximum number of records that are refused, one by one, before the destination has accepted
+/// anything: a few bad records at the very beginning are possible, many are a sign of a wrong URL.
+const UNPROVEN_MAX: usize = 8;
+
+/// The error about a missing ack ID.
+pub(crate) const NO_ACK_ID: &str = "answered without an ackId: enable indexer acknowledgment for \
+                                    the token or set indexer_ack = false";
+
 /// HEC code 7.
 const INCORRECT_INDEX: u16 = 7;
+
+fn wrong_endpoint(reason: &str) -> Problem {
+    Problem {
+        kind: "endpoint",
+        text: format!("may be the wrong endpoint: check the URL ({reason})"),
+        after: None,
+        overload: false,
+    }
+}
 
 fn reject(request: &mut Request, part: &Range<usize>) {
     request.count(part, |outcome, n| {

@@ -61,7 +61,8 @@ const RETRY_MAX: Field = field(
     "retry_max",
     time(MS, DAY),
     Value("\"30s\""),
-    "Maximum pause between attempts. Attempts continue indefinitely.",
+    "Maximum pause between attempts. Attempts continue indefinitely. A destination may ask for a \
+     longer pause with `Retry-After`, which is respected up to 10 minutes.",
 );
 
 const WRITE_TIMEOUT: Field = field(
@@ -102,7 +103,7 @@ pub(super) const SPLUNK_HEC: &[Field] = &[
         Value("false"),
         "Count records as delivered only when the indexers have acknowledged them, rather than \
          when the collector has accepted them. Indexer acknowledgement must be enabled for the \
-         token.",
+         token: without it records count as delivered when accepted, which health reports.",
     ),
     field(
         "ack_timeout",
