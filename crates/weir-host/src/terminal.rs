@@ -25,6 +25,29 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Like [`printable`], for JSON with several lines: the result is the same JSON, with the escapes
+/// of that format, so that it can be read again.
+pub fn printable_json(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| c != '\n' && is_escaped(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            // Valid JSON has it only between values, where an escape is not allowed.
+            '\r' => shown.push(' '),
+            c if c == '\n' || !is_escaped(c) => shown.push(c),
+            c => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(shown, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// Like [`printable`], for text with several lines.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| c != '\n' && is_escaped(c)) {
@@ -41,7 +64,6 @@ const ESCAPED: &[RangeInclusive<char>] = &[
     '\u{34f}'..='\u{34f}',
     '\u{115f}'..='\u{1160}',
     '\u{17b4}'..='\u{17b5}',
-    '\u{180e}'..='\u{180e}',
     '\u{3164}'..='\u{3164}',
     '\u{ffa0}'..='\u{ffa0}',
     // Spaces without width.
@@ -53,6 +75,12 @@ const ESCAPED: &[RangeInclusive<char>] = &[
     '\u{2028}'..='\u{202e}',
     // Invisible operators and isolates.
     '\u{2060}'..='\u{206f}',
+    // A letter without ink.
+    '\u{2800}'..='\u{2800}',
+    // Variation selectors: invisible, and able to carry text.
+    '\u{180b}'..='\u{180f}',
+    '\u{fe00}'..='\u{fe0f}',
+    '\u{e0100}'..='\u{e01ef}',
     // Annotations, and tags: text that is meant only for machines.
     '\u{fff9}'..='\u{fffb}',
     '\u{e0000}'..='\u{e007f}',
@@ -79,11 +107,20 @@ mod tests {
             ("\u{202e}x\u{2066}", "\\u{202e}x\\u{2066}"),
             ("a\u{200b}b\u{feff}c\u{ad}d", "a\\u{200b}b\\u{feff}c\\u{ad}d"),
             ("\u{2028}\u{2029}\u{e0041}", "\\u{2028}\\u{2029}\\u{e0041}"),
+            ("\u{2800}\u{fe0f}\u{e0100}\u{e01ef}", "\\u{2800}\\u{fe0f}\\u{e0100}\\u{e01ef}"),
+            ("\u{3164}\u{115f}\u{1160}\u{ffa0}", "\\u{3164}\\u{115f}\\u{1160}\\u{ffa0}"),
             ("\u{1f468}\u{200d}\u{1f467}", "\u{1f468}\u{200d}\u{1f467}"),
         ];
         for (text, want) in cases {
             assert_eq!(printable(text), want);
             assert_eq!(printable_lines(&format!("{text}\n{text}")), format!("{want}\n{want}"));
         }
+    }
+    #[test]
+    fn json_is_escaped_as_json() {
+        let text = "{\"a\u{9b}\u{202e}\": \"\u{7f}\u{e0041}\u{e9}\"}\r\n\t";
+        let want = "{\"a\\u009b\\u202e\": \"\\u007f\\udb40\\udc41\u{e9}\"} \n\t";
+        assert_eq!(printable_json(text), want);
+        assert!(matches!(printable_json("{\n\t}"), Cow::Borrowed(_)));
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: commands and options as clap reads them, nothing else.
 
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,11 +11,12 @@ use weir_host::units;
 use crate::term::ColorChoice;
 
 mod drains;
+mod error;
 mod negation;
 mod search;
+pub(crate) mod sizing;
 
 pub(crate) use drains::{AddDrainArgs, DrainsCommand};
-pub(crate) use negation::arguments;
 pub(crate) use search::{
     DeleteArgs, ExportArgs, ExportFormat, RangeArgs, RowOrder, SearchArgs, SearchOutput,
     StoreCommand,
@@ -44,6 +46,17 @@ pub(crate) struct Cli {
     pub(crate) color: ColorChoice,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Reads the arguments of the process. After an error, or for the help, the exit code is returned,
+/// and everything has been printed.
+pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, u8> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    parsed(&args).map_err(|error| error::print(error, &args))
+}
+
+fn parsed(args: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(negation::arguments(args.iter().cloned()))
 }
 
 /// The command.
@@ -170,6 +183,13 @@ pub(crate) enum TailOutput {
     Raw,
 }
 
+/// `NAME=EXPRESSION`.
+fn calculated_field(text: &str) -> Result<(String, String), String> {
+    key_value(text)
+        .map_err(|_| "write NAME=EXPRESSION, such as delay='@total - @service'".to_owned())
+}
+
+/// `KEY=VALUE`.
 fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -231,13 +251,23 @@ pub(crate) enum Output {
 pub(crate) struct SizingArgs {
     /// Also show how long the buffers last at this many messages per second, and what syslog-ng's
     /// formulas give for its window and queue.
-    #[arg(long, value_name = "MESSAGES")]
+    #[arg(
+        long,
+        value_name = "MESSAGES",
+        value_parser = clap::value_parser!(u64).range(1..=sizing::RATE_MAX)
+    )]
     pub(crate) rate: Option<u64>,
     /// Size of a message, for --rate.
-    #[arg(long, value_name = "SIZE", default_value = "200B", value_parser = units::parse_size, requires = "rate")]
+    #[arg(long, value_name = "SIZE", default_value = "200B", value_parser = sizing::message_size, requires = "rate")]
     pub(crate) message_size: u64,
     /// Messages that syslog-ng reads from a connection at a time (`log_fetch_limit`), for --rate.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 100, requires = "rate")]
+    #[arg(
+        long,
+        value_name = "MESSAGES",
+        default_value_t = 100,
+        requires = "rate",
+        value_parser = clap::value_parser!(u64).range(1..=sizing::FETCH_LIMIT_MAX)
+    )]
     pub(crate) fetch_limit: u64,
 }
 

@@ -20,14 +20,18 @@ mod term;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 
 use cli::{Cli, Command, LoadCommand};
 use exit::{Exit, ExitError};
-use term::{Paint, Style, note};
+use term::{Paint, Style, note_painted};
+use weir_host::terminal::printable_lines;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
+    let cli = match cli::read(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(code) => return ExitCode::from(code),
+    };
     let color = cli.color;
     let exit = dispatch(cli).unwrap_or_else(|error| {
         let (exit, message) = match error.downcast_ref::<ExitError>() {
@@ -36,7 +40,7 @@ fn main() -> ExitCode {
         };
         if !message.is_empty() {
             let word = Paint::for_stderr(color).paint(Style::Bad, "error");
-            note(&format!("{word}: {message}"));
+            note_painted(&format!("{word}: {}", printable_lines(&message)));
         }
         exit
     });

@@ -14,7 +14,7 @@ pub(crate) struct Table {
 impl Table {
     /// Creates a table with this header, whose first `left` columns are left-aligned.
     pub(crate) fn new(head: &[&str], left: usize) -> Self {
-        Self { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()], left }
+        Self { rows: vec![head.iter().map(|cell| printable(cell).into_owned()).collect()], left }
     }
 
     /// Adds a row.

@@ -2,12 +2,14 @@
 //!
 //! Invariants: data goes to stdout, everything else to stderr; a closed pipe ends the command
 //! quietly, as `head` expects; text for people contains no control sequences except the colors of
-//! [`Paint`], whatever the source of the text.
+//! [`Paint`], whatever the source of the text. Text without colors is printed with [`print_text`]
+//! and [`note`]; text with colors with [`print_painted`] and [`note_painted`], after every part
+//! that weir did not write was escaped.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use weir_host::terminal::printable_lines;
+use weir_host::terminal::{printable_json, printable_lines};
 
 /// `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -71,8 +73,9 @@ impl Paint {
         self.on
     }
 
-    /// The text, colored if enabled.
+    /// The text, escaped, and colored if enabled.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        let text = printable_lines(text);
         let tint;
         let code = match style {
             Style::Bad => "1;31",
@@ -85,7 +88,7 @@ impl Paint {
                 tint.as_str()
             }
         };
-        if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.into_owned() }
     }
 }
 
@@ -107,9 +110,9 @@ fn decide(
     }
 }
 
-/// Text for people: everything is escaped as by [`printable_lines`], except the colors of
-/// [`Paint`].
-fn shown(text: &str) -> Cow<'_, str> {
+/// Text for people with colors: everything is escaped as by [`printable_lines`], except sequences
+/// that set a color. Such a sequence is not necessarily one of [`Paint`].
+fn painted(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1b}') {
         return printable_lines(text);
     }
@@ -136,7 +139,19 @@ fn color_len(escape: &str) -> Option<usize> {
 
 /// Writes text for people to stdout. `Ok(false)`: the reader has closed the pipe.
 pub(crate) fn print_text(text: &str) -> io::Result<bool> {
-    print_data(&shown(text))
+    print_data(&printable_lines(text))
+}
+
+/// Writes text for people to stdout that contains colors. Its parts that weir did not write must
+/// be escaped, or they can set colors too. `Ok(false)`: the reader has closed the pipe.
+pub(crate) fn print_painted(text: &str) -> io::Result<bool> {
+    print_data(&painted(text))
+}
+
+/// Writes JSON to stdout, unchanged unless it is a terminal. `Ok(false)`: the reader has closed
+/// the pipe.
+pub(crate) fn print_json(text: &str) -> io::Result<bool> {
+    if io::stdout().is_terminal() { print_data(&printable_json(text)) } else { print_data(text) }
 }
 
 /// Writes data to stdout unchanged. `Ok(false)`: the reader has closed the pipe.
@@ -178,13 +193,20 @@ fn width(is_terminal: bool) -> usize {
 
 /// Writes a note for people to stderr. Errors are ignored, since they could not be reported.
 pub(crate) fn note(text: &str) {
-    let _nobody_reads = writeln!(io::stderr().lock(), "{}", shown(text));
+    let _nobody_reads = writeln!(io::stderr().lock(), "{}", printable_lines(text));
+}
+
+/// Writes a note for people to stderr that contains colors. Its parts that weir did not write must
+/// be escaped, or they can set colors too.
+pub(crate) fn note_painted(text: &str) {
+    let _nobody_reads = writeln!(io::stderr().lock(), "{}", painted(text));
 }
 
 /// Overwrites the previous note: for progress on a terminal.
 pub(crate) fn note_in_place(text: &str) {
     let mut out = io::stderr().lock();
-    let _nobody_reads = write!(out, "\r\u{1b}[K{}", shown(text)).and_then(|()| out.flush());
+    let _nobody_reads =
+        write!(out, "\r\u{1b}[K{}", printable_lines(text)).and_then(|()| out.flush());
 }
 
 #[cfg(test)]
@@ -193,13 +215,20 @@ mod tests {
 
     #[test]
     fn only_colour_sequences_reach_the_terminal() {
-        let painted = Paint::on().paint(Style::Bad, "error");
-        let text = format!("{painted}: a\u{1b}[2Jb\u{202e}c\r\n\u{1b}]0;title\u{7}d\u{1b}");
-        let want = format!(
-            "{painted}: a\\u{{1b}}[2Jb\\u{{202e}}c\\r\n\\u{{1b}}]0;title\\u{{7}}d\\u{{1b}}"
-        );
-        assert_eq!(shown(&text), want);
-        assert_eq!(shown("plain\ttext\n"), "plain\ttext\n");
+        let word = Paint::on().paint(Style::Bad, "error");
+        let text = format!("{word}: a\u{1b}[2Jb\u{202e}c\r\n\u{1b}]0;title\u{7}d\u{1b}");
+        let want =
+            format!("{word}: a\\u{{1b}}[2Jb\\u{{202e}}c\\r\n\\u{{1b}}]0;title\\u{{7}}d\\u{{1b}}");
+        assert_eq!(painted(&text), want);
+        assert_eq!(painted("plain\ttext\n"), "plain\ttext\n");
+    }
+
+    #[test]
+    fn painted_text_cannot_set_colors() {
+        for paint in [Paint::on(), Paint::off()] {
+            let text = paint.paint(Style::Bad, "a\u{1b}[8mb");
+            assert!(text.contains("a\\u{1b}[8mb"), "{text:?}");
+        }
     }
 
     #[test]

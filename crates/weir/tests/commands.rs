@@ -261,3 +261,56 @@ fn reference_pages_are_current() {
         assert!(is_current, "docs/reference/{page} is stale; run `cargo xtask gen` to update it");
     }
 }
+
+#[test]
+fn nothing_from_outside_is_printed_raw() {
+    const EVIL: &str = "\u{1b}[8mx\u{1b}]0;t\u{7}\u{9b}\u{202e}\u{2800}\u{fe0f}";
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "weir.toml", &WRONG.replace("rnig", "\"\\u001b[8mx\\u2800\""));
+    let file = format!("no{EVIL}");
+    for arguments in [
+        &["config", "check", "-c", "weir.toml"][..],
+        &["config", "check", "-c", &file],
+        &["config", "check", "-c", "weir.toml", &format!("--{EVIL}")],
+        &["config", EVIL],
+        &["ledger", "--output", EVIL],
+        &["ledger", "--api", EVIL],
+        &["completions", EVIL],
+    ] {
+        for color in ["always", "never"] {
+            let mut command = weir(dir.path());
+            command.args(arguments).args(["--color", color]).env("CLICOLOR_FORCE", "1");
+            let said = stderr(&command.output().unwrap());
+            let is_raw = ["\u{1b}[8m", "\u{1b}]", "\u{7}", "\u{9b}", "\u{202e}", "\u{2800}"];
+            assert!(!is_raw.iter().any(|raw| said.contains(raw)), "{arguments:?}: {said:?}");
+            assert!(said.contains("\\u{1b}[8m"), "{arguments:?}: {said:?}");
+        }
+    }
+    let output = weir(dir.path()).arg("ledger").env("WEIR_API", EVIL).output().unwrap();
+    assert!(stderr(&output).contains("\\u{1b}[8mx"), "{}", stderr(&output));
+}
+
+#[test]
+fn sizes_beyond_all_bounds_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "weir.toml", &WRONG.replace("rnig", "ring"));
+    let most = "18446744073709551615";
+    for (option, value) in [
+        ("--rate", most),
+        ("--fetch-limit", most),
+        ("--message-size", "16777216TiB"),
+        ("--message-size", "17MiB"),
+    ] {
+        let mut arguments = vec!["config", "check", "-c", "weir.toml", option, value];
+        if option != "--rate" {
+            arguments.extend(["--rate", "1"]);
+        }
+        let output = run(dir.path(), &arguments);
+        assert_eq!(output.status.code(), Some(2), "{option}: {}", stderr(&output));
+        assert!(stderr(&output).contains(option), "{}", stderr(&output));
+    }
+    let greatest = ["--rate", "1000000000", "--message-size", "16MiB", "--fetch-limit", "100000"];
+    let mut command = weir(dir.path());
+    let output = command.args(["config", "check", "-c", "weir.toml"]).args(greatest).output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+}

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 const COMMANDS: [&str; 4] = ["search", "tail", "export", "delete"];
 
 /// The arguments of the process, with negated terms changed so that they are parsed as values.
-pub(crate) fn arguments(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+pub(super) fn arguments(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let (mut has_query, mut are_values) = (false, false);
     let argument = |arg: OsString| {
         are_values |= arg == "--";

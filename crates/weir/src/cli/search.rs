@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use weir_host::{Zone, units};
 
-use super::{ApiArgs, ConfigArgs, Output, key_value, negation};
+use super::{ApiArgs, ConfigArgs, Output, calculated_field, negation};
 
 /// The time range.
 #[derive(Debug, Clone, Args)]
@@ -62,7 +62,7 @@ pub(crate) struct SearchArgs {
     pub(crate) compute: Vec<String>,
     /// A calculated field, such as delay='@total - @service', that can be used like any other. May
     /// be repeated.
-    #[arg(long = "calculate", value_name = "NAME=EXPRESSION", value_parser = key_value)]
+    #[arg(long = "calculate", value_name = "NAME=EXPRESSION", value_parser = calculated_field)]
     pub(crate) calculated_fields: Vec<(String, String)>,
     /// Draw the first aggregate over time, with one bar per interval.
     #[arg(long, conflicts_with_all = ["group_by", "columns"])]

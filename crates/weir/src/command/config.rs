@@ -11,7 +11,7 @@ use crate::command::rule_test;
 use crate::command::sizing::Sizing;
 use crate::config::{self, ClientSettings, Level, Loaded, Plan};
 use crate::exit::{Exit, ExitError};
-use crate::term::{ColorChoice, Paint, note, print_data};
+use crate::term::{ColorChoice, Paint, note, note_painted, print_data, print_json, print_text};
 
 /// Runs the command.
 pub(crate) fn run(command: &ConfigCommand, color: ColorChoice) -> Result<Exit> {
@@ -50,12 +50,13 @@ fn check(
         if let Some(sizing) = sizing() {
             report["sizing"] = serde_json::to_value(sizing)?;
         }
-        return print(&format!("{report:#}\n")).map(|_| exit);
+        print_json(&format!("{report:#}\n"))?;
+        return Ok(exit);
     }
     show(&loaded, color);
     if let Some(plan) = &loaded.plan {
-        print(&format!("the configuration is valid: {}\n", summary(plan)))?;
-        print(&sizing().map(|sizing| sizing.text()).unwrap_or_default())?;
+        print_text(&format!("the configuration is valid: {}\n", summary(plan)))?;
+        print_text(&sizing().map(|sizing| sizing.text()).unwrap_or_default())?;
     }
     Ok(exit)
 }
@@ -115,7 +116,7 @@ fn show(loaded: &Loaded, color: ColorChoice) {
         return;
     }
     let text = diagnostics.render(&loaded.texts, Paint::for_stderr(color));
-    note(text.trim_end());
+    note_painted(text.trim_end());
     let counts = [
         counted(diagnostics.count(Level::Error), "error"),
         counted(diagnostics.count(Level::Warning), "warning"),

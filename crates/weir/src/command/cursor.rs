@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::command::config::locate;
 use crate::exit::{Exit, ExitError};
 use crate::table::Table;
-use crate::term::{print_data, print_text};
+use crate::term::{print_json, print_text};
 
 /// Runs the command.
 pub(crate) fn run(command: &CursorCommand) -> Result<Exit> {
@@ -44,14 +44,14 @@ fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
         Err(error) if args.api.is_some() => return Err(error),
         Err(_) => rows_of_data_dir(&args.config)?,
     };
-    let text = match output {
+    match output {
         Output::Json => {
             let cursors: Vec<_> = rows.iter().map(Row::to_json).collect();
-            format!("{:#}\n", json!({ "schema": "weir.cursors.v1", "cursors": cursors }))
+            let document = json!({ "schema": "weir.cursors.v1", "cursors": cursors });
+            print_json(&format!("{document:#}\n"))?
         }
-        Output::Text => table(&rows).text(),
+        Output::Text => print_text(&table(&rows).text())?,
     };
-    print_data(&text)?;
     Ok(Exit::Ok)
 }
 

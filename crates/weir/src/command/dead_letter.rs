@@ -15,7 +15,7 @@ use weir_pipeline::output::dead_letter::{self, DeadLetter};
 use crate::cli::{ConfigArgs, DeadLetterCommand, Output};
 use crate::command::config::{load_plan, locate};
 use crate::exit::{Exit, ExitError};
-use crate::term::{ColorChoice, note, print_data};
+use crate::term::{ColorChoice, note, print_data, print_json, print_text};
 
 /// Runs the command.
 pub(crate) fn run(command: &DeadLetterCommand, color: ColorChoice) -> Result<Exit> {
@@ -49,7 +49,7 @@ fn list(name: Option<&str>, config: &ConfigArgs, output: Output) -> Result<Exit>
             .with_context(|| format!("failed to read the dead letters of {name}"))?;
         for letter in letters {
             match letter {
-                Ok(letter) if !print_data(&line(&letter, output)?)? => return Ok(Exit::Ok),
+                Ok(letter) if !print(&letter, output)? => return Ok(Exit::Ok),
                 Ok(_) => shown += 1,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => unreadable += 1,
                 Err(error) => return Err(error.into()),
@@ -65,15 +65,15 @@ fn list(name: Option<&str>, config: &ConfigArgs, output: Output) -> Result<Exit>
     Ok(Exit::Ok)
 }
 
-/// One line: time, output, reason and record.
-fn line(letter: &DeadLetter, output: Output) -> Result<String> {
+/// One line: time, output, reason and record. `Ok(false)`: the reader has closed the pipe.
+fn print(letter: &DeadLetter, output: Output) -> Result<bool> {
     if output == Output::Json {
-        return Ok(serde_json::to_string(letter)? + "\n");
+        return Ok(print_json(&(serde_json::to_string(letter)? + "\n"))?);
     }
     let body = String::from_utf8_lossy(&letter.record.body);
     let time = format_rfc3339(letter.time_ns);
     let line = format!("{time} {} {}: {body}", letter.output, letter.reason);
-    Ok(printable(&line).into_owned() + "\n")
+    Ok(print_data(&(printable(&line).into_owned() + "\n"))?)
 }
 
 fn resend(
@@ -93,20 +93,19 @@ fn resend(
     let clock = Arc::new(RealClock::new());
     let context = OutputContext::new(plan.data_dir.clone(), clock, Arc::new(RealDisk));
     let report = dead_letter::resend(target, &context, patience)?;
-    let text = match output {
-        Output::Json => format!(
+    match output {
+        Output::Json => print_json(&format!(
             "{:#}\n",
             json!({ "schema": "weir.resend.v1", "output": name, "report": report })
-        ),
-        Output::Text => format!(
+        ))?,
+        Output::Text => print_text(&format!(
             "{name}: {} delivered, {} rejected again, {} left, {} unreadable\n",
             group_digits(report.delivered),
             group_digits(report.refused),
             group_digits(report.left),
             group_digits(report.unreadable),
-        ),
+        ))?,
     };
-    print_data(&text)?;
     if report.left > 0 {
         let problem = report.problem.unwrap_or("no response before the timeout");
         let message = format!("{} records were not sent: {problem}", group_digits(report.left));

@@ -12,7 +12,7 @@ use crate::cli::{AddDrainArgs, ApiArgs, DrainsCommand, Output};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{print_data, print_text};
+use crate::term::{print_json, print_text};
 
 const PATH: &str = "/weir/v1/drains";
 
@@ -37,7 +37,7 @@ fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
     let document: DrainsDocument = serde_json::from_str(&body)
         .context("the drains are not in the format that this release of weir expects")?;
     match output {
-        Output::Json => print_data(&body)?,
+        Output::Json => print_json(&body)?,
         Output::Text => print_text(&text(&document))?,
     };
     Ok(if document.balanced { Exit::Ok } else { Exit::Broken })

@@ -11,7 +11,7 @@ use crate::cli::{ApiArgs, Output};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, print_data, print_text};
+use crate::term::{ColorChoice, Paint, Style, print_json, print_painted};
 
 /// Runs the command.
 pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
@@ -20,8 +20,8 @@ pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<
     let ledger: LedgerDocument = serde_json::from_str(&body)
         .context("the ledger is not in the format that this release of weir expects")?;
     match output {
-        Output::Json => print_data(&body)?,
-        Output::Text => print_text(&text(&ledger, Paint::for_stdout(color)))?,
+        Output::Json => print_json(&body)?,
+        Output::Text => print_painted(&text(&ledger, Paint::for_stdout(color)))?,
     };
     Ok(if ledger.balanced { Exit::Ok } else { Exit::Broken })
 }

@@ -15,7 +15,7 @@ use weir_measure::load::{self, Content, Layout, LineFormat, LoadPlan, RotateWhen
 
 use crate::cli::{LoadContent, LoadDemoArgs, LoadFileArgs, LoadFormat, Output, Rate, RotationKind};
 use crate::exit::{Exit, ExitError};
-use crate::term::{note, print_data};
+use crate::term::{note, print_json, print_text};
 
 /// Time between progress lines when stderr is not a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
@@ -28,13 +28,12 @@ pub(crate) fn file(args: &LoadFileArgs) -> Result<Exit> {
     let mut progress = Progress::new(is_interrupted.clone());
     let report = load::run(&plan, |lines| progress.update(lines))
         .with_context(|| format!("failed to write in {}", plan.dir.display()))?;
-    let text = match args.output {
-        Output::Text => report.to_string(),
+    match args.output {
+        Output::Text => print_text(&report.to_string())?,
         Output::Json => {
-            format!("{:#}\n", json!({ "schema": "weir.load.v1", "report": report }))
+            print_json(&format!("{:#}\n", json!({ "schema": "weir.load.v1", "report": report })))?
         }
     };
-    print_data(&text)?;
     // Without a limit, Ctrl-C is the expected way to end it.
     let has_bound = plan.lines.is_some() || plan.duration.is_some();
     let was_cut_short = has_bound && is_interrupted.load(Ordering::Relaxed);

@@ -22,7 +22,7 @@ use crate::cli::{ConfigArgs, ConfigCommand, Output};
 use crate::command::config::load_plan;
 use crate::config::{Plan, RuleTest, STORE, TestValue};
 use crate::exit::{Exit, ExitError};
-use crate::term::{ColorChoice, Paint, Style, note, print_data};
+use crate::term::{ColorChoice, Paint, Style, note, print_json, print_painted};
 
 /// Runs every test of the configuration.
 pub(crate) fn test(args: &ConfigArgs, output: Output, color: ColorChoice) -> Result<Exit> {
@@ -33,11 +33,10 @@ pub(crate) fn test(args: &ConfigArgs, output: Output, color: ColorChoice) -> Res
         results.push((test, run_test(test, &mut trial)?));
     }
     let failed = results.iter().filter(|(_, differences)| !differences.is_empty()).count();
-    let text = match output {
-        Output::Json => results_json(&results),
-        Output::Text => results_text(&results, Paint::for_stdout(color)),
+    match output {
+        Output::Json => print_json(&results_json(&results))?,
+        Output::Text => print_painted(&results_text(&results, Paint::for_stdout(color)))?,
     };
-    print_data(&text)?;
     if results.is_empty() {
         note("there are no tests: add [[test]] with a record and the expected result");
     }
@@ -59,9 +58,10 @@ fn results_text(results: &[(&RuleTest, Vec<String>)], paint: Paint) -> String {
     for (test, differences) in results {
         let (style, verdict) =
             if differences.is_empty() { (Style::Good, "ok") } else { (Style::Bad, "differs") };
-        let _infallible = writeln!(text, "{:<8} {}", paint.paint(style, verdict), test.name);
+        let _infallible =
+            writeln!(text, "{:<8} {}", paint.paint(style, verdict), printable(&test.name));
         for difference in differences {
-            let _infallible = writeln!(text, "         {difference}");
+            let _infallible = writeln!(text, "         {}", printable(difference));
         }
     }
     let failed = results.iter().filter(|(_, differences)| !differences.is_empty()).count();
@@ -202,11 +202,15 @@ pub(crate) fn explain(command: &ConfigCommand, color: ColorChoice) -> Result<Exi
         let mut batch = decode(line, format)?;
         let reasons = trial.explain(&batch, &known);
         let outcome = trial.run(&mut batch, &known);
-        let text = match output {
-            Output::Json => format!("{}\n", explanation_json(&reasons, &outcome)),
-            Output::Text => explanation_text(&reasons, &outcome, *all, Paint::for_stdout(color)),
+        match output {
+            Output::Json => print_json(&format!("{}\n", explanation_json(&reasons, &outcome)))?,
+            Output::Text => print_painted(&explanation_text(
+                &reasons,
+                &outcome,
+                *all,
+                Paint::for_stdout(color),
+            ))?,
         };
-        print_data(&text)?;
         Ok(())
     };
     match line {
@@ -297,7 +301,7 @@ fn explanation_text(
         (None, Some(record)) => {
             let to =
                 if outcome.to.is_empty() { "nowhere".to_owned() } else { outcome.to.join(", ") };
-            let _infallible = writeln!(text, "goes to   {to}");
+            let _infallible = writeln!(text, "goes to   {}", printable(&to));
             let body = String::from_utf8_lossy(&record.body);
             let _infallible = writeln!(text, "message   {}", printable(&body));
             for (label, value) in
@@ -316,7 +320,8 @@ fn explanation_text(
 fn write_reason(text: &mut String, reason: &Reason, depth: usize, paint: Paint) {
     let (style, mark) = if reason.holds { (Style::Good, "yes") } else { (Style::Bad, "no ") };
     let indent = "  ".repeat(depth);
-    let _infallible = writeln!(text, "{indent}{} {}", paint.paint(style, mark), reason.text);
+    let _infallible =
+        writeln!(text, "{indent}{} {}", paint.paint(style, mark), printable(&reason.text));
     for part in &reason.parts {
         write_reason(text, part, depth + 1, paint);
     }

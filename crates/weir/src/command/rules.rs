@@ -8,7 +8,7 @@ use crate::cli::{ApiArgs, Output};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, note, print_data, print_text};
+use crate::term::{ColorChoice, Paint, Style, note, print_json, print_painted};
 
 /// Runs the command.
 pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
@@ -16,8 +16,8 @@ pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<
     let rules: RulesDocument = serde_json::from_str(&body)
         .context("the rules are not in the format that this release of weir expects")?;
     match output {
-        Output::Json => print_data(&body)?,
-        Output::Text => print_text(&text(&rules, Paint::for_stdout(color)))?,
+        Output::Json => print_json(&body)?,
+        Output::Text => print_painted(&text(&rules, Paint::for_stdout(color)))?,
     };
     if rules.rules.is_empty() {
         note("there are no rules: every record goes to every output");

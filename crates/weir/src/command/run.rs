@@ -18,6 +18,7 @@ use weir_host::{Clock, Disk, RealClock, RealDisk};
 use weir_journal::JournalError;
 use weir_pipeline::config::{OutputType, SourceKind};
 use weir_pipeline::health::{Health, Severity};
+use weir_pipeline::source::SourceError;
 use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Applied, Pipeline, StartError};
 use weir_store::embedded::{EmbeddedStore, QueryEngine};
@@ -30,7 +31,7 @@ use crate::exit::{Exit, ExitError};
 use crate::logging;
 use crate::signal::{SIGHUP, Signals};
 use crate::store::StoreSlot;
-use crate::term::{ColorChoice, Paint, Style, note};
+use crate::term::{ColorChoice, Paint, Style, note, note_painted};
 
 /// How long outputs may take to finish deliveries when stopping.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
@@ -208,12 +209,14 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
 fn bind_faces(plan: &Plan) -> Result<Faces> {
     let bound = Faces::bind(&plan.faces, &plan.stored, &plan.health);
     let faces = bound.map_err(|(service, error)| {
-        let message = format!("the service loggregator.{service} cannot be started: {error}");
-        let exit = match error.kind() {
-            std::io::ErrorKind::AddrInUse => Exit::Temporary,
-            _ => Exit::Failed,
-        };
-        ExitError::with(exit, message)
+        let what = format!("the service loggregator.{service} cannot");
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => ExitError::with(
+                Exit::Temporary,
+                format!("{what} listen: the port is in use; is another weir running?"),
+            ),
+            _ => ExitError::with(Exit::Failed, format!("{what} be started: {error}")),
+        }
     })?;
     for (face, address) in faces.addresses() {
         tracing::info!(%address, "loggregator.{} listens", face.name());
@@ -245,6 +248,12 @@ fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
             Exit::Failed,
             format!("data_dir {dir} cannot be used: {error}; weir must be able to write there"),
         ),
+        StartError::Source(SourceError::Listen { ref name, error: ref cause })
+            if cause.is_in_use() =>
+        {
+            let hint = format!("is another weir running? Choose another in [source.{name}]");
+            ExitError::with(Exit::Temporary, format!("{error}; {hint}"))
+        }
         error => error.into(),
     })?;
     Ok((pipeline, slot.get().cloned()))
@@ -267,7 +276,7 @@ fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: Color
     let paint = Paint::for_stderr(color);
     let strong = |text: &str| paint.paint(Style::Strong, text);
     if args.config.is_none() {
-        note(&format!(
+        note_painted(&format!(
             "{} follows the logs of all containers and of this machine, and prints each new line.",
             strong(&format!("weir {version}")),
         ));
@@ -283,12 +292,12 @@ fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: Color
     }
     note(&format!("  data   {data_dir}"));
     note(&format!("  see    {shown}/metrics  {shown}/health  {shown}/weir/v1/ledger"));
-    note(&format!("  try    {}         rates, lag and loss, live", strong("weir top")));
+    note_painted(&format!("  try    {}         rates, lag and loss, live", strong("weir top")));
     if plan.store.is_some() {
-        note(&format!("         {}      search stored records", strong("weir search")));
+        note_painted(&format!("         {}      search stored records", strong("weir search")));
     }
     if args.config.is_none() {
-        note(&format!("         {}   write numbered test lines", strong("weir load file")));
+        note_painted(&format!("         {}   write numbered test lines", strong("weir load file")));
     }
     note("  stop   Ctrl-C");
 }
@@ -361,22 +370,28 @@ fn log_changes(health: &Health, known: &mut BTreeSet<Key>) {
         let key = (reason.component_kind, reason.component.clone(), reason.reason);
         if !known.contains(&key) {
             let (kind, name, text) = (reason.component_kind, &reason.component, &reason.text);
-            let what = reason.reason;
+            let (what, subject) = (reason.reason, subject(kind, name));
             match reason.severity {
                 Severity::Failing => {
-                    tracing::error!(component = %name, kind, reason = what, "{kind} {name}: {text}");
+                    tracing::error!(component = %name, kind, reason = what, "{subject}: {text}");
                 }
                 Severity::Degraded => {
-                    tracing::warn!(component = %name, kind, reason = what, "{kind} {name}: {text}");
+                    tracing::warn!(component = %name, kind, reason = what, "{subject}: {text}");
                 }
             }
         }
         present.insert(key);
     }
     for (kind, name, reason) in known.difference(&present) {
-        tracing::info!(component = %name, kind, reason, "{kind} {name}: no longer {reason}");
+        let subject = subject(kind, name);
+        tracing::info!(component = %name, kind, reason, "{subject}: resolved: {reason}");
     }
     *known = present;
+}
+
+/// `output web`, or `journal`, of which there is only one.
+fn subject(kind: &str, name: &str) -> String {
+    if name.is_empty() { kind.to_owned() } else { format!("{kind} {name}") }
 }
 
 /// Stops in a separate thread, so that a second signal is noticed meanwhile.

@@ -12,6 +12,7 @@ use weir_host::units::{approx_duration, approx_size, group_digits};
 use weir_pipeline::config::{ListenEndpoint, PipelinePlan, SourceKind, SourcePlan};
 
 use crate::cli::SizingArgs;
+use crate::cli::sizing::{FETCH_LIMIT_MAX, MESSAGE_BYTES_MAX, RATE_MAX};
 use crate::table::Table;
 
 /// What a record takes in a frame in addition to its message: the columns of a received message and
@@ -20,6 +21,15 @@ const ROW_BYTES: u64 = 64;
 /// `log_fifo_size` in units of `log_iw_size`.
 const FIFO_MIN: u64 = 10;
 const FIFO_MAX: u64 = 20;
+
+/// Maximum `connections_max` of a source.
+const CONNECTIONS_MAX: u64 = 65_536;
+
+const _: () = {
+    let fifo = CONNECTIONS_MAX.checked_mul(FETCH_LIMIT_MAX * FIFO_MAX);
+    assert!(fifo.is_some() && (MESSAGE_BYTES_MAX + ROW_BYTES).checked_mul(fifo.unwrap()).is_some());
+    assert!(RATE_MAX.checked_mul(MESSAGE_BYTES_MAX).is_some());
+};
 
 /// How long the buffers last.
 #[derive(Debug, Serialize)]

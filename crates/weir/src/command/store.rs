@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use weir_api::StoreDocument;
 use weir_host::RealDisk;
+use weir_host::terminal::printable;
 use weir_host::units::{approx_size, group_digits};
 use weir_store::embedded::{self, Fault, bytes_to_verify};
 
@@ -13,7 +14,7 @@ use crate::client::Client;
 use crate::command::config::locate;
 use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, note, print_data, print_text};
+use crate::term::{ColorChoice, Paint, Style, note, print_json, print_painted, print_text};
 use progress::{Progress, Total};
 
 mod delete;
@@ -33,8 +34,8 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
                 "the store statistics are not in the format that this release of weir expects",
             )?;
             match output {
-                Output::Json => print_data(&body)?,
-                Output::Text => print_text(&text(&store, Paint::for_stdout(color)))?,
+                Output::Json => print_json(&body)?,
+                Output::Text => print_painted(&text(&store, Paint::for_stdout(color)))?,
             };
             Ok(Exit::Ok)
         }
@@ -120,7 +121,7 @@ fn text(store: &StoreDocument, paint: Paint) -> String {
         let _ = writeln!(out, "  {}", paint.paint(Style::Warn, "still catching up"));
     }
     for name in &store.damaged {
-        let _ = writeln!(out, "  {} {name}", paint.paint(Style::Bad, "damaged:"));
+        let _ = writeln!(out, "  {} {}", paint.paint(Style::Bad, "damaged:"), printable(name));
     }
     let mut part = |title: &str, table: &Table, all: usize| {
         if !table.is_empty() {

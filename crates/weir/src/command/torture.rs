@@ -12,7 +12,7 @@ use weir_measure::torture::{self, TortureError, TorturePlan, TortureReport};
 
 use crate::cli::{Output, TortureArgs};
 use crate::exit::{Exit, ExitError};
-use crate::term::{note, note_in_place, print_data};
+use crate::term::{note, note_in_place, print_json, print_text};
 
 /// Runs the command.
 pub(crate) fn run(args: &TortureArgs) -> Result<Exit> {
@@ -36,16 +36,15 @@ pub(crate) fn run(args: &TortureArgs) -> Result<Exit> {
         }
         Err(error) => return Err(error).context(format!("no result; see {shown}")),
     };
-    let text = match args.output {
-        Output::Text if !args.json => report.to_string(),
+    match args.output {
+        Output::Text if !args.json => print_text(&report.to_string())?,
         _ => {
             let verdict = report.is_passed();
             let document =
                 json!({ "schema": "weir.torture.v1", "passed": verdict, "report": report });
-            format!("{document:#}\n")
+            print_json(&format!("{document:#}\n"))?
         }
     };
-    print_data(&text)?;
     end(&plan, &report)
 }
 

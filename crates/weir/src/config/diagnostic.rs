@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use weir_host::terminal::{printable, printable_lines};
 
 use super::text::{SourceLocation, Texts};
 use crate::term::{Paint, Style};
@@ -178,18 +179,18 @@ impl Diagnostic {
             Level::Error => ("error", Style::Bad),
             Level::Warning => ("warning", Style::Warn),
         };
-        let mut out = format!("{}: {}\n", paint.paint(style, word), self.message);
+        let mut out = format!("{}: {}\n", paint.paint(style, word), printable_lines(&self.message));
         let mut margin = 1;
         if let Some(location) = &self.location {
             margin = self.render_location(location, texts, paint, style, &mut out);
         }
         if let Some((location, note)) = &self.other {
             let line = texts.line(location);
-            let at = format!("{}:{}:{}", texts.name(location), line.number, line.column);
+            let at = format!("{}:{}:{}", printable(texts.name(location)), line.number, line.column);
             let _infallible = writeln!(out, "{:margin$} = {note}: {at}", "");
         }
         for help in &self.help {
-            let _infallible = writeln!(out, "{:margin$} = {help}", "");
+            let _infallible = writeln!(out, "{:margin$} = {}", "", printable_lines(help));
         }
         out
     }
@@ -214,7 +215,7 @@ impl Diagnostic {
         } else {
             format!("  {}", paint.paint(Style::Strong, &self.key_path))
         };
-        let at = format!("{}:{}:{}", texts.name(location), line.number, line.column);
+        let at = format!("{}:{}:{}", printable(texts.name(location)), line.number, line.column);
         let pad = " ".repeat(column - 1);
         let _infallible = write!(
             out,
@@ -251,7 +252,7 @@ const LINE_CHARS_MAX: usize = 160;
 /// misspelt key or a syntax error must not print a token either.
 fn shown_line(line: &str, secret: bool) -> String {
     const WORDS: [&str; 6] = ["token", "secret", "passw", "credential", "apikey", "api_key"];
-    let lower = line.to_ascii_lowercase();
+    let lower = without_paths(&line.to_ascii_lowercase());
     let secret = secret || WORDS.iter().any(|word| lower.contains(word));
     let cut = match line.split_once('=') {
         Some((key, value)) if secret && !is_reference(value) => format!("{key}= ***"),
@@ -259,6 +260,24 @@ fn shown_line(line: &str, secret: bool) -> String {
         _ => line.to_owned(),
     };
     cut.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LINE_CHARS_MAX).collect()
+}
+
+/// The line without the paths in quotes: `/etc/passwd` is not a secret.
+fn without_paths(line: &str) -> String {
+    let is_path = |text: &str| {
+        let is_start = ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start));
+        is_start && !text.contains([' ', '=', ':', '?'])
+    };
+    let (mut text, mut rest) = (String::new(), line);
+    while let Some(at) = rest.find(['"', '\'']) {
+        let (before, quoted) = rest.split_at(at);
+        let (quote, inner) = quoted.split_at(1);
+        let Some((value, behind)) = inner.split_once(quote) else { break };
+        text.push_str(before);
+        text.push_str(if is_path(value) { "" } else { value });
+        rest = behind;
+    }
+    text + rest
 }
 
 /// `{ env = "..." }` or `{ file = "..." }` and nothing else.
@@ -291,8 +310,14 @@ pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -
         return Some(name);
     }
     let near_max = (lower.chars().count() / 3).clamp(1, 3);
+    // Every single letter is one edit away from every other.
+    let is_letter = |name: &str| name.chars().nth(1).is_none();
+    if is_letter(&lower) {
+        return None;
+    }
     known
         .into_iter()
+        .filter(|name| !is_letter(name))
         .map(|name| {
             let distance = strsim::osa_distance(&lower, name);
             // A word that was left out (`size` for `batch_size`) is many edits away but still
@@ -320,6 +345,7 @@ mod tests {
             "buffer_max",
             "size_max",
             "calculated_fields",
+            "p",
         ];
         for (written, expected) in [
             ("endpont", Some("endpoint")),
@@ -328,6 +354,8 @@ mod tests {
             ("connections", Some("connections_max")),
             ("rnig", Some("ring")),
             ("colour", None),
+            ("o", None),
+            ("or", None),
             ("buffer_limit", Some("buffer_max")),
             ("limit", Some("size_max")),
             ("measures", Some("calculated_fields")),
@@ -348,6 +376,26 @@ mod tests {
         }
         assert!(shown_line("token = { env = \"HEC_TOKEN\" }", false).contains("HEC_TOKEN"));
         assert!(shown_line("endpoint = \"x\"", false).contains("\"x\""));
+        assert!(shown_line("data_dir=\"/etc/passwd\"", false).contains("/etc/passwd"));
+        assert!(!shown_line("tokn=\"/hidden\"", true).contains("hidden"));
+        assert!(!shown_line("password=\"/hidden\"", false).contains("hidden"));
+        assert!(!shown_line("x=\"/a?token=hidden\"", false).contains("hidden"));
+    }
+
+    #[test]
+    fn only_colors_of_weir_are_in_the_text() {
+        let mut texts = Texts::default();
+        let file = texts.add("a\u{1b}[8m.toml", "x\u{1b}[8m = 1\n".to_owned());
+        let mut diagnostics = Diagnostics::default();
+        let location = Some(SourceLocation { file, span: 0..1 });
+        diagnostics
+            .error(location.clone(), "x.\u{1b}[8mk", "unknown key \u{1b}[8m")
+            .help("write \u{1b}[8m")
+            .other(location, "first defined here");
+        let text = diagnostics.render(&texts, Paint::off());
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        let text = diagnostics.render(&texts, Paint::on());
+        assert!(!text.contains("\u{1b}[8m"), "{text:?}");
     }
 
     #[test]

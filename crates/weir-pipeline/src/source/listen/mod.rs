@@ -154,7 +154,7 @@ impl Protocol {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Its port cannot be opened.
-    #[error("cannot listen on {address}: {error}")]
+    #[error("cannot listen on {address}: {}", reason(error))]
     Port {
         /// The address.
         address: SocketAddr,
@@ -172,6 +172,26 @@ pub enum ListenError {
     /// Its certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] ConnectError),
+}
+
+/// An address in use without the number of the system error.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+impl ListenError {
+    /// Whether another process, or another part of weir, uses the address or the path.
+    pub fn is_in_use(&self) -> bool {
+        match self {
+            Self::Port { error, .. } | Self::Path { error, .. } => {
+                error.kind() == io::ErrorKind::AddrInUse
+            }
+            Self::Tls(_) => false,
+        }
+    }
 }
 
 /// One thread of a source: a bound socket with its protocol.

@@ -6,10 +6,10 @@ use weir_api::{AggregateAnswer, AggregateBucket, ScanMeta};
 
 use super::request::Aggregate;
 use super::unit::{self, Units};
-use super::{Search, counted};
+use super::{Search, counted, print};
 use crate::cli::SearchOutput;
 use crate::table::Table;
-use crate::term::{note, print_data};
+use crate::term::note;
 
 /// Default number of values per field.
 const GROUPS: u64 = 10;
@@ -37,7 +37,7 @@ impl Search<'_> {
                 table(&self.args.group_by, &aggregates, &meta, &buckets)
             }
         };
-        print_data(&text)?;
+        print(&text, self.args.output)?;
         let without = matched.saturating_sub(meta.grouped.unwrap_or(matched));
         // For an unknown field a warning has already said that no record has it.
         if without > 0 && !(without == matched && self.notes.has("unknown_field")) {

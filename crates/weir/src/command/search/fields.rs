@@ -7,10 +7,10 @@ use weir_host::units::group_digits;
 
 use super::aggregates::short;
 use super::unit;
-use super::{Search, counted};
+use super::{Search, counted, print};
 use crate::cli::SearchOutput;
 use crate::table::Table;
-use crate::term::{note, print_data, terminal_width};
+use crate::term::{note, terminal_width};
 
 /// Default number of fields.
 const FIELDS: u64 = 20;
@@ -33,11 +33,11 @@ impl Search<'_> {
             SearchOutput::Json => answer
                 .facets
                 .iter()
-                .map(|facet| serde_json::to_string(facet).unwrap_or_default() + "\n")
-                .collect(),
+                .map(|facet| Ok(serde_json::to_string(facet)? + "\n"))
+                .collect::<Result<String>>()?,
             SearchOutput::Text | SearchOutput::Raw => table(&answer.facets, terminal_width()),
         };
-        print_data(&text)?;
+        print(&text, self.args.output)?;
         if answer.left_out > 0 {
             note(&format!("{} more (--limit)", counted(answer.left_out, "field")));
         }

@@ -15,7 +15,7 @@ use super::rows::Printer;
 use super::{Search, counted};
 use crate::command::tail::{PrintedSearch, Tail};
 use crate::exit::Exit;
-use crate::term::{Style, note, print_data};
+use crate::term::{Style, note_painted};
 
 /// Rows per second of the live part: the maximum of the API, so that none is left out.
 const MAX_RATE: u32 = 100_000;
@@ -35,7 +35,7 @@ impl Search<'_> {
         let mut tail = Tail::connect(self.client, &self.request.query, MAX_RATE, self.color)?;
         if !self.wait_for_store()? {
             let title = self.notes.paint.paint(Style::Warn, "the store is falling behind");
-            note(&format!("{title}: the most recent records may be missing"));
+            note_painted(&format!("{title}: the most recent records may be missing"));
         }
         // No end: records that arrived after the tail was connected may have any time.
         self.request.to = Some("now+36500d".to_owned());
@@ -47,7 +47,7 @@ impl Search<'_> {
             Ok(true)
         })?;
         entries.reverse();
-        let is_read = print_data(&printer.page(&entries))?;
+        let is_read = printer.print(&entries)?;
         let rows = counted(entries.len() as u64, "row");
         self.notes.end(&format!("{rows}; now following"));
         if !is_read {

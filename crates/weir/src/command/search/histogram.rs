@@ -15,7 +15,7 @@ use super::request::Aggregate;
 use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
-use crate::term::{Paint, Style, note, print_data, stdout_width};
+use crate::term::{Paint, Style, note, stdout_width};
 
 /// Maximum number of bars: intervals without records are drawn too.
 const BARS_MAX: usize = 10_000;
@@ -53,7 +53,7 @@ impl Search<'_> {
                 draw(&bars, &zone, answer.meta.weir.unit(0), stdout_width(), self.paint())
             }
         };
-        print_data(&text)?;
+        super::print(&text, self.args.output)?;
         let interval = std::time::Duration::from_nanos(interval_ns.cast_unsigned());
         let bad = if aggregate.is_count() { "; ▓ marks errors and above" } else { "" };
         note(&format!(

@@ -12,14 +12,17 @@ mod request;
 mod rows;
 mod unit;
 
+use std::io;
+
 use anyhow::Result;
 use weir_api::{AnswerMeta, Warning};
+use weir_host::terminal::printable;
 use weir_host::units::{approx_size, group_digits};
 
-use crate::cli::SearchArgs;
+use crate::cli::{SearchArgs, SearchOutput};
 use crate::client::Client;
 use crate::exit::Exit;
-use crate::term::{ColorChoice, Paint, Style, note};
+use crate::term::{ColorChoice, Paint, Style, note_painted, print_data, print_json, print_painted};
 use request::Request;
 
 pub(crate) use histogram::bar;
@@ -61,6 +64,15 @@ impl Search<'_> {
     }
 }
 
+/// Prints results in a format.
+pub(crate) fn print(text: &str, output: SearchOutput) -> io::Result<bool> {
+    match output {
+        SearchOutput::Text => print_painted(text),
+        SearchOutput::Json => print_json(text),
+        SearchOutput::Raw => print_data(text),
+    }
+}
+
 /// `1 row`, `2 rows`.
 fn counted(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
@@ -92,7 +104,7 @@ impl Notes {
         for warning in &meta.warnings {
             if !self.printed.contains(warning) {
                 let title = self.paint.paint(Style::Warn, &warning.title);
-                note(&format!("{title}: {}", warning.detail));
+                note_painted(&format!("{title}: {}", printable(&warning.detail)));
                 self.printed.push(warning.clone());
             }
         }
@@ -105,15 +117,16 @@ impl Notes {
 
     /// Prints a warning about what may not be intended.
     fn warn(&self, text: &str) {
-        note(&self.paint.paint(Style::Warn, text));
+        note_painted(&self.paint.paint(Style::Warn, text));
     }
 
     /// Prints the summary of a search for `what`.
     fn end(&self, what: &str) {
         let partial = if self.is_partial { " (partial)" } else { "" };
         let partial = self.paint.paint(Style::Warn, partial);
-        note(&format!(
-            "{what}{partial} in {} ms; {} records scanned, {} read",
+        note_painted(&format!(
+            "{}{partial} in {} ms; {} records scanned, {} read",
+            printable(what),
             group_digits(self.elapsed_ms),
             group_digits(self.rows),
             approx_size(self.bytes),

@@ -4,10 +4,9 @@ use anyhow::Result;
 use weir_api::PatternsAnswer;
 use weir_host::units::group_digits;
 
-use super::{Search, counted};
+use super::{Search, counted, print};
 use crate::cli::SearchOutput;
 use crate::table::Table;
-use crate::term::print_data;
 
 /// Default number of patterns.
 const PATTERNS: u64 = 20;
@@ -24,11 +23,11 @@ impl Search<'_> {
             SearchOutput::Json => answer
                 .patterns
                 .iter()
-                .map(|pattern| serde_json::to_string(pattern).unwrap_or_default() + "\n")
-                .collect(),
+                .map(|pattern| Ok(serde_json::to_string(pattern)? + "\n"))
+                .collect::<Result<String>>()?,
             SearchOutput::Text | SearchOutput::Raw => table(&answer),
         };
-        print_data(&text)?;
+        print(&text, self.args.output)?;
         let patterns = counted(answer.patterns.len() as u64, "pattern");
         self.notes.end(&format!("{patterns} in {}", counted(matched, "record")));
         Ok(matched)

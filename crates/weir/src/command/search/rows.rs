@@ -1,6 +1,7 @@
 //! Records: page by page until the requested number is reached.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -9,10 +10,10 @@ use weir_host::Zone;
 use weir_host::terminal::printable;
 
 use super::unit::{self, Units};
-use super::{Search, counted};
+use super::{Search, counted, print};
 use crate::cli::{SearchArgs, SearchOutput};
 use crate::row::{Painter, Row, attribute, in_zone};
-use crate::term::{Paint, Style, print_data};
+use crate::term::{Paint, Style};
 
 /// Default number of rows.
 const ROWS: u64 = 100;
@@ -31,7 +32,7 @@ impl Search<'_> {
         let has_more = self.pages(|page, units| {
             found += page.len() as u64;
             printer.units.add(units);
-            is_read = print_data(&printer.page(&page))?;
+            is_read = printer.print(&page)?;
             Ok(is_read)
         })?;
         if !is_read {
@@ -88,7 +89,7 @@ pub(crate) struct Printer {
 impl Printer {
     pub(super) fn new(args: &SearchArgs, query: &str, paint: Paint) -> Self {
         let columns = args.columns.clone();
-        let widths = columns.iter().map(|name| name.chars().count()).collect();
+        let widths = columns.iter().map(|name| printable(name).chars().count()).collect();
         let (painter, filled) = (Painter::new(query, paint), vec![false; columns.len()]);
         let (output, zone, units) = (args.output, args.zone(), Units::default());
         Self { output, columns, widths, filled, has_head: false, zone, units, paint, painter }
@@ -108,22 +109,27 @@ impl Printer {
         values
     }
 
+    /// Prints a page. `Ok(false)`: the reader has closed the pipe.
+    pub(crate) fn print(&mut self, entries: &[LogEntry]) -> io::Result<bool> {
+        print(&self.page(entries)?, self.output)
+    }
+
     /// The text of a page.
-    pub(crate) fn page(&mut self, entries: &[LogEntry]) -> String {
+    fn page(&mut self, entries: &[LogEntry]) -> serde_json::Result<String> {
         if !self.columns.is_empty() && self.output == SearchOutput::Text {
-            return self.table(entries);
+            return Ok(self.table(entries));
         }
         entries.iter().map(|entry| self.row(entry)).collect()
     }
 
-    fn row(&mut self, entry: &LogEntry) -> String {
-        match self.output {
+    fn row(&mut self, entry: &LogEntry) -> serde_json::Result<String> {
+        Ok(match self.output {
             SearchOutput::Text => self.painter.line(&Row::of_entry(entry).in_zone(&self.zone)),
             SearchOutput::Raw => Row::of_entry(entry).message + "\n",
             SearchOutput::Json => {
                 // Only the requested columns, if any.
                 let json = if self.columns.is_empty() {
-                    serde_json::to_string(entry).unwrap_or_default()
+                    serde_json::to_string(entry)?
                 } else {
                     let values = self.values(entry);
                     let members = self.columns.iter().cloned().zip(values);
@@ -131,7 +137,7 @@ impl Printer {
                 };
                 json + "\n"
             }
-        }
+        })
     }
 
     /// Aligned columns, also across pages.
@@ -144,7 +150,9 @@ impl Printer {
         }
         let mut text = String::new();
         if !std::mem::replace(&mut self.has_head, true) && !cells.is_empty() {
-            let head = self.line(&self.columns);
+            let head: Vec<String> =
+                self.columns.iter().map(|name| printable(name).into_owned()).collect();
+            let head = self.line(&head);
             text.push_str(&self.paint.paint(Style::Strong, head.trim_end()));
             text.push('\n');
         }
@@ -206,5 +214,29 @@ pub(super) fn cell(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) => printable(&text.replace('\n', "⏎").replace('\t', " ")).into_owned(),
         value => printable(&value.to_string()).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn heads_of_columns_are_escaped() {
+        let column = "@\u{1b}]0;x\u{7}\u{1b}[8m\r\u{9b}";
+        let cli = Cli::try_parse_from(["weir", "search", "--columns", column]).unwrap();
+        let Command::Search(args) = cli.command else { unreachable!("it is a search") };
+        for paint in [Paint::on(), Paint::off()] {
+            let mut printer = Printer::new(&args, "", paint);
+            let entry = serde_json::from_value(serde_json::json!({
+                "id": "i", "type": "log", "attributes": { "timestamp": "t", "message": "m", "tags": [], "attributes": {} },
+            }));
+            let text = printer.page(&[entry.unwrap()]).unwrap();
+            let head = "@\\u{1b}]0;x\\u{7}\\u{1b}[8m\\r\\u{9b}";
+            assert!(text.contains(head) && !text.contains("\u{1b}[8m"), "{text:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use weir_api::{AnswerMeta, DeletionAnswer, DeletionEntry, DeletionsAnswer};
 use weir_host::units::group_digits;
@@ -14,7 +14,7 @@ use crate::cli::{ApiArgs, DeleteArgs, Output};
 use crate::client::Client;
 use crate::exit::{Exit, ExitError};
 use crate::table::Table;
-use crate::term::{note, print_data};
+use crate::term::{note, print_json, print_text};
 
 const PATH: &str = "/weir/v1/store/deletions";
 
@@ -45,7 +45,7 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
         return Err(ExitError::with(Exit::Interrupted, "nothing was deleted"));
     }
     let answer: DeletionAnswer = client.post(PATH, &body)?;
-    let id = answer.id.unwrap_or_default();
+    let id = answer.id.context("the deletion has no id in the answer of weir")?;
     note(&format!(
         "{records} hidden; deletion {id} removes them from the disk in the background, see `weir \
          store deletions`"
@@ -103,10 +103,10 @@ pub(super) fn cancel(api: &ApiArgs, id: u64) -> Result<Exit> {
 pub(super) fn list(api: &ApiArgs, output: Output) -> Result<Exit> {
     let client = Client::new(api)?;
     match output {
-        Output::Json => print_data(&client.get_text(PATH)?)?,
+        Output::Json => print_json(&client.get_text(PATH)?)?,
         Output::Text => {
             let answer: DeletionsAnswer = client.get(PATH)?;
-            print_data(&table(&answer.deletions).text())?
+            print_text(&table(&answer.deletions).text())?
         }
     };
     Ok(Exit::Ok)

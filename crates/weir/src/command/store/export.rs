@@ -121,7 +121,10 @@ fn write_pieces(
         let (headers, mut body) = client.download(&path)?;
         is_partial |= is_reported_partial(&headers);
         let name = args.file.as_deref().map(|file| name_of(file, piece));
-        let mut target = Target::open(name.as_deref(), pieces)?;
+        let mut target = match &name {
+            Some(name) => Target::open(name, pieces)?,
+            None => Target::stdout(args.format),
+        };
         if !copy(&mut body, &mut target, progress)? {
             break;
         }

@@ -6,6 +6,7 @@
 //! (`FILE.part`); a signal arrives before the file is renamed or after, never in between; only one
 //! export at a time writes `FILE.part`, and a leftover of a crash does not block later exports.
 
+use std::borrow::Cow;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, IsTerminal as _, StdoutLock, Write};
 use std::os::unix::fs::MetadataExt as _;
@@ -13,8 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
+use weir_host::terminal::{printable_json, printable_lines};
 use weir_host::{Disk as _, RealDisk};
 
+use crate::cli::ExportFormat;
 use crate::exit::Exit;
 use crate::signal;
 use crate::term::{note, note_in_place};
@@ -79,6 +82,8 @@ impl PiecesState {
 pub(super) enum Target {
     /// Standard output.
     Stdout(StdoutLock<'static>),
+    /// Standard output if it is a terminal.
+    Terminal(Terminal),
     /// A pipe or a device: what was written to it cannot be undone.
     Direct(File),
     /// A file.
@@ -86,9 +91,21 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Opens standard output if there is no name.
-    pub(super) fn open(name: Option<&Path>, pieces: &Pieces) -> Result<Self> {
-        let Some(name) = name else { return Ok(Self::Stdout(io::stdout().lock())) };
+    /// Opens standard output, which may be a terminal.
+    pub(super) fn stdout(format: ExportFormat) -> Self {
+        let out = io::stdout().lock();
+        match format {
+            _ if !out.is_terminal() => Self::Stdout(out),
+            ExportFormat::Ndjson => Self::Terminal(Terminal::new(out, printable_json)),
+            // Parquet is refused before.
+            ExportFormat::Csv | ExportFormat::Parquet => {
+                Self::Terminal(Terminal::new(out, printable_lines))
+            }
+        }
+    }
+
+    /// Opens a file.
+    pub(super) fn open(name: &Path, pieces: &Pieces) -> Result<Self> {
         let opened = match fs::metadata(name) {
             Ok(old) if !old.is_file() => File::options().write(true).open(name).map(Self::Direct),
             // The target of a link is replaced, not the link.
@@ -104,6 +121,7 @@ impl Target {
     pub(super) fn complete(self) -> io::Result<()> {
         match self {
             Self::Stdout(mut out) => out.flush(),
+            Self::Terminal(out) => out.complete(),
             Self::Direct(_) => Ok(()),
             Self::Part(part) => part.complete(),
         }
@@ -114,6 +132,7 @@ impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Stdout(out) => out.write(bytes),
+            Self::Terminal(out) => out.write(bytes),
             Self::Direct(file) => file.write(bytes),
             Self::Part(part) => part.file.write(bytes),
         }
@@ -122,9 +141,46 @@ impl Write for Target {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Stdout(out) => out.flush(),
+            Self::Terminal(out) => out.out.flush(),
             Self::Direct(file) => file.flush(),
             Self::Part(part) => part.file.flush(),
         }
+    }
+}
+
+/// A terminal: what it would interpret or not show is escaped.
+pub(super) struct Terminal<W = StdoutLock<'static>> {
+    out: W,
+    escape: fn(&str) -> Cow<'_, str>,
+    /// The beginning of a character.
+    rest: Vec<u8>,
+}
+
+impl<W: Write> Terminal<W> {
+    fn new(out: W, escape: fn(&str) -> Cow<'_, str>) -> Self {
+        Self { out, escape, rest: Vec::new() }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.rest.extend_from_slice(bytes);
+        let len = match std::str::from_utf8(&self.rest) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Ok(_) | Err(_) => self.rest.len(),
+        };
+        self.print(len)?;
+        Ok(bytes.len())
+    }
+
+    fn print(&mut self, len: usize) -> io::Result<()> {
+        let text = String::from_utf8_lossy(&self.rest[..len]);
+        self.out.write_all((self.escape)(&text).as_bytes())?;
+        self.rest.drain(..len);
+        Ok(())
+    }
+
+    fn complete(mut self) -> io::Result<()> {
+        self.print(self.rest.len())?;
+        self.out.flush()
     }
 }
 
@@ -217,17 +273,31 @@ mod tests {
             names
         };
         let pieces = Pieces::default();
-        let mut target = Target::open(Some(&name), &pieces).unwrap();
+        let mut target = Target::open(&name, &pieces).unwrap();
         target.write_all(b"first").unwrap();
         assert_eq!(names(), ["out.part"]);
         target.complete().unwrap();
         assert_eq!((names(), fs::read(&name).unwrap()), (vec!["out".into()], b"first".to_vec()));
-        let mut target = Target::open(Some(&name), &pieces).unwrap();
+        let mut target = Target::open(&name, &pieces).unwrap();
         target.write_all(b"sec").unwrap();
         assert_eq!(fs::read(&name).unwrap(), b"first");
         drop(target);
         assert_eq!((names(), fs::read(&name).unwrap()), (vec!["out".into()], b"first".to_vec()));
         assert_eq!(pieces.lock().part, None);
+    }
+
+    #[test]
+    fn terminal_shows_escapes_wherever_the_text_is_cut() {
+        let text = "{\"a\":\"\u{9b}\u{202e}\u{e9}\u{2800}\"}\n".as_bytes();
+        for cut in 0..text.len() {
+            let mut shown = Vec::new();
+            let mut terminal = Terminal::new(&mut shown, printable_json);
+            terminal.write(&text[..cut]).unwrap();
+            terminal.write(&text[cut..]).unwrap();
+            terminal.complete().unwrap();
+            let want = "{\"a\":\"\\u009b\\u202e\u{e9}\\u2800\"}\n";
+            assert_eq!(String::from_utf8(shown).unwrap(), want, "{cut}");
+        }
     }
 
     #[test]
@@ -237,8 +307,8 @@ mod tests {
         // As left by a crash.
         fs::write(dir.path().join("out.part"), "leftover of a crash, and longer").unwrap();
         let (pieces, others) = (Pieces::default(), Pieces::default());
-        let mut target = Target::open(Some(&name), &pieces).unwrap();
-        let refused = Target::open(Some(&name), &others).map(drop).unwrap_err();
+        let mut target = Target::open(&name, &pieces).unwrap();
+        let refused = Target::open(&name, &others).map(drop).unwrap_err();
         assert!(
             format!("{refused:#}").contains("is being written by another export"),
             "{refused:#}"
@@ -247,7 +317,7 @@ mod tests {
         target.write_all(b"mine").unwrap();
         target.complete().unwrap();
         assert_eq!(fs::read(&name).unwrap(), b"mine");
-        Target::open(Some(&name), &others).unwrap().complete().unwrap();
+        Target::open(&name, &others).unwrap().complete().unwrap();
         assert_eq!(fs::read(&name).unwrap(), b"");
     }
 
@@ -259,13 +329,13 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         symlink(&file, &link).unwrap();
-        let mut target = Target::open(Some(&link), &Pieces::default()).unwrap();
+        let mut target = Target::open(&link, &Pieces::default()).unwrap();
         target.write_all(b"new").unwrap();
         target.complete().unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        let null = Target::open(Some(Path::new("/dev/null")), &Pieces::default()).unwrap();
+        let null = Target::open(Path::new("/dev/null"), &Pieces::default()).unwrap();
         assert!(matches!(null, Target::Direct(_)));
     }
 }

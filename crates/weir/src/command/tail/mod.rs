@@ -5,13 +5,13 @@
 //! records is printed; a lost connection is made again, and rows continue after the last one.
 
 use std::collections::HashSet;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Error, ErrorKind, Read};
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
 use weir_codec::percent_encoded;
-use weir_host::units::group_digits;
+use weir_host::units::{format_duration, group_digits};
 
 use crate::cli::{TailArgs, TailOutput};
 use crate::client::Client;
@@ -19,7 +19,7 @@ use crate::command::search::Printer;
 use crate::event::{Event, Events};
 use crate::exit::Exit;
 use crate::row::{Painter, Row, entry_of_tail};
-use crate::term::{ColorChoice, Paint, Style, note, print_data};
+use crate::term::{ColorChoice, Paint, Style, note_painted, print_data, print_json, print_painted};
 
 /// Pause before reconnecting.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -98,12 +98,16 @@ impl Tail {
     /// Prints until the limit is reached.
     pub(crate) fn run(mut self) -> Result<Exit> {
         loop {
-            if let Some(connection) = self.connection.take()
-                && self.follow(Events::new(BufReader::new(connection)))?
-            {
-                return Ok(Exit::Ok);
+            let mut reason = String::new();
+            if let Some(connection) = self.connection.take() {
+                match self.follow(Events::new(BufReader::new(connection)))? {
+                    Ended::Done => return Ok(Exit::Ok),
+                    Ended::Lost(error) => {
+                        reason = error.map(|it| format!(": {it}")).unwrap_or_default()
+                    }
+                }
             }
-            self.print_status(Style::Warn, "connection lost, reconnecting");
+            self.print_status(Style::Warn, &format!("connection lost{reason}, reconnecting"));
             self.connection = loop {
                 pause();
                 let last_id = self.last_id.as_deref();
@@ -115,22 +119,28 @@ impl Tail {
         }
     }
 
-    /// Prints until the connection ends; returns true if the limit is reached.
-    fn follow<R: std::io::BufRead>(&mut self, events: Events<R>) -> Result<bool> {
+    /// Prints until the connection ends. A row that is too long is an error: it would be sent again
+    /// after every reconnection.
+    fn follow<R: std::io::BufRead>(&mut self, events: Events<R>) -> Result<Ended> {
         if self.rows_left == Some(0) {
-            return Ok(true);
+            return Ok(Ended::Done);
         }
         for event in events {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) if error.kind() == ErrorKind::InvalidData => return Err(error.into()),
+                Err(error) => return Ok(Ended::Lost(Some(lost(&error)))),
+            };
             match event.name.as_str() {
-                "row" if !self.row(&event)? => return Ok(true),
+                "row" if !self.row(&event)? => return Ok(Ended::Done),
                 "gap" => self.gap(&event.data),
                 "stat" => self.stat(&event.data),
-                "end" => return Ok(false),
+                "end" => return Ok(Ended::Lost(None)),
                 // Later releases may send other events.
                 _ => {}
             }
         }
-        Ok(false)
+        Ok(Ended::Lost(None))
     }
 
     /// Returns false if this was the last row of the limit, or the reader has closed the pipe.
@@ -140,22 +150,23 @@ impl Tail {
         if self.printed.as_mut().is_some_and(|printed| printed.known.remove(&key(&record))) {
             return Ok(true);
         }
-        let text = match &mut self.printed {
-            Some(printed) => printed.printer.page(&[entry_of_tail(&record)]),
-            None => self.text(&event.data, &record),
+        let is_read = match &mut self.printed {
+            Some(printed) => printed.printer.print(&[entry_of_tail(&record)])?,
+            None => self.print(&event.data, &record)?,
         };
-        let is_read = print_data(&text)?;
         if let Some(left) = &mut self.rows_left {
             *left -= 1;
         }
         Ok(is_read && self.rows_left != Some(0))
     }
 
-    fn text(&mut self, data: &str, record: &Value) -> String {
+    fn print(&mut self, data: &str, record: &Value) -> std::io::Result<bool> {
         match self.output {
-            TailOutput::Json => format!("{data}\n"),
-            TailOutput::Text => self.painter.line(&Row::of_tail(record)),
-            TailOutput::Raw => record["body"].as_str().unwrap_or_default().to_owned() + "\n",
+            TailOutput::Json => print_json(&format!("{data}\n")),
+            TailOutput::Text => print_painted(&self.painter.line(&Row::of_tail(record))),
+            TailOutput::Raw => {
+                print_data(&(record["body"].as_str().unwrap_or_default().to_owned() + "\n"))
+            }
         }
     }
 
@@ -184,7 +195,25 @@ impl Tail {
     }
 
     fn print_status(&self, style: Style, text: &str) {
-        note(&self.notes.paint(style, text));
+        note_painted(&self.notes.paint(style, text));
+    }
+}
+
+/// How the rows of a connection ended.
+enum Ended {
+    /// The limit is reached, or the reader has closed the pipe.
+    Done,
+    /// The connection ended, because of this error if it was not closed by weir.
+    Lost(Option<String>),
+}
+
+/// Why a connection was lost.
+fn lost(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("no data for {}", format_duration(READ_TIMEOUT))
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::exit::Exit;
 use crate::signal::Signals;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, print_text};
+use crate::term::{ColorChoice, Paint, Style, print_painted};
 use model::{OUTPUT_HEAD, Reading, SOURCE_HEAD, State, View};
 use rule_rows::RULE_HEAD;
 
@@ -55,7 +55,7 @@ async fn plain(client: &Client, once: bool, interval: Duration, paint: Paint) ->
         }
         let now = read(client)?;
         let view = View::between(&earlier, &now);
-        let is_read = print_text(&text(&view, paint))?;
+        let is_read = print_painted(&text(&view, paint))?;
         if once || !is_read {
             return Ok(Exit::Ok);
         }

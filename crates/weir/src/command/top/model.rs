@@ -3,10 +3,12 @@
 //! Invariant: a rate is the difference of two counters divided by the time between the readings, as
 //! dated by weir itself; a counter that decreased (weir was restarted) gives a rate of 0.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
 use weir_api::{ByReason, OutputStatus, RulesDocument, SourceStatus, StatusDocument};
+use weir_host::terminal::printable;
 use weir_host::units::{approx_duration, approx_size, group_digits};
 
 use super::{limited_rows, rule_rows};
@@ -62,7 +64,7 @@ pub(super) struct ReasonLine {
     pub(super) text: String,
 }
 
-/// Everything that is shown.
+/// Everything that is shown, without terminal control characters.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) title: String,
@@ -92,7 +94,7 @@ impl View {
             let earlier = earlier.outputs.iter().find(|o| o.book.name == now.book.name);
             output_row(earlier.unwrap_or(now), now, &rates)
         };
-        Self {
+        let view = Self {
             title: title(earlier, now, &rates),
             journal: journal(&now.journal),
             sources: now.sources.iter().flat_map(source).collect(),
@@ -100,7 +102,21 @@ impl View {
             rules: rule_rows::rows(earlier_rules, now_rules, &rates),
             rules_title: rule_rows::title(now_rules),
             reasons: reasons(&now.health),
+        };
+        view.escaped()
+    }
+
+    fn escaped(mut self) -> Self {
+        let rows = self.sources.iter_mut().chain(&mut self.outputs).chain(&mut self.rules);
+        let texts = rows.flat_map(|row| row.cells.iter_mut().chain([&mut row.detail]));
+        let others = [&mut self.title, &mut self.journal, &mut self.rules_title];
+        let reasons = self.reasons.iter_mut().map(|reason| &mut reason.text);
+        for text in texts.chain(others).chain(reasons) {
+            if let Cow::Owned(shown) = printable(text) {
+                *text = shown;
+            }
         }
+        self
     }
 
     /// All rows, from top to bottom.
@@ -359,6 +375,16 @@ mod tests {
         assert_eq!(view.reasons[0].text, "output o: cannot deliver (for 61.0 s)");
         assert!(view.title.contains("CPU 10.0%"), "{}", view.title);
         assert!(view.journal.contains("1.00 KiB of 2.00 KiB"), "{}", view.journal);
+    }
+
+    #[test]
+    fn what_is_shown_is_escaped() {
+        let (earlier, mut now) = (reading(0, 100, 50), reading(2_000_000_000, 2_100, 70));
+        now.status.sources[0].book.name = "\u{1b}[8ms\u{202e}".into();
+        now.status.outputs[0].last_error = Some("\u{9b}8m\u{2800}".into());
+        now.status.health["reasons"][0]["text"] = "\u{1b}]0;x\u{7}".into();
+        let text = format!("{:?}", View::between(&earlier, &now)).replace("\\\\u", "");
+        assert!(!text.contains("\\u") && text.contains("{1b}]0;x{7}"), "{text}");
     }
 
     #[test]

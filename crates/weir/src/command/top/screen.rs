@@ -12,6 +12,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, Row as TableRow, Table, Wrap};
+use weir_host::terminal::printable;
 
 use super::model::{OUTPUT_HEAD, Reading, Row, SOURCE_HEAD, State, View};
 use super::read;
@@ -101,7 +102,7 @@ impl Screen {
                 self.latest = now;
                 self.problem = None;
             }
-            Err(error) => self.problem = Some(error.to_string()),
+            Err(error) => self.problem = Some(printable(&error.to_string()).into_owned()),
         }
     }
 
