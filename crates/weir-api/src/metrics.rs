@@ -437,17 +437,18 @@ impl Page {
     }
 }
 
-/// Whether the operator chose to discard such records.
+/// Whether the operator chose to discard such records. The page has the same list.
 fn is_intentional(reason: DiscardReason) -> bool {
     match reason {
         DiscardReason::RateLimit
-        | DiscardReason::BufferFull
         | DiscardReason::CursorDropped
         | DiscardReason::Rule
         | DiscardReason::Sampled
         | DiscardReason::Unrouted
         | DiscardReason::DrainRemoved => true,
-        DiscardReason::NulBytes
+        // A full buffer is configured to discard, but nobody wants it to be full.
+        DiscardReason::BufferFull
+        | DiscardReason::NulBytes
         | DiscardReason::Rejected
         | DiscardReason::Damaged
         | DiscardReason::PartialLost
@@ -468,6 +469,7 @@ mod tests {
     use std::sync::Arc;
 
     use weir_host::RealClock;
+    use weir_model::AbandonReason;
 
     use super::*;
 
@@ -477,6 +479,21 @@ mod tests {
         let page = render("1.2\"3", None, &Reloads::default(), &queries, &Sessions::new(1), None);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
+    }
+
+    #[test]
+    fn page_has_the_same_intended_discards() {
+        let figures = include_str!("../../../page/src/pipeline/figures.ts");
+        let (_, list) = figures.split_once("const chosen = new Set([").unwrap();
+        let (list, _) = list.split_once("])").unwrap();
+        let mut of_page: Vec<&str> = list.split('\'').skip(1).step_by(2).collect();
+        // Of bytes, which the metrics count apart from discards.
+        of_page.retain(|reason| *reason != AbandonReason::SkippedAtStart.text());
+        let reasons = DiscardReason::ALL.iter().filter(|reason| is_intentional(**reason));
+        let mut of_metrics: Vec<&str> = reasons.map(|reason| reason.text()).collect();
+        of_page.sort_unstable();
+        of_metrics.sort_unstable();
+        assert_eq!(of_page, of_metrics);
     }
 
     #[test]

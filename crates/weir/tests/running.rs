@@ -55,7 +55,7 @@ fn lines_arrive_and_all_pages_agree() {
     let labels = "component_id=\"app\",component_kind=\"source\",component_type=\"file\"";
     let line = format!("weir_component_received_events_total{{{labels}}} 3\n");
     assert!(metrics.contains(&line), "{metrics}");
-    let line = "reason=\"buffer_full\",intentional=\"true\",direction=\"out\"} 0\n";
+    let line = "reason=\"buffer_full\",intentional=\"false\",direction=\"out\"} 0\n";
     assert!(metrics.contains(line), "every reason starts at 0: {metrics}");
     check_with_promtool(&metrics);
 
@@ -157,6 +157,16 @@ fn second_weir_on_same_data_or_port_fails() {
     assert!(said.contains(&expected), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(!dir.path().join("data2").exists(), "nothing was created");
+
+    let source = "[source.late]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\n";
+    let text = std::fs::read_to_string(dir.path().join("weir.toml")).unwrap();
+    let text = text.replace("\"data\"", "\"data3\"");
+    let source = source.replace("127.0.0.1:0", &api(&first));
+    write(dir.path(), "third.toml", &format!("{text}{source}"));
+    let output = run(dir.path(), &["run", "-c", "third.toml"]);
+    assert_eq!(output.status.code(), Some(75));
+    let expected = format!("source late: cannot listen on {}: the port is in use", first.api);
+    assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
 }
 
 #[test]

@@ -2,13 +2,14 @@
 // somebody chose them, and states in words.
 import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
 
-/** Discards that a configuration asks for; all others are losses. */
+/** Discards that somebody asked for; all others are losses. The metrics have the same list. */
 const chosen = new Set([
   'rule',
   'sampled',
   'unrouted',
   'rate_limit',
   'cursor_dropped',
+  'drain_removed',
   'skipped_at_start',
 ])
 
