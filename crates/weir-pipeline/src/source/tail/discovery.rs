@@ -24,12 +24,14 @@ use crate::source::OwnPaths;
 use crate::stats::{SourceStats, set};
 
 use closed::ClosedFiles;
+use logged::LoggedPaths;
 use reported::{NameStates, Named, ReportedFiles};
 use touched::Touched;
 
 pub(super) use reported::{ExpectedFile, FirstSighting};
 
 mod closed;
+mod logged;
 mod reported;
 mod touched;
 
@@ -137,8 +139,8 @@ pub(super) struct Discovery {
     closed: ClosedFiles,
     roots: Vec<(PathBuf, Rule)>,
     missing_roots: bool,
-    /// Roots for which it was already logged that they cannot be reached.
-    logged_roots: HashSet<PathBuf>,
+    /// Roots and links for which it was already logged that they cannot be reached.
+    logged: LoggedPaths,
     hidden: OwnPaths,
     stats: Arc<SourceStats>,
 }
@@ -166,7 +168,7 @@ impl Discovery {
             closed: ClosedFiles::default(),
             roots,
             missing_roots: true,
-            logged_roots: HashSet::new(),
+            logged: LoggedPaths::default(),
             hidden,
             stats,
         }
@@ -401,7 +403,7 @@ impl Discovery {
         for (root, rule) in self.roots.clone() {
             match root.canonicalize() {
                 Ok(real) => {
-                    self.logged_roots.remove(&root);
+                    self.logged.remove(&root);
                     self.ensure_dir(&real, &root, &[rule]);
                     continue;
                 }
@@ -420,8 +422,7 @@ impl Discovery {
 
     /// A missing root is normal; one that cannot be accessed is logged, once.
     fn report_root(&mut self, root: &Path, error: &std::io::Error) {
-        if error.kind() != std::io::ErrorKind::NotFound && self.logged_roots.insert(root.to_owned())
-        {
+        if error.kind() != std::io::ErrorKind::NotFound && self.logged.insert(root) {
             let text = format!("cannot reach {}: {error}", root.display());
             tracing::warn!("{text}");
             self.stats.errors.count("directory", &text);
@@ -722,9 +723,9 @@ impl Discovery {
         }
     }
 
-    fn broken_link(&self, path: &Path, error: &std::io::Error) {
-        // A target that does not exist (yet) is normal; a loop is not.
-        if error.kind() != std::io::ErrorKind::NotFound {
+    /// A target that does not exist (yet) is normal; a loop is logged, once.
+    fn broken_link(&mut self, path: &Path, error: &std::io::Error) {
+        if error.kind() != std::io::ErrorKind::NotFound && self.logged.insert(path) {
             let text = format!("{}: {error}", path.display());
             tracing::warn!("cannot follow link {text}");
             self.stats.errors.count("link", &text);
