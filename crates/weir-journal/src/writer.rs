@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_host::units::approx_size;
 use weir_host::{Disk, DiskFile, WakeFd};
 use weir_model::Batch;
 
@@ -305,13 +306,18 @@ impl Writer {
             let state = self.shared.lock();
             let most = state.largest_keeper();
             let text = format!(
-                "the journal's disk limit of {limit} bytes is reached, most of it used for {most}"
+                "the journal's disk limit of {} is reached, most of it used for {most}",
+                approx_size(limit)
             );
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         let space = self.disk.space(&dir)?;
         if space.free_bytes < free_min.saturating_add(bytes) {
-            let text = format!("only {} bytes of disk space are free", space.free_bytes);
+            let text = format!(
+                "only {} of disk space is free; {} must stay free (journal.keep_free)",
+                approx_size(space.free_bytes),
+                approx_size(free_min),
+            );
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(())

@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use weir_host::units::approx_size;
+
 use super::files::{SegmentFiles, create_segment, hour_of};
 use super::head::{SealedChunk, Upstream};
 use super::manifest::{Contents, Counters, Manifest, ManifestChange, SegmentEntry};
@@ -299,7 +301,11 @@ impl Flusher {
         let space = self.shared.disk.space(&self.shared.config.dir)?;
         let needed = self.shared.config.free_bytes_min.saturating_add(reserved);
         if space.free_bytes < needed.saturating_add(bytes) {
-            let text = format!("only {} bytes of disk space are free", space.free_bytes);
+            let text = format!(
+                "only {} of disk space is free; {} must stay free",
+                approx_size(space.free_bytes),
+                approx_size(needed),
+            );
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(())
