@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use weir_host::{Disk, Secret};
 use weir_model::hash64;
 
-use super::binding::{Binding, BindingError, DrainCredentials};
+use super::binding::{Binding, BindingError, DrainCredentials, describe};
 use super::plan::{DrainSpec, Selector};
 
 /// A drain.
@@ -65,6 +65,9 @@ pub enum DefinitionError {
     /// It selects more than one of an application, a space and an organization.
     #[error("set at most one of app, space and organization")]
     Ambiguous,
+    /// Its URL cannot be used.
+    #[error("{0}")]
+    Url(String),
     /// Its binding cannot be used.
     #[error(transparent)]
     Binding(#[from] BindingError),
@@ -87,7 +90,11 @@ impl StoredDrain {
             ca: secret(&self.ca),
         };
         let hostname = self.hostname.clone();
-        let binding = Binding::new(self.app.clone(), hostname, &self.url, credentials)?;
+        let binding = Binding::new(self.app.clone(), hostname, &self.url, credentials);
+        let binding = binding.map_err(|error| match error {
+            BindingError::Url(error) => DefinitionError::Url(describe(&self.url, &error)),
+            error => error.into(),
+        })?;
         Ok(Definition::new(selector, binding, origin))
     }
 }

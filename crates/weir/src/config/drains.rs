@@ -4,9 +4,10 @@
 //! certificate is printed.
 
 use weir_pipeline::config::Endpoint;
+use weir_pipeline::drain::binding::DRAIN_SCHEMES;
 use weir_pipeline::drain::provider::{ProviderKind, ProviderSettings};
 use weir_pipeline::drain::sender::{DeniedAddresses, DrainNetworkSettings};
-use weir_pipeline::drain::{Definition, DrainsPlan, StoredDrain};
+use weir_pipeline::drain::{Definition, DefinitionError, DrainsPlan, StoredDrain};
 
 use super::check_hec::{tls, url};
 use super::diagnostic::Diagnostics;
@@ -91,7 +92,12 @@ fn definition(section: &Section) -> Result<Definition, (&'static str, String)> {
         key: file("key_file")?,
         ca: file("ca_file")?,
     };
-    stored.define("config").map_err(|error| ("url", error.to_string()))
+    stored.define("config").map_err(|error| match error {
+        DefinitionError::Url(_) if section.secret("url_secret").is_some() => {
+            ("url_secret", format!("url_secret is not a drain URL: write {DRAIN_SCHEMES}"))
+        }
+        error => ("url", error.to_string()),
+    })
 }
 
 /// The settings; `None` if there are no drains.

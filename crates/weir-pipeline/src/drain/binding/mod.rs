@@ -13,7 +13,8 @@ use std::fmt;
 use ring::digest::{Context, SHA256};
 use weir_host::{Secret, TlsPem};
 
-pub use url::{DrainData, DrainScheme, DrainUrl, DrainUrlError};
+pub(crate) use url::describe;
+pub use url::{DRAIN_SCHEMES, DrainData, DrainScheme, DrainUrl, DrainUrlError};
 
 /// A binding.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,6 +18,12 @@ use crate::config::Endpoint;
 /// Maximum length of a URL that common servers accept.
 const URL_BYTES_MAX: usize = 8 * 1024;
 
+/// Maximum length of a text that is shown because it is not a URL: enough to recognize it.
+const URL_SHOWN_CHARS_MAX: usize = 200;
+
+/// The beginnings of URLs, for messages.
+pub const DRAIN_SCHEMES: &str = "syslog://, syslog-tls://, https:// or https-batch://";
+
 /// Registered ports of the schemes, for URLs without a port.
 const SYSLOG_PORT: u16 = 514;
 const SYSLOG_TLS_PORT: u16 = 6514;
@@ -146,6 +152,29 @@ impl DrainData {
             Self::All => Kinds::ALL,
         }
     }
+}
+
+/// Describes to whoever wrote a URL why it cannot be used, without its user and query. The log of
+/// an application has the text of the original instead.
+pub(crate) fn describe(text: &str, error: &DrainUrlError) -> String {
+    match error {
+        DrainUrlError::Unparsable => describe_unparsable(text),
+        DrainUrlError::Scheme { .. } => format!("{error}: write {DRAIN_SCHEMES}"),
+        DrainUrlError::NoHost { .. } => error.to_string(),
+    }
+}
+
+fn describe_unparsable(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let place = rest.rsplit('@').next().unwrap_or_default();
+    // Before a name that is not a scheme there may be a user as well.
+    let scheme = if scheme.contains('@') { String::new() } else { scheme };
+    let shown: String = format!("{scheme}{place}").chars().take(URL_SHOWN_CHARS_MAX).collect();
+    format!("{shown:?} is not a drain URL: write {DRAIN_SCHEMES}")
 }
 
 impl DrainUrl {
@@ -398,6 +427,22 @@ mod tests {
         }
         let long = format!("https://h/{}", "x".repeat(URL_BYTES_MAX));
         assert_eq!(DrainUrl::parse(&long), Err(DrainUrlError::Unparsable));
+    }
+
+    #[test]
+    fn text_that_is_no_url_is_shown_without_user_and_query() {
+        for (text, shown) in [
+            ("foo", "foo"),
+            ("user:hidden@logs.example?hidden#hidden", "logs.example"),
+            ("syslog://u:hidden@h:port/p?hidden", "syslog://h:port/p"),
+            ("u:hidden@h://x", "x"),
+        ] {
+            let error = DrainUrl::parse(text).unwrap_err();
+            let want = format!("{shown:?} is not a drain URL: write {DRAIN_SCHEMES}");
+            assert_eq!(describe(text, &error), want);
+        }
+        let error = DrainUrl::parse("http://h").unwrap_err();
+        assert!(describe("http://h", &error).ends_with(DRAIN_SCHEMES));
     }
 
     proptest! {
