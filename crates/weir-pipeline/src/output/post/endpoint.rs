@@ -174,7 +174,8 @@ impl Endpoint {
 
 /// Splits an authority into the host as written and its port.
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), EndpointError> {
-    match authority.rsplit_once(':') {
+    let is_open = authority.starts_with('[') && !authority.contains(']');
+    match authority.rsplit_once(':').filter(|_| !is_open) {
         Some((host, port)) if !port.ends_with(']') => {
             let is_number = port.bytes().all(|digit| digit.is_ascii_digit());
             match port.parse() {
@@ -240,7 +241,8 @@ mod tests {
             ("https://splunk#x", "has a query or a fragment"),
             ("https://user@splunk", "contains a user name or password"),
             ("https://spl*unk", "has the invalid host \"spl*unk\""),
-            ("https://[::1:8088", "has the invalid host \"[::1\""),
+            ("https://[::1:8088", "has the invalid host \"[::1:8088\""),
+            ("https://[::1", "has the invalid host \"[::1\""),
             ("https://::1:8088", "has the invalid host \"::1\""),
             ("https://[10.0.0.1]", "has the invalid host \"[10.0.0.1]\""),
             ("https://a/b<c", "has a path with invalid characters: \"/b<c\""),
