@@ -72,6 +72,15 @@ impl Template {
         })
     }
 
+    /// Returns the text, if there are no fields in it.
+    pub fn constant(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Appends the filled-in template; of a field with several values, the first is used.
     pub fn fill(&self, record: &impl Fields, out: &mut Vec<u8>) {
         let mut buffer = Vec::new();

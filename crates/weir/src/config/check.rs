@@ -113,6 +113,15 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
 }
 
 fn api(api: &Section, diagnostics: &mut Diagnostics) {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    for (name, location) in api.list("allowed_hosts") {
+        if name.is_empty() || !name.chars().all(is_name) {
+            let message = format!("{name:?} is not a host name");
+            diagnostics
+                .error(Some(location.clone()), "api.allowed_hosts", message)
+                .help("write each name in full, without scheme and port; there are no wildcards");
+        }
+    }
     let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) else { return };
     if !listen.ip().is_loopback() {
         diagnostics
@@ -153,13 +162,15 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
         bytes => format!("{what} {} + ", format_size(bytes)),
     };
     let listening = part("listening sources", listeners)
-        + &part("readers of envelopes", super::readers::memory_bytes(sections));
+        + &part("readers of envelopes", super::readers::memory_bytes(sections))
+        + &part("the window of drains", super::drains::memory_bytes(sections));
     let message = format!(
-        "limits.memory is {}, which is less than ring {} + records in flight of {} outputs {}{of_store} + \
+        "limits.memory is {}, which is less than ring {} + records in flight of {} {} {}{of_store} + \
          {listening}{} for weir itself = {}",
         format_size(memory),
         format_size(ring),
         sections.outputs.len(),
+        if sections.outputs.len() == 1 { "output" } else { "outputs" },
         format_size(windows),
         format_size(BASE_BYTES),
         format_size(sum),

@@ -3,6 +3,7 @@
 mod listeners;
 mod queries;
 mod syslog_output;
+mod values;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

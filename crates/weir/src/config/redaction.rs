@@ -78,7 +78,7 @@ fn from_table(
             Ok(pattern) => (vec![pattern], "redacted"),
             Err(error) => {
                 let text = error.to_string();
-                let reason = text.lines().last().unwrap_or_default();
+                let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
                 let message = format!("{PATH}.pattern is not a valid regular expression: {reason}");
                 diagnostics.error(section.location("pattern"), PATH, message);
                 return None;

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_codec::LineFormat;
-use weir_expr::{Expr, Finding, Formula, Limits, ParseError, RuleSet, Units};
+use weir_codec::{LineFormat, LineFormatError};
+use weir_expr::{Expr, Finding, Formula, Limits, ParseError, RuleSet, Status, Units};
 use weir_pipeline::rule::{
     Action, BodyFormat, Keep, Pattern, RulePlan, SetValue, Target, Template,
 };
@@ -20,6 +20,10 @@ use super::redaction;
 use super::section::Section;
 use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeValue};
+
+/// What `parse` accepts in addition to templates.
+const PARSE_FORMATS: [&str; 7] =
+    ["json", "logfmt", "syslog", "text", "common", "combined", "nginx"];
 
 /// A record and the expected result.
 #[derive(Debug, Clone)]
@@ -228,10 +232,16 @@ impl Reader<'_> {
             };
             match format {
                 Ok(format) => formats.push(format),
+                Err(LineFormatError::UnknownPreset(_)) => {
+                    let message = format!("unknown format {name:?}");
+                    let diagnostic = self.error(Some(location.clone()), "parse", message);
+                    diagnostic
+                        .help(format!("formats are {}", list_or(PARSE_FORMATS.into_iter())))
+                        .help("a template of your own has variables: \"$host $message\"")
+                        .nearest(name, PARSE_FORMATS.into_iter());
+                }
                 Err(error) => {
-                    let known = ["json", "logfmt", "syslog", "text", "common", "combined", "nginx"];
-                    self.error(Some(location.clone()), "parse", format!("{name:?}: {error}"))
-                        .nearest(name, known.into_iter());
+                    self.error(Some(location.clone()), "parse", format!("{name:?}: {error}"));
                 }
             }
         }
@@ -330,6 +340,14 @@ impl Reader<'_> {
         };
         if !matches!(target, Target::Attribute(_)) && !matches!(value, SetValue::Template(_)) {
             self.error(location, "set", format!("{} must be text", entry.key));
+            return None;
+        }
+        if let (Target::Status, SetValue::Template(template)) = (target, &value)
+            && let Some(text) = template.constant()
+            && Status::parse(text.as_bytes()).is_none()
+        {
+            self.error(location, "set", format!("{text:?} is not a status"))
+                .help("write emergency, alert, critical, error, warn, notice, info, debug or ok");
             return None;
         }
         Some(value)

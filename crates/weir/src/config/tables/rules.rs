@@ -59,7 +59,8 @@ pub(super) const RULE: &[Field] = &[
         None("nothing"),
         "Values for `\"@attribute\"`, `message`, `status`, `service` or `host`: numbers, booleans, \
          text with fields in it (`\"{service} {@user.id}\"`; a literal brace is doubled), or `{ \
-         calculated = \"@request_time - @upstream_response_time\" }`.",
+         calculated = \"@request_time - @upstream_response_time\" }`. A status is recognized by its \
+         beginning, as in a record; text that is none leaves it unchanged.",
     ),
     field(
         "remove",
