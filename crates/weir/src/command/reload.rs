@@ -102,11 +102,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
         );
         return ConfigChange::Refused;
     };
-    let is_api_changed = plan.api_listen != running.api_listen
-        || plan.api_allowed_hosts != running.api_allowed_hosts
-        || plan.queries != running.queries;
-    let is_service_changed = plan.faces != running.faces || plan.health != running.health;
-    if is_api_changed || is_service_changed || plan.log != running.log {
+    if needs_start(&plan, running) {
         tracing::warn!("changes to [api], [loggregator] and [log] take effect at the next start");
     }
     if plan.pipeline.data_dir != running.pipeline.data_dir {
@@ -122,9 +118,42 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
     }
 }
 
+/// Whether something has changed that is only read at the start.
+fn needs_start(plan: &Plan, running: &Plan) -> bool {
+    let is_api_changed = plan.api_listen != running.api_listen
+        || plan.api_allowed_hosts != running.api_allowed_hosts
+        || plan.queries != running.queries;
+    let is_service_changed = plan.faces != running.faces
+        || plan.health != running.health
+        || plan.stored != running.stored;
+    is_api_changed || is_service_changed || plan.log != running.log
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_that_need_a_start_are_recognized() {
+        let plan = |text: &str| {
+            let mut texts = config::Texts::default();
+            let rest = "[source.a]\ntype = \"file\"\ninclude = [\"/x/*.log\"]\n\
+                        [output.o]\ntype = \"blackhole\"\n";
+            texts.add("weir.toml", format!("{rest}{text}"));
+            let loaded = config::load_texts(texts);
+            let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
+            loaded.plan.unwrap_or_else(|| panic!("{shown}"))
+        };
+        let log_cache = |deadline: &str| {
+            let tables =
+                "[loggregator.access]\ntokens = { env = \"PATH\" }\n[loggregator.log_cache]\n";
+            plan(&format!("{tables}listen = \"127.0.0.1:0\"\ndeadline = \"{deadline}\"\n"))
+        };
+        assert!(needs_start(&log_cache("2s"), &log_cache("3s")));
+        assert!(!needs_start(&log_cache("2s"), &log_cache("2s")));
+        assert!(!needs_start(&plan("[[rule]]\nname = \"r\"\nto = [\"o\"]\n"), &plan("")));
+        assert!(needs_start(&plan("[log]\nlevel = \"debug\"\n"), &plan("")));
+    }
 
     #[test]
     fn change_is_reported_once_when_stable() {
