@@ -10,12 +10,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use weir_host::units::format_duration;
 
 use crate::cli::ApiArgs;
 use crate::command::config::locate;
 use crate::exit::{Exit, ExitError};
 
 mod chunked;
+mod options;
 
 pub(crate) use chunked::Chunked;
 
@@ -93,7 +95,7 @@ impl Client {
                 let title = ["detail", "title"].into_iter().find_map(|key| problem[key].as_str());
                 let message = match (status, title) {
                     // The request is invalid, whatever the source of the message.
-                    (400, Some(title)) => title.to_owned(),
+                    (400, Some(title)) => options::with_option(title, problem),
                     (_, title) => {
                         let title = title.unwrap_or("no reason given");
                         format!("{} answered with status {status}: {title}", self.address)
@@ -177,6 +179,14 @@ impl Client {
     }
 
     fn no_answer(&self, error: &io::Error) -> anyhow::Error {
+        if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+            let message = format!(
+                "{} did not answer within {}: try again, or check the address (--api)",
+                self.address,
+                format_duration(self.timeout),
+            );
+            return ExitError::with(Exit::Temporary, message);
+        }
         let message = format!(
             "no weir is running at {}: {error}; start one with `weir run`, or set its address with \
              --api",
@@ -227,6 +237,17 @@ mod tests {
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\na: b\r\n\r\n{}"), Some((200, "{}")));
         assert_eq!(parse(b"SSH-2.0\r\n\r\n"), None);
         assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn server_that_does_not_answer_is_not_a_missing_one() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let timeout = Duration::from_millis(20);
+        let client = Client { address: silent.local_addr().unwrap(), timeout };
+        let error = client.get_text("/").unwrap_err();
+        let error = error.downcast_ref::<ExitError>().unwrap();
+        assert_eq!(error.exit, Exit::Temporary);
+        assert!(error.message.contains("did not answer within 20ms"), "{error}");
     }
 
     #[test]

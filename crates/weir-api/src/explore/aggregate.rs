@@ -339,7 +339,7 @@ fn compute(at: &str, name: &str, metric: Option<&str>) -> Result<Compute, Proble
     let aggregation = aggregation(name).ok_or_else(|| {
         let known: Vec<&str> = Aggregation::NAMED.iter().map(|(name, _)| *name).collect();
         let what = format!(
-            "unknown aggregation {name:?}; known are {} and percentiles such as pc99",
+            "unknown aggregation {name:?}; known are {} and percentiles such as p99",
             known.join(", ")
         );
         Problem::parameter(&format!("{at}.aggregation"), what)
