@@ -60,7 +60,7 @@ pub enum DrainsError {
     #[error("drains: {0}")]
     Tls(#[from] ConnectError),
     /// The saved drains cannot be used.
-    #[error("drains: {0}")]
+    #[error(transparent)]
     File(#[from] DrainsFileError),
     /// A thread cannot be started.
     #[error("drains: cannot start a thread: {0}")]
