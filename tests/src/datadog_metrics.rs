@@ -71,8 +71,10 @@ fn send(weir: &Weir, numbers: std::ops::Range<u64>) {
     let count = numbers.end - numbers.start;
     for number in numbers {
         let text = format!(
-            "gorouter.requests.{number}:{number}|c|#origin:gorouter,index:0\n\
-             app.level.{number}:{number}.5|g|#source_id:app-guid"
+            "gorouter.requests.{number}:{}|c|#origin:gorouter,index:0\n\
+             app.level.{number}:{number}.5|g|#source_id:app-guid",
+            // An increment of zero is no record.
+            number + 1
         );
         socket.send_to(text.as_bytes(), weir.source_address("statsd")).unwrap();
     }
@@ -119,7 +121,7 @@ fn every_point_arrives_whatever_the_intake_and_weir_do() {
     if lost == 0 {
         let whole = COUNT * (COUNT - 1) / 2;
         let expected = BTreeMap::from([
-            ("datadog.nozzle.gorouter.requests", whole as f64),
+            ("datadog.nozzle.gorouter.requests", (whole + COUNT) as f64),
             ("datadog.nozzle.app.level", whole as f64 + COUNT as f64 / 2.0),
         ]);
         assert_eq!(sums, expected);
