@@ -194,7 +194,8 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
     let (good, bad) = (Server::start(), Server::start());
     bad.conduct.refuses.store(true, Ordering::Relaxed);
     let config = format!(
-        "{}[[drain]]\napp = \"good\"\nurl = \"{}\"\n[[drain]]\napp = \"bad\"\nurl = \"{}\"\n",
+        "{}[drains]\nmessages = false\n\
+         [[drain]]\napp = \"good\"\nurl = \"{}\"\n[[drain]]\napp = \"bad\"\nurl = \"{}\"\n",
         source(""),
         good.url(""),
         bad.url(""),

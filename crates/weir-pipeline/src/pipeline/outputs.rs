@@ -203,7 +203,7 @@ impl Outputs {
         match thread {
             Ok(thread) => self.leaving.push(Leaving { name, thread }),
             Err(error) => {
-                tracing::error!(output = name, %error, "cannot wait for the output to stop")
+                tracing::error!(output = name, %error, "cannot wait for the output to stop");
             }
         }
     }

@@ -183,15 +183,12 @@ impl Session {
             let (group, after) = rest.split_at(len);
             let (mut letters, mut of_letters) = (Vec::new(), Vec::new());
             for line in group {
-                match serde_json::from_slice::<DeadLetter>(line) {
-                    Ok(letter) => {
-                        letters.push(letter);
-                        of_letters.push(line);
-                    }
-                    Err(_) => {
-                        kept.push(Cow::Borrowed(line));
-                        self.report.unreadable += 1;
-                    }
+                if let Ok(letter) = serde_json::from_slice::<DeadLetter>(line) {
+                    letters.push(letter);
+                    of_letters.push(line);
+                } else {
+                    kept.push(Cow::Borrowed(line));
+                    self.report.unreadable += 1;
                 }
             }
             let count = letters.len() as u64;
