@@ -54,8 +54,11 @@ impl AllowedHosts {
         let Ok(authority) = host.parse::<Authority>() else { return false };
         let name = authority.host();
         // Behind brackets there may be more than a port, before the name a user.
-        let port = authority.as_str().strip_prefix(name);
-        if port.is_none_or(|port| !port.is_empty() && authority.port().is_none()) {
+        let is_port = |rest: &str| {
+            rest.is_empty()
+                || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+        };
+        if !authority.as_str().strip_prefix(name).is_some_and(is_port) {
             return false;
         }
         let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();

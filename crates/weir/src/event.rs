@@ -1,7 +1,7 @@
 //! Parses server-sent events (WHATWG HTML, section 9.2).
 //!
-//! Invariant: lines are bounded; the iterator ends when the response ends, after an error if it does
-//! not end by itself.
+//! Invariant: lines are bounded; the iterator ends when the response ends, after an error if it
+//! does not end by itself.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -91,17 +91,20 @@ mod tests {
         assert_eq!(events, want);
     }
 
+    /// A connection that was reset.
+    struct Broken;
+
+    impl io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
+    }
+
     #[test]
     fn failed_response_is_not_an_ended_one() {
         let long = "x".repeat(LINE_BYTES_MAX as usize);
         let mut events = Events::new(long.as_bytes());
         assert_eq!(events.next().unwrap().unwrap_err().kind(), io::ErrorKind::InvalidData);
-        struct Broken;
-        impl io::Read for Broken {
-            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::ConnectionReset.into())
-            }
-        }
         let mut events = Events::new(io::BufReader::new(Broken));
         assert_eq!(events.next().unwrap().unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     }

@@ -35,5 +35,5 @@ it('a body of plain text is the message', () => {
 })
 
 it('what cannot be read says so', () => {
-  expect(readRow('7', '{broken').attributes.message).toContain('cannot be read')
+  expect(readRow('7', '{broken').attributes.message).toContain('could not be parsed')
 })

@@ -105,7 +105,7 @@ it('a rate is growth over the time between two looks', () => {
 
 it('back-pressure is drawn from the full output to the source that it stops', () => {
   const found = topologyOf(documentOf(10, 1, true), undefined)
-  expect(found.chain).toBe('out is full and stops in')
+  expect(found.chain).toBe('out is full and blocks in')
   expect(found.edges.every((edge) => edge.blocked)).toBe(true)
   expect(topologyOf(documentOf(10, 1), undefined).chain).toBeUndefined()
 })

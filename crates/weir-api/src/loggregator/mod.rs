@@ -1,5 +1,5 @@
 //! The services to which readers of Loggregator connect: the reverse log proxy over gRPC
-//! ([`egress`]), its gateway over HTTP ([`gateway`]), and the traffic controller over WebSockets
+//! ([`egress`]), its gateway over HTTP ([`gateway`]), and the traffic controller over websockets
 //! ([`traffic_controller`]), which stream envelopes as they arrive; and the log-cache
 //! ([`log_cache`]), which answers from the store ([`stored`]).
 //!

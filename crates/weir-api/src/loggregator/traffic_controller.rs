@@ -1,4 +1,4 @@
-//! The traffic controller: v1 envelopes over WebSockets, and container metrics and recent logs of
+//! The traffic controller: v1 envelopes over websockets, and container metrics and recent logs of
 //! applications over HTTP.
 //!
 //! Invariants: paths, statuses and headers are those of the original; a request that does not ask

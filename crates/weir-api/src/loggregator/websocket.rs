@@ -1,4 +1,4 @@
-//! Streams of envelopes over WebSockets: each is a binary message.
+//! Streams of envelopes over websockets: each is a binary message.
 //!
 //! Invariants: a client that does not answer a ping in time, or does not accept an envelope in
 //! time, is closed with the reason, if it still accepts that; envelopes that were not sent to it

@@ -173,8 +173,9 @@ pub(crate) const TABLES: &[Table] = &[
                 ValueType::Names,
                 Value("[]"),
                 "Host names accepted in requests, in addition to IP addresses, `localhost` and the \
-                 machine's name; each in full, without a port, and without wildcards. Requests with any other `Host` are answered with 421, which \
-                 protects against DNS rebinding from a browser.",
+                 machine's name; each in full, without a port, and without wildcards. \
+                 Requests with any other `Host` are answered with 421, which protects against DNS \
+                 rebinding from a browser.",
             ),
             field(
                 "queries",

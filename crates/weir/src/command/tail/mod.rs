@@ -103,7 +103,7 @@ impl Tail {
                 match self.follow(Events::new(BufReader::new(connection)))? {
                     Ended::Done => return Ok(Exit::Ok),
                     Ended::Lost(error) => {
-                        reason = error.map(|it| format!(": {it}")).unwrap_or_default()
+                        reason = error.map(|it| format!(": {it}")).unwrap_or_default();
                     }
                 }
             }
