@@ -4,8 +4,8 @@
 //! Invariants: a drain is identified by its id, whatever its origin; a drain with several origins
 //! exists once. The file is replaced atomically, and readable only by its owner, since it contains
 //! credentials. A file that cannot be used is never overwritten: weir does not start with one that
-//! it cannot read or that is of another release, a damaged one is moved aside, and drains in it that
-//! this release cannot use stay in it.
+//! it cannot read or that is of another release, a damaged one is moved aside, and drains in it
+//! that this release cannot use stay in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -184,7 +184,10 @@ impl Entry {
 #[derive(Debug, thiserror::Error)]
 pub enum DrainsFileError {
     /// It is of another release.
-    #[error("{} has version {version}, which this release does not support; it was left untouched", path.display())]
+    #[error(
+        "{} has version {version}, which this release does not support; it was left untouched",
+        path.display()
+    )]
     Version {
         /// The file.
         path: PathBuf,
@@ -200,7 +203,10 @@ pub enum DrainsFileError {
         error: io::Error,
     },
     /// It is damaged, and cannot be moved aside.
-    #[error("{} is damaged, and cannot be moved aside: {error}; it was left untouched", path.display())]
+    #[error(
+        "{} is damaged, and cannot be moved aside: {error}; it was left untouched",
+        path.display()
+    )]
     NotMoved {
         /// The file.
         path: PathBuf,

@@ -291,7 +291,7 @@ fn file_problems(found: &FileProblems) -> impl Iterator<Item = ActiveProblem> + 
         let first: Vec<&str> =
             found.unusable.iter().take(UNUSABLE_REPORTED_MAX).map(String::as_str).collect();
         let (count, first) = (found.unusable.len(), first.join("; "));
-        format!("{count} saved drains are not used, but stay in {FILE}: {first}")
+        format!("saved drains that cannot be used, but stay in {FILE}: {count} ({first})")
     });
     damaged.into_iter().chain(unusable).map(problem)
 }
