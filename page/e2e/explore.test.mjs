@@ -175,7 +175,7 @@ test('patterns, groups and latency answer the same question', () =>
     await page.locator('.outlier-name').first().waitFor()
     await page.getByRole('button', { name: 'Show both' }).click()
     await page.locator('.verdict').waitFor()
-    assert.match(await page.locator('.verdict').innerText(), /% of the time is waiting/)
+    assert.match(await page.locator('.verdict').innerText(), /% of the time is queueing delay/)
     await page.locator('.heat').focus()
     for (const key of ['ArrowRight', 'ArrowUp', 'Enter']) await page.keyboard.press(key)
     await page.locator('.cell-records').waitFor()
