@@ -3,16 +3,16 @@
 //! Written for release 5.1 and its classic configuration. Everything that is not named here has its
 //! default.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::clock;
 use crate::data::Shape;
-use crate::process::{Cpu, Process};
+use crate::process::{Cpu, Process, Program};
 use crate::sink::Sink;
 
 /// Pause between checks whether something has arrived.
@@ -57,7 +57,7 @@ impl To<'_> {
 
 /// A running `Fluent Bit`; it is stopped when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Agent(Child);
+pub(crate) struct Agent(Program);
 
 impl Agent {
     /// Starts it on the files that match `pattern`, with its own files in `dir`.
@@ -80,21 +80,15 @@ impl Agent {
                 to.section()
             ),
         )?;
-        let output = File::create(dir.join("agent.out"))?;
-        let child = Command::new(binary)
-            .arg("-c")
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .with_context(|| format!("failed to start {}", binary.display()))?;
-        Ok(Self(child))
+        let mut command = Command::new(binary);
+        command.arg("-c").arg(&config);
+        // Not `*.log`, which it would follow.
+        Ok(Self(Program::start(&mut command, &dir.join("agent.out"))?))
     }
 
     /// Returns its process.
     pub(crate) fn process(&self) -> Process {
-        Process(self.0.id())
+        self.0.process()
     }
 
     /// Waits until nothing more arrives at the collector. Returns the CPU time since its start, and
@@ -110,12 +104,5 @@ impl Agent {
         })?;
         ensure!(at_rest, "the agent was still sending after {limit:?}");
         Ok((self.process().cpu()?, last.1))
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -6,14 +6,14 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::clock;
 use crate::http;
-use crate::process::{Cpu, Process};
+use crate::process::{Cpu, Process, Program};
 
 /// Size of one request, bytes.
 const REQUEST_BYTES: usize = 4 * 1024 * 1024;
@@ -25,7 +25,7 @@ const REST: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mill
 /// A running `VictoriaLogs`; it is stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    child: Child,
+    program: Program,
     port: u16,
     data_dir: PathBuf,
 }
@@ -35,17 +35,13 @@ impl Peer {
     pub(crate) fn start(binary: &Path, dir: &Path) -> Result<Self> {
         let port = http::free_port()?;
         let data_dir = dir.join("peer");
-        let output = File::create(dir.join("peer.log"))?;
-        let child = Command::new(binary)
+        let mut command = Command::new(binary);
+        command
             .arg(format!("-httpListenAddr=127.0.0.1:{port}"))
             .arg(format!("-storageDataPath={}", data_dir.display()))
-            .arg("-retentionPeriod=100y")
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .with_context(|| format!("failed to start {}", binary.display()))?;
-        let peer = Self { child, port, data_dir };
+            .arg("-retentionPeriod=100y");
+        let program = Program::start(&mut command, &dir.join("peer.log"))?;
+        let peer = Self { program, port, data_dir };
         let is_up = || Ok(http::exchange(port, "GET", "/health", b"").is_ok());
         wait_for("answers", Duration::from_secs(20), is_up)?;
         Ok(peer)
@@ -53,7 +49,7 @@ impl Peer {
 
     /// Returns its process.
     pub(crate) fn process(&self) -> Process {
-        Process(self.child.id())
+        self.program.process()
     }
 
     /// Sends a file of JSON lines, and waits until it has stored and merged that many. Returns the
@@ -117,13 +113,6 @@ impl Peer {
 fn wait_for(what: &str, limit: Duration, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     ensure!(clock::wait_for(ASKING, limit, is_so)?, "waited {limit:?} until the peer {what}");
     Ok(())
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Returns the position after the last newline.

@@ -1,7 +1,10 @@
-//! The cost of a process, read from `/proc`: CPU time by thread, and memory; and pausing it.
+//! Programs in the background, and the cost of a process, read from `/proc`: CPU time by thread, and
+//! memory; and pausing it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,6 +13,36 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A running process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process(pub(crate) u32);
+
+/// A program in the background; it is stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Program(Child);
+
+impl Program {
+    /// Starts a program with its output in the file `log`.
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        let output = File::create(log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("failed to start {}", command.get_program().display()))?;
+        Ok(Self(child))
+    }
+
+    /// Returns its process.
+    pub(crate) fn process(&self) -> Process {
+        Process(self.0.id())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// CPU time of a process at one moment.
 #[derive(Debug, Clone, Default)]

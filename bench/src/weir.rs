@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::http;
-use crate::process::Process;
+use crate::process::{Process, Program};
 
 /// A running weir; it is stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Weir {
-    child: Child,
+    program: Program,
     port: u16,
     dir: PathBuf,
     log: PathBuf,
@@ -29,18 +29,11 @@ impl Weir {
         let port = http::free_port()?;
         let file = write_config(dir, port, config)?;
         let log = dir.join("weir.log");
-        let output = fs::File::create(&log)?;
-        let child = Command::new(binary)
-            .arg("run")
-            .arg("-c")
-            .arg(&file)
-            .env("HEC_TOKEN", "00000000-0000-0000-0000-000000000000")
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .context("failed to start weir")?;
-        let weir = Self { child, port, dir: dir.to_owned(), log };
+        let mut command = Command::new(binary);
+        command.arg("run").arg("-c").arg(&file);
+        command.env("HEC_TOKEN", "00000000-0000-0000-0000-000000000000");
+        let program = Program::start(&mut command, &log)?;
+        let weir = Self { program, port, dir: dir.to_owned(), log };
         weir.wait_for("the ledger is served", Duration::from_secs(20), || {
             Ok(weir.ledger().is_ok())
         })?;
@@ -63,7 +56,7 @@ impl Weir {
 
     /// Returns its process.
     pub(crate) fn process(&self) -> Process {
-        Process(self.child.id())
+        self.program.process()
     }
 
     /// Returns the current ledger.
@@ -158,11 +151,4 @@ fn write_config(dir: &Path, port: u16, config: &str) -> Result<PathBuf> {
     let (top, tables) = config.split_at(if config.starts_with('[') { 0 } else { first });
     fs::write(&file, format!("{top}{head}\n{tables}"))?;
     Ok(file)
-}
-
-impl Drop for Weir {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Options, bulk, paced};
+use super::bulk::{self, Run};
+use super::{Options, paced};
 use crate::agent::{Agent, To};
 use crate::data::{self, Shape};
 use crate::report::{Measurement, Outcome};
@@ -18,13 +19,6 @@ const PEER: &str = "Fluent Bit";
 const LINES: u64 = 1_000_000;
 /// Maximum duration of a bulk run.
 const RUN_MAX: Duration = Duration::from_mins(5);
-
-/// What one program needed for one job.
-struct Cost {
-    cpu: Duration,
-    wall: Duration,
-    memory_bytes_max: u64,
-}
 
 /// `tail-peer`.
 pub(crate) fn tail_peer(options: &Options) -> Result<Outcome> {
@@ -53,43 +47,41 @@ fn bulk(binary: &Path, is_gzip: bool, options: &Options, outcome: &mut Outcome) 
     let compression = if is_gzip { "gzip" } else { "none" };
     // Read again before each run: the system may have dropped it from memory meanwhile.
     let lines_file = || data::file(Shape::DockerJson, 1024, lines);
-    let mut costs: [Vec<Cost>; 2] = Default::default();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..options.runs.max(1) {
         let dir = tempfile::tempdir_in(data::cache_dir()?)?;
         let settings = sink::Settings {
             spool: is_gzip.then(|| dir.path().join("bodies.gz")),
             ..sink::Settings::default()
         };
-        let run = bulk::hec(&lines_file()?, compression, lines, &settings)?;
-        if costs[0].is_empty() && is_gzip {
-            outcome.set_cpu(&run.cpu);
-        }
-        let memory_bytes_max = run.memory_bytes_max;
-        costs[0].push(Cost { cpu: run.cpu.total, wall: run.wall, memory_bytes_max });
-        costs[1].push(theirs(binary, dir.path(), &lines_file()?, is_gzip, lines, &settings)?);
+        ours.push(bulk::hec(&lines_file()?, compression, lines, &settings)?);
+        theirs.push(run(binary, dir.path(), &lines_file()?, is_gzip, lines, &settings)?);
     }
-    let [ours, theirs] = costs.map(median);
-    let row = |of: &str, value: fn(&Cost, f64) -> f64| {
+    let (ours, theirs) = (bulk::median(ours), bulk::median(theirs));
+    if is_gzip {
+        outcome.set_cpu(&ours.cpu);
+    }
+    let row = |of: &str, value: fn(&Run, f64) -> f64| {
         Measurement::new(&format!("{what}: {of}"), value(&ours, lines as f64))
             .limit(PEER, value(&theirs, lines as f64))
     };
     outcome.measurements.extend([
-        row("lines per CPU-second", |cost, lines| lines / cost.cpu.as_secs_f64()),
-        row("seconds", |cost, _| cost.wall.as_secs_f64()),
-        row("highest memory, MiB", |cost, _| cost.memory_bytes_max as f64 / 1_048_576.0),
+        row("lines per CPU-second", |run, lines| lines / run.cpu.total.as_secs_f64()),
+        row("seconds", |run, _| run.wall.as_secs_f64()),
+        row("highest memory, MiB", |run, _| run.memory_bytes_max as f64 / 1_048_576.0),
     ]);
     Ok(())
 }
 
 /// Runs the peer on one file until everything has arrived.
-fn theirs(
+fn run(
     binary: &Path,
     dir: &Path,
     path: &Path,
     is_gzip: bool,
     lines: u64,
     settings: &sink::Settings,
-) -> Result<Cost> {
+) -> Result<Run> {
     let mut sink = Sink::start(settings)?;
     let to = To::Hec { sink: &sink, is_gzip, certificate: None };
     let start = Instant::now();
@@ -98,13 +90,7 @@ fn theirs(
     let counts = sink.report()?;
     ensure!(counts.distinct() == lines, "{} of {lines} lines arrived", counts.distinct());
     let memory_bytes_max = agent.process().memory()?.1;
-    Ok(Cost { cpu: cpu.total, wall: end - start, memory_bytes_max })
-}
-
-/// Returns the one with the median CPU time.
-fn median(mut costs: Vec<Cost>) -> Cost {
-    costs.sort_by_key(|cost| cost.cpu);
-    costs.swap_remove(costs.len() / 2)
+    Ok(Run { cpu, wall: end - start, memory_bytes_max, counts: Some(counts) })
 }
 
 /// 10,000 lines per second to a HEC collector.

@@ -21,7 +21,7 @@ pub(super) struct Run {
     pub(super) cpu: Cpu,
     pub(super) wall: Duration,
     pub(super) memory_bytes_max: u64,
-    counts: Option<Counts>,
+    pub(super) counts: Option<Counts>,
 }
 
 /// `tail-hec-gzip`.
@@ -173,7 +173,7 @@ impl Running {
     }
 }
 
-/// Returns the run with the median CPU time.
+/// Repeats a run; returns the one with the median CPU time.
 fn median_of(options: &Options, mut run: impl FnMut() -> Result<Run>) -> Result<Run> {
     let mut runs = Vec::new();
     for _ in 0..options.runs.max(1) {
@@ -181,8 +181,13 @@ fn median_of(options: &Options, mut run: impl FnMut() -> Result<Run>) -> Result<
         eprintln!("  {:.3} CPU-s, {:.3} s", run.cpu.total.as_secs_f64(), run.wall.as_secs_f64());
         runs.push(run);
     }
+    Ok(median(runs))
+}
+
+/// Returns the run with the median CPU time.
+pub(super) fn median(mut runs: Vec<Run>) -> Run {
     runs.sort_by_key(|run| run.cpu.total);
-    Ok(runs.swap_remove(runs.len() / 2))
+    runs.swap_remove(runs.len() / 2)
 }
 
 fn outcome(where_to: &str, lines: u64, bytes: usize, run: &Run) -> Outcome {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 
+use crate::units::approx_size;
+
 /// How a file is opened: for reading and writing, except with `Read` and `ReadInPlace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
@@ -199,6 +201,32 @@ pub fn read_file(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Vec
     let mut bytes = vec![0; file.len()?.min(bytes_max) as usize];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
+}
+
+/// Returns an error if writing `bytes` into `dir` would leave less than `free_min` bytes free. `hint`
+/// is added to its text.
+///
+/// # Errors
+/// Also if the free space cannot be determined.
+pub fn check_free_space(
+    disk: &dyn Disk,
+    dir: &Path,
+    bytes: u64,
+    free_min: u64,
+    hint: &str,
+) -> io::Result<()> {
+    let free = disk.space(dir)?.free_bytes;
+    if free >= free_min.saturating_add(bytes) {
+        return Ok(());
+    }
+    let (free, min) = (approx_size(free), approx_size(free_min));
+    let text = format!("only {free} of disk space is free; {min} must stay free{hint}");
+    Err(io::Error::new(io::ErrorKind::StorageFull, text))
+}
+
+/// Returns true if an error means that there is not enough space, or that a quota is used up.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Returns the current directory for the empty parent of a bare file name.

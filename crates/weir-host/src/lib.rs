@@ -22,7 +22,10 @@ pub mod zone;
 pub use clock::{Clock, RealClock};
 pub use compress::{CompressError, Compression, Compressor};
 pub use decompress::{ContentCoding, DecompressError};
-pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk, read_file, replace_file};
+pub use disk::{
+    Disk, DiskFile, DiskSpace, OpenMode, RealDisk, check_free_space, is_disk_full, read_file,
+    replace_file,
+};
 pub use gzip::{Gzip, GzipError};
 pub use net::{
     Acceptor, AddressFilter, AddressShare, AddressShares, BoundDatagrams, ClientTls,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_host::units::approx_size;
-use weir_host::{Disk, DiskFile, WakeFd};
+use weir_host::{Disk, DiskFile, WakeFd, check_free_space, is_disk_full};
 use weir_model::Batch;
 
 use crate::JournalShared;
@@ -202,7 +202,7 @@ impl Writer {
     fn probe(&mut self) {
         let bytes = self.shared.lock().failed_bytes;
         let tried = self.check_space(bytes).and_then(|()| self.open_segment_if_needed());
-        if tried.as_ref().is_err_and(is_space) {
+        if tried.as_ref().is_err_and(is_disk_full) {
             // Space is freed only in closed segments.
             let _reported_already = self.close_segment();
         }
@@ -257,7 +257,7 @@ impl Writer {
         let moved = self.append_moved(&rewritten);
         if let Err(error) = moved {
             self.shared.lock().moves.clear();
-            if is_space(&error) {
+            if is_disk_full(&error) {
                 return;
             }
             return self.frames_failed(&[], &error);
@@ -321,16 +321,7 @@ impl Writer {
             );
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
-        let space = self.disk.space(&dir)?;
-        if space.free_bytes < free_min.saturating_add(bytes) {
-            let text = format!(
-                "only {} of disk space is free; {} must stay free (journal.keep_free)",
-                approx_size(space.free_bytes),
-                approx_size(free_min),
-            );
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        }
-        Ok(())
+        check_free_space(&*self.disk, &dir, bytes, free_min, " (journal.keep_free)")
     }
 
     fn open_segment_if_needed(&mut self) -> io::Result<()> {
@@ -491,7 +482,7 @@ impl Writer {
     /// one if only space was missing.
     fn frames_failed(&mut self, batches: &[(u64, Arc<Batch>)], error: &io::Error) {
         if let Some(current) = &mut self.current {
-            current.failed |= !is_space(error);
+            current.failed |= !is_disk_full(error);
             if current.failed {
                 let _reported_already = self.close_segment();
             }
@@ -593,8 +584,4 @@ impl Writer {
             }
         }
     }
-}
-
-fn is_space(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

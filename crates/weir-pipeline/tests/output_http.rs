@@ -292,34 +292,33 @@ fn a_refused_record_is_identified_and_dead_lettered() {
     assert_eq!(dead_letter::list(dir.path(), "out").unwrap().count(), 2);
 }
 
-#[test]
-fn a_wrong_endpoint_causes_few_dead_letters() {
-    let server = Server::start(&[], Act::Say(400));
+/// An endpoint that answers every request with this status, from the first on: asserts that few
+/// records are dead-lettered and the others wait. Returns the error.
+fn few_dead_letters_at(status: u16, lines: u64) -> String {
+    let server = Server::start(&[], Act::Say(status));
     let mut rig = start(&server, |_| {});
-    let lines: Vec<Line> = (0..1000).map(|n| Line::new(format!("line {n}"))).collect();
-    rig.append(1, &lines);
+    let written: Vec<Line> = (0..lines).map(|n| Line::new(format!("line {n}"))).collect();
+    rig.append(1, &written);
     rig.wait("an alert", |rig| rig.errors("endpoint") > 1);
-    assert!(rig.last_error().contains("wrong endpoint"), "{}", rig.last_error());
+    let error = rig.last_error();
+    assert!(error.contains("wrong endpoint"), "{error}");
     rig.stop(Duration::ZERO);
     let (ledger, dir) = rig.finish();
-    assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 1000));
+    assert_eq!((ledger.book.delivered, ledger.in_flight), (0, lines));
     let letters = dead_letter::list(dir.path(), "out").unwrap().count();
     assert!(letters <= 8, "{letters}");
+    error
+}
+
+#[test]
+fn a_wrong_endpoint_causes_few_dead_letters() {
+    few_dead_letters_at(400, 1000);
 }
 
 #[test]
 fn an_endpoint_that_finds_every_record_too_large_causes_few_dead_letters() {
-    let server = Server::start(&[], Act::Say(413));
-    let mut rig = start(&server, |_| {});
-    let lines: Vec<Line> = (0..100).map(|n| Line::new(format!("line {n}"))).collect();
-    rig.append(1, &lines);
-    rig.wait("an alert", |rig| rig.errors("endpoint") > 1);
-    assert!(rig.last_error().contains("wrong endpoint"), "{}", rig.last_error());
-    assert!(rig.last_error().contains("HTTP 413"), "{}", rig.last_error());
-    rig.stop(Duration::ZERO);
-    let (ledger, dir) = rig.finish();
-    assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 100));
-    assert!(dead_letter::list(dir.path(), "out").unwrap().count() <= 8);
+    let error = few_dead_letters_at(413, 100);
+    assert!(error.contains("HTTP 413"), "{error}");
 }
 
 #[test]

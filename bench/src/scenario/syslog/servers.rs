@@ -4,9 +4,9 @@
 //! it they are left out.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{Condition, Order, rules};
 use crate::clock;
 use crate::http;
-use crate::process::Process;
+use crate::process::{Process, Program};
 use crate::weir::Weir;
 
 /// Name of the variable with the directory of the other servers.
@@ -32,7 +32,7 @@ enum Running {
 }
 
 /// Another server.
-struct Other(Child);
+struct Other(Program);
 
 impl Other {
     fn syslog_ng(root: &Path, dir: &Path, order: Order, port: u16) -> Result<Self> {
@@ -60,25 +60,10 @@ impl Other {
     fn start(mut command: Command, root: &Path, dir: &Path, config: &str) -> Result<Self> {
         let file = dir.join("other.conf");
         fs::write(&file, config)?;
-        let log = File::create(dir.join("other.log"))?;
         let libraries = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/syslog-ng"]
             .map(|dir| root.join(dir).display().to_string());
-        let child = command
-            .arg(&file)
-            .env("LD_LIBRARY_PATH", libraries.join(":"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .context("failed to start the other server")?;
-        Ok(Self(child))
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        command.arg(&file).env("LD_LIBRARY_PATH", libraries.join(":"));
+        Ok(Self(Program::start(&mut command, &dir.join("other.log"))?))
     }
 }
 
@@ -135,7 +120,7 @@ impl Server {
     pub(super) fn process(&self) -> Process {
         match &self.running {
             Running::Weir(weir) => weir.process(),
-            Running::Other(other) => Process(other.0.id()),
+            Running::Other(other) => other.0.process(),
         }
     }
 

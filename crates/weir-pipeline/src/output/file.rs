@@ -191,10 +191,10 @@ impl FileLoop<'_> {
 
 /// Returns a fixed identifier for counters, and what to do about the error.
 fn describe(error: &io::Error) -> (&'static str, &'static str) {
+    if weir_host::is_disk_full(error) {
+        return ("disk_full", ": free some space; no records are lost meanwhile");
+    }
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ("disk_full", ": free some space; no records are lost meanwhile")
-        }
         io::ErrorKind::ReadOnlyFilesystem => ("read_only", ": the file system is read-only"),
         io::ErrorKind::PermissionDenied => {
             ("permission", ": weir's user has no write permission; change the owner or the path")

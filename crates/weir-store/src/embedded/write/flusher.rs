@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use weir_host::units::approx_size;
+use weir_host::check_free_space;
 
 use super::files::{SegmentFiles, create_segment, hour_of};
 use super::head::{SealedChunk, Upstream};
@@ -320,17 +320,9 @@ impl Flusher {
     }
 
     fn check_space(&self, bytes: u64, reserved: u64) -> io::Result<()> {
-        let space = self.shared.disk.space(&self.shared.config.dir)?;
-        let needed = self.shared.config.free_bytes_min.saturating_add(reserved);
-        if space.free_bytes < needed.saturating_add(bytes) {
-            let text = format!(
-                "only {} of disk space is free; {} must stay free",
-                approx_size(space.free_bytes),
-                approx_size(needed),
-            );
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        }
-        Ok(())
+        let config = &self.shared.config;
+        let free_min = config.free_bytes_min.saturating_add(reserved);
+        check_free_space(&*self.shared.disk, &config.dir, bytes, free_min, "")
     }
 
     pub(crate) fn counters(&self, next_sequence: u64) -> Counters {
