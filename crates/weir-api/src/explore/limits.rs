@@ -90,6 +90,19 @@ pub const DEADLINE_MAX: Duration = Duration::from_mins(1);
 /// milliseconds.
 pub(super) const STOP_MAX: Duration = Duration::from_secs(2);
 
+/// How long a query may run before it counts as long: queries of indexed fields and short ranges
+/// need a few milliseconds.
+pub(super) const SHORT_QUERY_TIME_MAX: Duration = Duration::from_millis(50);
+
+/// One of so many slots is for short queries only; at least one if there are two.
+pub(super) const SLOTS_PER_SHORT_SLOT: usize = 4;
+
+/// Queries that may be paused, for each slot. Each of them occupies a thread and some memory.
+pub(super) const PAUSED_PER_SLOT: usize = 4;
+
+/// How often a paused query checks its deadline and whether its sender has left.
+pub(super) const PAUSE_CHECK: Duration = Duration::from_millis(10);
+
 /// How long a deletion may take to become durable: the head is flushed first.
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -97,12 +97,13 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
     };
     let concurrent = super::plan::queries(queries).workers;
     let (each, memory) = (queries.size("memory_max"), sections.table("limits").size("memory"));
-    let sum = each.saturating_mul(concurrent as u64);
+    // Paused queries keep as much as one that runs.
+    let sum = each.saturating_mul(concurrent as u64 + 1);
     if memory == 0 || sum <= memory {
         return;
     }
     let message = format!(
-        "{concurrent} queries of {} at once need {}, but limits.memory is {}",
+        "{concurrent} queries of {} at once, and paused ones, need {}, but limits.memory is {}",
         format_size(each),
         format_size(sum),
         format_size(memory),
