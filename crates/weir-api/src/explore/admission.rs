@@ -10,7 +10,7 @@
 //! A query that has run for long makes room for others, as [`Slots`] decides.
 //!
 //! Invariants: at most [`QueryLimits::workers`] queries run and [`QueryLimits::waiting_max`] wait;
-//! paused queries together keep at most the memory of one; none runs on the API's own thread; a query whose sender has left does not start, or stops soon
+//! paused queries keep at most [`QueryLimits::paused_bytes_max`]; none runs on the API's own thread; a query whose sender has left does not start, or stops soon
 //! after it has started; every query is counted once.
 
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ use super::slots::{QueryState, Slots, Ticket};
 pub(crate) enum Rejection {
     /// Too many queries are waiting; retry after this many seconds.
     Full(u64),
-    /// It waited too long; retry after this many seconds.
+    /// It waited too long, or too many others need as long as it; retry after this many seconds.
     Late(u64),
     /// The worker panicked.
     Failed,
@@ -193,7 +193,7 @@ impl Admission {
         let cancelled = budget.cancelled();
         let run = Box::new(move |turn: Turn| {
             // The sender may have left.
-            let _disconnected = sender.send(inner.execute(kind, turn, budget, work));
+            let _disconnected = sender.send(inner.execute(turn, budget, work));
         });
         let since = self.inner.clock.monotonic();
         let guard = CancelOnDrop(Arc::clone(&cancelled));
@@ -210,7 +210,7 @@ impl Admission {
         };
         drop(guard);
         match answer {
-            Ok(answer) => answer.ok_or(Rejection::Failed),
+            Ok(answer) => answer,
             Err(_) => Err(Rejection::Late(self.inner.retry_seconds())),
         }
     }
@@ -276,7 +276,14 @@ impl Inner {
         job.map(|job| {
             let ticket = queue.slots.start();
             let waited = Mutex::new(now.saturating_sub(job.since));
-            let turn = Turn { inner: self.clone(), ticket, started: now, waited };
+            let turn = Turn {
+                inner: self.clone(),
+                kind: job.kind,
+                ticket,
+                started: now,
+                waited,
+                is_refused: AtomicBool::new(false),
+            };
             (job, turn)
         })
     }
@@ -307,14 +314,16 @@ impl Inner {
         }
     }
 
-    /// Does the work and counts it. Returns `None` if it panicked.
+    /// Does the work and counts it.
+    ///
+    /// # Errors
+    /// It panicked, or could not continue.
     fn execute<T>(
         &self,
-        kind: QueryKind,
         turn: Turn,
         budget: Budget,
         work: impl FnOnce(&Budget) -> (T, AnswerStatus),
-    ) -> Option<T> {
+    ) -> Result<T, Rejection> {
         let turn = Arc::new(turn);
         let waited_before_start = turn.waited();
         let budget = budget.with_turns(turn.clone());
@@ -324,13 +333,17 @@ impl Inner {
         self.metrics.queueing.observe(waited);
         self.metrics.service.observe(total.saturating_sub(waited));
         let outcome = match &answer {
+            _ if turn.is_refused.load(Ordering::Relaxed) => Outcome::RefusedLate,
             _ if budget.check_limits() == Err(StopReason::Cancelled) => Outcome::Cancelled,
             Ok((_, AnswerStatus::Complete)) => Outcome::Complete,
             Ok((_, AnswerStatus::Partial)) => Outcome::Partial,
             Ok((_, AnswerStatus::Failed)) | Err(_) => Outcome::Failed,
         };
-        self.metrics.count(kind, outcome);
-        answer.ok().map(|(answer, _)| answer)
+        self.metrics.count(turn.kind, outcome);
+        if outcome == Outcome::RefusedLate {
+            return Err(Rejection::Late(self.retry_seconds()));
+        }
+        answer.map(|(answer, _)| answer).map_err(|_| Rejection::Failed)
     }
 
     /// Estimates when the queue will be empty.
@@ -345,11 +358,14 @@ impl Inner {
 /// A running query's claim to a slot.
 struct Turn {
     inner: Arc<Inner>,
+    kind: QueryKind,
     ticket: Ticket,
     /// On the monotonic clock.
     started: Duration,
     /// How long it has waited, before its start and paused.
     waited: Mutex<Duration>,
+    /// It has ended because others wait for its slot, and it could not be paused.
+    is_refused: AtomicBool,
 }
 
 impl fmt::Debug for Turn {
@@ -389,21 +405,28 @@ impl Turn {
 }
 
 impl Turns for Turn {
-    fn wait(&self, budget: &Budget) {
+    fn wait(&self, budget: &Budget) -> Result<(), StopReason> {
         let inner = &self.inner;
         if inner.clock.monotonic().saturating_sub(self.started) < SHORT_QUERY_TIME_MAX {
-            return;
+            return Ok(());
         }
         let mut queue = inner.queue();
         let bytes = inner.limits.query_bytes_max - budget.memory_left_bytes();
-        let may_pause = !queue.waiting.is_empty()
-            && !queue.is_stopped
-            && queue.paused_bytes + bytes <= inner.limits.query_bytes_max;
+        let may_pause =
+            !queue.is_stopped && queue.paused_bytes + bytes <= inner.limits.paused_bytes_max();
         let state = queue.slots.lengthen(self.ticket, may_pause);
+        // The parts of an export that were sent are of no use without the others.
+        let is_in_the_way = !queue.waiting.is_empty() && self.kind != QueryKind::Export;
         drop(queue);
-        if state == Some(QueryState::Paused) {
-            self.pause(budget);
+        match state {
+            Some(QueryState::Paused) => self.pause(budget),
+            Some(QueryState::Short) if is_in_the_way => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                return Err(StopReason::Cancelled);
+            }
+            Some(QueryState::Short | QueryState::Long) | None => {}
         }
+        Ok(())
     }
 }
 

@@ -91,8 +91,8 @@ pub const DEADLINE_MAX: Duration = Duration::from_mins(1);
 pub(super) const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// How long a query may run before it counts as long: queries of indexed fields and short ranges
-/// need a few milliseconds.
-pub(super) const SHORT_QUERY_TIME_MAX: Duration = Duration::from_millis(50);
+/// need a few milliseconds of CPU time, also while others use the same processors.
+pub(super) const SHORT_QUERY_TIME_MAX: Duration = Duration::from_millis(25);
 
 /// One of so many slots is for short queries only; at least one if there are two.
 pub(super) const SLOTS_PER_SHORT_SLOT: usize = 4;
@@ -121,13 +121,19 @@ pub struct QueryLimits {
     pub wait_max: Duration,
     /// Default deadline of a query: how long a person is willing to wait.
     pub deadline: Duration,
-    /// Memory limit of a query for intermediate results.
+    /// Memory limit of a query for intermediate results. Paused queries together keep at most half
+    /// as much as those that run: [`Self::paused_bytes_max`].
     pub query_bytes_max: usize,
     /// Maximum number of live tails.
     pub tails_max: usize,
 }
 
 impl QueryLimits {
+    /// Maximum memory of all paused queries together.
+    pub fn paused_bytes_max(&self) -> usize {
+        self.query_bytes_max.saturating_mul(self.workers).div_ceil(2)
+    }
+
     /// How long a query may wait during overload: then it is not a burst, so waiting longer does
     /// not help.
     pub(super) fn wait_target(&self) -> Duration {

@@ -1,8 +1,8 @@
 //! Slots of running queries: short queries do not wait until long ones have ended.
 //!
 //! A query is short until it has run for [`SHORT_QUERY_TIME_MAX`]. Some of the slots are for short
-//! queries only. A query that is no longer short takes one of the other slots; if none is free and
-//! a query waits to start, it is paused until one is.
+//! queries only. A query that is no longer short takes one of the other slots; if none is free, it
+//! is paused until one is.
 //!
 //! [`SHORT_QUERY_TIME_MAX`]: super::limits::SHORT_QUERY_TIME_MAX
 //!
@@ -76,8 +76,7 @@ impl Slots {
         self.queries.get(&ticket).copied()
     }
 
-    /// A query has run for longer than short ones do. `may_pause`: other queries wait for a slot,
-    /// and this one does not keep too much memory.
+    /// A query has run for longer than short ones do. `may_pause`: it does not keep too much memory.
     pub(super) fn lengthen(&mut self, ticket: Ticket, may_pause: bool) -> Option<QueryState> {
         let has_long_slot = self.has_long_slot();
         let may_pause = may_pause && self.paused() < self.paused_max();
@@ -137,7 +136,7 @@ mod tests {
         for ticket in &tickets[..3] {
             assert_eq!(slots.lengthen(*ticket, true), Some(QueryState::Long));
         }
-        // Nobody waits: the fourth keeps its slot.
+        // Paused queries keep too much memory: the fourth keeps its slot.
         assert_eq!(slots.lengthen(tickets[3], false), Some(QueryState::Short));
         assert_eq!(slots.lengthen(tickets[3], true), Some(QueryState::Paused));
         assert!(slots.has_room());

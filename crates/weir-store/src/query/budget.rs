@@ -21,7 +21,10 @@ pub enum StopReason {
 /// Decides when a query that has run for long lets others run first.
 pub trait Turns: fmt::Debug + Send + Sync {
     /// Returns when the query may continue. Called by each of its threads with every check.
-    fn wait(&self, budget: &Budget);
+    ///
+    /// # Errors
+    /// The query may not continue.
+    fn wait(&self, budget: &Budget) -> Result<(), StopReason>;
 }
 
 /// Time and memory limits of one query, shared by all of its threads.
@@ -67,7 +70,7 @@ impl Budget {
     pub fn check(&self) -> Result<(), StopReason> {
         self.check_limits()?;
         let Some(turns) = &self.turns else { return Ok(()) };
-        turns.wait(self);
+        turns.wait(self)?;
         self.check_limits()
     }
 

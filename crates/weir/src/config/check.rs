@@ -95,10 +95,11 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
     else {
         return;
     };
-    let concurrent = super::plan::queries(queries).workers;
+    let limits = super::plan::queries(queries);
+    let concurrent = limits.workers;
     let (each, memory) = (queries.size("memory_max"), sections.table("limits").size("memory"));
-    // Paused queries keep as much as one that runs.
-    let sum = each.saturating_mul(concurrent as u64 + 1);
+    let running = each.saturating_mul(concurrent as u64);
+    let sum = running.saturating_add(limits.paused_bytes_max() as u64);
     if memory == 0 || sum <= memory {
         return;
     }

@@ -101,7 +101,7 @@ fn wrong_query_limits() {
         (
             "[api.queries]\nconcurrent_max = 100\nmemory_max = \"64MiB\"",
             3,
-            "100 queries of 64MiB at once, and paused ones, need 6464MiB",
+            "100 queries of 64MiB at once, and paused ones, need 9600MiB",
             "reduce",
         ),
     ]);

@@ -11,9 +11,9 @@ pub(super) const QUERIES: &[Field] = &[
         "concurrent_max",
         ValueType::Count { min: 1, max: 256 },
         None("twice the number of processors"),
-        "Number of queries that run at once. A quarter of them, at least one of two, have been running \
-         for less than 50 ms: a query that takes longer is paused when too many do and others wait, \
-         at most four for each that runs. Paused queries together keep at most `memory_max`.",
+        "Number of queries that run at once. A quarter of them, at least one of two, have been \
+         running for less than 25 ms: a query that takes longer is paused while too many others \
+         do. Paused queries together keep at most half as much memory as those that run.",
     ),
     field(
         "waiting_max",
