@@ -45,8 +45,7 @@ pub use ledger::{
     RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
 };
 pub use loggregator::{
-    AccessSettings, FaceSettings, Faces, HealthOf, HealthSettings, StoredSettings, UaaClient,
-    UaaSettings,
+    AccessSettings, FaceSettings, Faces, HealthOf, HealthSettings, UaaClient, UaaSettings,
 };
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;

@@ -104,7 +104,7 @@ impl Running {
             let explorer = explorer.with_calculated_fields(calculated_fields.clone());
             Arc::new(explorer.with_units(self.plan.units.clone())) as Arc<_>
         });
-        self.faces.set_pipeline(&view, explorer.clone());
+        self.faces.set_pipeline(&view, explorer.clone(), &self.plan.envelope_sources);
         if let Some(api) = &self.api {
             view.set_names(calculated_fields, &self.plan.renames, &self.plan.units);
             api.set_data_dir(Arc::new(RealDisk), &self.plan.pipeline.data_dir);
@@ -207,7 +207,7 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
 }
 
 fn bind_faces(plan: &Plan) -> Result<Faces> {
-    let bound = Faces::bind(&plan.faces, &plan.stored, &plan.health);
+    let bound = Faces::bind(&plan.faces, plan.stored_deadline, &plan.health);
     let faces = bound.map_err(|(service, error)| {
         let what = format!("the service loggregator.{service} cannot");
         match error.kind() {
