@@ -74,12 +74,13 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     );
     view.set_stopping();
     let exit = runtime.block_on(stop(pipeline, &mut signals))?;
-    if exit == Exit::Ok {
-        print_stopped(&view);
-        faces.shutdown();
-        if let Some(api) = api {
-            api.shutdown();
-        }
+    if exit != Exit::Ok {
+        return Ok(exit);
+    }
+    let exit = print_stopped(&view);
+    faces.shutdown();
+    if let Some(api) = api {
+        api.shutdown();
     }
     Ok(exit)
 }
@@ -415,7 +416,8 @@ async fn stop(pipeline: Pipeline, signals: &mut Signals) -> Result<Exit> {
     }
 }
 
-fn print_stopped(view: &PipelineView) {
+/// Prints the totals. What waits is on disk only if the journal could be written.
+fn print_stopped(view: &PipelineView) -> Exit {
     let ledger = view.journal.ledger();
     let records: u64 = ledger.sources.iter().map(|source| source.book.records).sum();
     let waiting: u64 = ledger.cursors.iter().map(|cursor| cursor.in_flight).sum();
@@ -432,4 +434,11 @@ fn print_stopped(view: &PipelineView) {
         group_digits(lost),
         group_digits(dead),
     );
+    let Some(error) = ledger.journal.disk_error else { return Exit::Ok };
+    tracing::error!(
+        %error,
+        "the journal could not be written: records that wait may be lost, unless their source still \
+         has them; records that were delivered may be delivered again"
+    );
+    Exit::Failed
 }
