@@ -324,6 +324,7 @@ fn apply_to_fit(rules: &[RulePlan], batch: &mut BatchBuilder, book: &mut SourceB
     let rules = Rules::new(1, rules, &[0], |_| Some(0)).unwrap();
     batch.resource(0, &resource().encode()).unwrap();
     let mut subject = Subject {
+        observed_ns: 0,
         batch,
         stream: StreamId(1),
         book,
@@ -419,6 +420,7 @@ fn records_that_a_rule_cannot_parse_are_unchanged_and_counted_for_it() {
         let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
         let clock = weir_host::RealClock::new();
         let mut subject = Subject {
+            observed_ns: 0,
             batch: &mut batch,
             stream: StreamId(1),
             book: &mut book,
