@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};
 use weir_codec::{parse_rfc3339, percent_encoded};
 use weir_host::{Clock as _, RealClock};
 use weir_testkit::{HttpSender, Weir};
 
-use crate::explore::{said, wait_found};
+use crate::explore::{said, wait_found, weir_command};
 use crate::intake;
-use crate::scene::Scene;
+use crate::scene::{Scene, wait};
 use crate::tail::Reader;
 
 const UNITS: &str = "[store]\nenabled = true\n\
@@ -145,11 +145,15 @@ const LAGGING: &str = "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"12
     [store]\nenabled = true\nflush_interval = \"1h\"\n\
     [[rule]]\nname = \"late\"\nwhen = '@lag:>=5s'\nset = { \"@late\" = \"yes\" }\n";
 
+/// The end of a range that contains a record whose sender's clock is an hour ahead.
+const TO: &str = "now+2h";
+
 /// Returns the aggregates of the lag of all records, and what each record says of it.
 fn lags(weir: &Weir) -> (Value, Vec<Value>) {
     let computes = ["*", "--compute", "min:@lag,avg:@lag,max:@lag,p99:@lag,count", "-o", "json"];
+    let computes = [&computes[..], &["--to", TO]].concat();
     let table: Value = serde_json::from_str(said(weir, &["search"], &computes).trim()).unwrap();
-    let records = said(weir, &["search"], &["*", "-o", "json"]);
+    let records = said(weir, &["search"], &["*", "-o", "json", "--to", TO]);
     let records = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (table["computes"].clone(), records)
 }
@@ -172,8 +176,15 @@ fn assert_lags(weir: &Weir, records: &[Value]) {
 
 /// Returns the messages that a search finds.
 fn lines(weir: &Weir, expression: &str) -> Vec<String> {
-    let text = said(weir, &["search"], &[expression, "-o", "raw"]);
+    let text = said(weir, &["search"], &[expression, "-o", "raw", "--to", TO]);
     text.lines().map(str::to_owned).collect()
+}
+
+fn wait_stored(weir: &Weir) {
+    wait(weir, "four records are found", || {
+        let found = ["*", "-o", "raw", "--to", TO];
+        weir_command(weir, &["search"], &found).output().unwrap().stdout.lines().count() == 4
+    });
 }
 
 #[test]
@@ -191,8 +202,8 @@ fn lag_is_found_by_rule_tail_and_search_in_memory_and_on_disk() {
         .unwrap();
     assert_eq!(answer.status, 202, "{answer:?}");
     let took_ns = (RealClock::new().unix_ns() - before_ns) as f64;
-    wait_found(&weir, 4);
-    let (body, _) = (tail.rows(1).remove(0).1, ());
+    wait_stored(&weir);
+    let (_, body) = tail.rows(1).remove(0);
     assert!(body.contains("late"), "{body}");
     let (in_memory, records) = lags(&weir);
     assert_lags(&weir, &records);
@@ -207,7 +218,7 @@ fn lag_is_found_by_rule_tail_and_search_in_memory_and_on_disk() {
     weir.books().assert_balanced();
     weir.stop();
     let mut weir = scene.start(LAGGING);
-    wait_found(&weir, 4);
+    wait_stored(&weir);
     assert_eq!(lags(&weir), (in_memory, records), "on disk as in memory");
     let (_, records) = lags(&weir);
     assert_lags(&weir, &records);
