@@ -30,17 +30,25 @@ pub(crate) fn units(top: &Section, renames: &Renames, diagnostics: &mut Diagnost
             declared.entry(path).or_insert(unit);
         }
     }
-    check_lag(top, &declared, diagnostics);
+    check_lag(top, renames, &declared, diagnostics);
     Units::new(declared)
 }
 
 /// Rejects another unit of `lag`: a record without such an attribute has a lag in nanoseconds.
-fn check_lag(top: &Section, declared: &BTreeMap<String, Unit>, diagnostics: &mut Diagnostics) {
+fn check_lag(
+    top: &Section,
+    renames: &Renames,
+    declared: &BTreeMap<String, Unit>,
+    diagnostics: &mut Diagnostics,
+) {
     if declared.get(LAG).is_none_or(|unit| *unit == Unit::Nanosecond) {
         return;
     }
     let mut entries = top.values("units").iter();
-    let entry = entries.find(|entry| entry.key.trim_start_matches('@') == LAG);
+    let is_lag = |path: &str| {
+        path == LAG || renames.paths().iter().any(|(from, to)| from == path && to == LAG)
+    };
+    let entry = entries.find(|entry| is_lag(entry.key.trim_start_matches('@')));
     let location = entry.map(|entry| entry.node.location.clone());
     let message = "units.lag: @lag is in nanoseconds, since it is the time from event to arrival";
     diagnostics
