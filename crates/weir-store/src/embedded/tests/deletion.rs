@@ -112,6 +112,11 @@ fn store_in_all_forms(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     flush_some(process, files);
 }
 
+/// Returns the number of a record in its stream.
+fn number_of(record: &StoredRecord) -> u64 {
+    record.position.offset / STEP - 1
+}
+
 /// Asserts that each record has the arrival of its batch of three, and that as many records are
 /// found by their lag as there should be.
 fn assert_arrivals(process: &Process, records: usize) {
@@ -119,10 +124,10 @@ fn assert_arrivals(process: &Process, records: usize) {
     let all = found(&snapshot, process);
     assert_eq!(all.len(), records);
     for record in &all {
-        let number = record.position.offset / STEP - 1;
+        let number = number_of(record);
         assert_eq!(record.arrival_ns, Some(arrival_of(number / 3 * 3)), "{record:?}");
     }
-    let first = all.iter().filter(|record| (record.position.offset / STEP - 1) % 3 == 0).count();
+    let first = all.iter().filter(|record| number_of(record).is_multiple_of(3)).count();
     for (query, wanted) in
         [("@lag:>=5s", first), ("@lag:<5s", records - first), ("@lag:[4.998s TO 5s]", records)]
     {
