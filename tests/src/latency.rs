@@ -217,6 +217,10 @@ fn lag_is_found_by_rule_tail_and_search_in_memory_and_on_disk() {
     assert!((-3600e9..=-3600e9 + took_ns + 1e6).contains(&least), "{in_memory}");
     let table = said(&weir, &["search"], &["late", "--columns", "message,@lag"]);
     assert!(table.contains("5 s") || table.contains("5.0"), "in its unit: {table}");
+    let csv = said(&weir, &["store", "export"], &["--format", "csv", "--columns", "message,@lag"]);
+    let late = csv.lines().find_map(|line| line.strip_prefix("late,")).unwrap();
+    assert_eq!(late.parse::<f64>().unwrap(), most, "{csv}");
+    assert!(csv.contains("own,7\r\n"), "{csv}");
     weir.books().assert_balanced();
     weir.stop();
     let mut weir = scene.start(LAGGING);
