@@ -324,6 +324,7 @@ pub(crate) fn record(index: i64) -> StoredRecord {
             ("service_time".to_owned(), vec![AttributeValue::Int(index)]),
         ],
         received: None,
+        arrival_ns: None,
         original: None,
     }
 }
