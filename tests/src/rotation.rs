@@ -12,13 +12,15 @@ use crate::scene::{OUTPUT, Scene, at_rest, judge};
 const TENTH: RotateWhen = RotateWhen::Every(Duration::from_millis(100));
 
 /// 5 s at 20,000 lines/s with a rotation every 100 ms.
-fn ten_times_a_second(plan: LoadPlan, scene: &Scene, format: &str) {
+fn ten_times_a_second(plan: LoadPlan, rotation: Rotation) -> LoadPlan {
+    let (lines, duration) = (Some(20_000.0), Some(Duration::from_secs(5)));
+    LoadPlan { lines_per_second: lines, duration, rotation: Some(rotation), ..plan }
+}
+
+fn loses_and_repeats_nothing(plan: LoadPlan, scene: &Scene, format: &str) {
     let collector = Collector::start();
     let config = scene.source(format) + &crate::scene::hec(OUTPUT, &collector, "");
     let mut weir = scene.start(&config);
-    let mut plan = plan;
-    plan.lines_per_second = Some(20_000.0);
-    plan.duration = Some(Duration::from_secs(5));
     let written = [Writing::all(plan)];
     assert!(written[0].rotations >= 25, "{}", written[0]);
     let books = judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
@@ -30,26 +32,47 @@ fn ten_times_a_second(plan: LoadPlan, scene: &Scene, format: &str) {
 #[test]
 fn rotation_by_rename_ten_times_a_second_loses_and_repeats_nothing() {
     let scene = Scene::new();
-    let mut plan = scene.plan();
-    plan.rotation = Some(Rotation::Rename { when: TENTH, keep: 3 });
-    ten_times_a_second(plan, &scene, "docker_json");
-}
-
-#[test]
-fn a_file_that_is_removed_and_made_anew_ten_times_a_second_loses_nothing() {
-    let scene = Scene::new();
-    let mut plan = scene.plan();
-    plan.rotation = Some(Rotation::Rename { when: TENTH, keep: 0 });
-    ten_times_a_second(plan, &scene, "docker_json");
+    let plan = ten_times_a_second(scene.plan(), Rotation::Rename { when: TENTH, keep: 3 });
+    loses_and_repeats_nothing(plan, &scene, "docker_json");
 }
 
 #[test]
 fn rotation_by_kubelet_ten_times_a_second_loses_and_repeats_nothing() {
     let scene = Scene::new();
-    let mut plan = scene.plan();
+    let mut plan = ten_times_a_second(scene.plan(), Rotation::Kubelet { when: TENTH, keep: 4 });
     plan.format = LineFormat::Cri;
-    plan.rotation = Some(Rotation::Kubelet { when: TENTH, keep: 4 });
-    ten_times_a_second(plan, &scene, "cri");
+    loses_and_repeats_nothing(plan, &scene, "cri");
+}
+
+/// On a machine that does not run weir for a tenth of a second, a file can be removed before weir
+/// has opened it: then nobody can read it, and it is counted.
+#[test]
+fn a_file_that_is_removed_and_made_anew_ten_times_a_second_loses_nothing_uncounted() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    let config = scene.source("docker_json") + &crate::scene::hec(OUTPUT, &collector, "");
+    let mut weir = scene.start(&config);
+    let plan = ten_times_a_second(scene.plan(), Rotation::Rename { when: TENTH, keep: 0 });
+    let written = [Writing::all(plan)];
+    assert!(written[0].rotations >= 25, "{}", written[0]);
+    let last = written[0].lines - 1;
+    let arrived = collector.wait(PATIENCE, |t| t.streams.get("app").is_some_and(|s| s.has(last)));
+    assert!(arrived, "{}", weir.log());
+    let books = at_rest(&weir, OUTPUT);
+    let tally = collector.tally();
+    let files = &books.source("logs")["files"];
+    let unseen = files["files_unseen"].as_u64().unwrap();
+    assert_eq!(files["at_least"], unseen > 0, "{books}");
+    let mut oracle = Oracle::strict(OUTPUT);
+    let runs = oracle.first_missing(&written, &tally, usize::MAX).len() as u64;
+    assert!(runs <= unseen, "{runs} files are missing, {books}");
+    // All lines of an unseen file are missing.
+    let lines_max = 2 * 20_000 / 10 * unseen;
+    oracle.lost_at_source = lines_max.min(written[0].lines - tally.unique());
+    oracle.check(&written, &tally, &books);
+    assert_eq!(tally.duplicates(), 0);
+    assert_eq!(books.bytes_abandoned(), 0, "{books}");
+    weir.stop();
 }
 
 #[test]
