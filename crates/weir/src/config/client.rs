@@ -22,7 +22,10 @@ pub(crate) fn client_settings(
             Some(NodeValue::Table(node)) => node,
             _ => &empty,
         };
-        Some(section::read(node, &[table.fields], &[], name, None, diagnostics))
+        // Its secrets may be readable only for the running weir.
+        let entries = node.entries.iter().filter(|entry| entry.key != "access").cloned();
+        let node = NodeTable { entries: entries.collect() };
+        Some(section::read(&node, &[table.fields], &[], name, None, diagnostics))
     };
     let (api, store) = (table("api"), table("store"));
     let mut outputs: Vec<String> = match tree.get(OutputType::FAMILY).map(|entry| &entry.node.value)
