@@ -42,9 +42,10 @@ export async function until(what, check, limit = 10_000) {
 
 /**
  * `drains`: with drains and a service for readers of Loggregator, which are off otherwise; `follow`: a
- * folder whose files are followed, too.
+ * folder whose files are followed, too; `token`: what its API requires, and `readToken`: one that may
+ * only read.
  */
-export async function startWeir({ drains = false, follow = '' } = {}) {
+export async function startWeir({ drains = false, follow = '', token = '', readToken = '' } = {}) {
   const directory = mkdtempSync(path.join(tmpdir(), 'weir-page-'))
   const configuration = path.join(directory, 'weir.toml')
   const write = (api) =>
@@ -52,6 +53,7 @@ export async function startWeir({ drains = false, follow = '' } = {}) {
       configuration,
       `data_dir = "${directory}/data"\ndefault_to = ["store", "copy"${drains ? ', "drains"' : ''}]\n` +
         `[api]\nlisten = "${api}"\n` +
+        (token ? access() : '') +
         (drains ? '[drains]\n[loggregator.gateway]\nlisten = "127.0.0.1:0"\n' : '') +
         (follow ? `[source.shop]\ntype = "file"\ninclude = ["${follow}/*.log"]\n` : '') +
         '[source.intake]\ntype = "datadog_intake"\nlisten = "127.0.0.1:0"\n' +
@@ -59,9 +61,18 @@ export async function startWeir({ drains = false, follow = '' } = {}) {
         '[[rule]]\nname = "nobody"\nwhen = "service:nobody"\nto = ["store"]\n' +
         `[output.copy]\ntype = "file"\npath = "${directory}/copy.log"\n`,
     )
+  function access() {
+    const files = { tokens: token, read_tokens: readToken }
+    const keys = Object.entries(files).map(([name, text]) => {
+      writeFileSync(`${directory}/${name}`, text, { mode: 0o600 })
+      return `${name} = { file = "${directory}/${name}" }\n`
+    })
+    return `[api.access]\n${keys.join('')}`
+  }
+  const headers = token ? { authorization: `Bearer ${token}` } : {}
   write('127.0.0.1:0')
   let child
-  const weir = { address: '', start, stop, post, end, status }
+  const weir = { headers, address: '', start, stop, post, end, status }
 
   async function start() {
     child = spawn(weirBinary(), ['run', '-c', configuration], {
@@ -87,7 +98,7 @@ export async function startWeir({ drains = false, follow = '' } = {}) {
   }
 
   async function status() {
-    return (await fetch(`${weir.address}/weir/v1/status`)).json()
+    return (await fetch(`${weir.address}/weir/v1/status`, { headers })).json()
   }
 
   async function stop(signal = 'SIGKILL') {
@@ -123,7 +134,7 @@ export async function stored(weir, query, count) {
   await until(`${count} records of ${query || 'all'} are stored`, async () => {
     const answer = await fetch(`${weir.address}/api/v2/logs/analytics/aggregate`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: { 'content-type': 'application/json', ...weir.headers },
       body,
     })
     const { data } = await answer.json()

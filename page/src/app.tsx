@@ -1,20 +1,22 @@
 // The frame of every screen: the bar at the top with the state of weir in it, and what it may say.
 import { computed, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
-import { reach } from './api/client'
+import { reach, signInNeeded } from './api/client'
 import { Explore } from './explore/screen'
 import { exact, rate, short } from './format/numbers'
 import { Help } from './help'
 import { rateOf, totalsOf } from './pipeline/figures'
+import { SignIn } from './sign-in'
 import { follow, link, parameter, type Screen, screen } from './state/location'
+import { isSignedIn, maySee, seesEverything, signOut } from './state/session'
 import { theme } from './state/settings'
 import { health, status, statusBefore } from './state/status'
 import { IconButton } from './ui/button'
 import { useKeys } from './ui/keys'
 import { lazy, Suspense } from './ui/lazy'
 import { MenuHost, openMenu } from './ui/menu'
-import { NotifyHost } from './ui/notify'
-import { Skeleton } from './ui/states'
+import { NotifyHost, notify } from './ui/notify'
+import { Skeleton, sentence } from './ui/states'
 
 const Live = lazy(() => import('./live/screen').then((part) => part.Live))
 const Pipeline = lazy(() => import('./pipeline/screen').then((part) => part.Pipeline))
@@ -48,7 +50,9 @@ export function App() {
       keys,
       does: `go to ${label}`,
       group: 'Everywhere' as const,
-      run: () => follow(addressOf(id)),
+      run: () => {
+        if (screensShown().some((one) => one.id === id)) follow(addressOf(id))
+      },
     })),
     {
       keys: '?',
@@ -69,7 +73,7 @@ export function App() {
       <Unreachable />
       <main id="main" tabIndex={-1}>
         <Title />
-        <Current />
+        {signInNeeded.value ? <SignIn onSignedIn={startAgain} /> : <Current />}
       </main>
       {helpShown.value && (
         <Help
@@ -82,6 +86,16 @@ export function App() {
       <NotifyHost />
     </>
   )
+}
+
+/** The screens that the reader may see. */
+function screensShown() {
+  return signInNeeded.value ? [] : screens.filter(({ id }) => maySee(id))
+}
+
+/** Loads the page again: the address says where the reader was. */
+function startAgain(): void {
+  window.location.reload()
 }
 
 function Title() {
@@ -146,7 +160,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
         <span>weir</span>
       </a>
       <nav ref={tabs} class="tabs" aria-label="Screens">
-        {screens.map(({ id, label, keys }) => (
+        {screensShown().map(({ id, label, keys }) => (
           <a
             key={id}
             class="tab"
@@ -160,12 +174,22 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
         ))}
       </nav>
       <div class="side">
-        <Pulse />
+        {seesEverything.value && <Pulse />}
         <ThemeButton />
+        {isSignedIn.value && <SignOutButton />}
         <IconButton icon="keyboard" label="Keyboard shortcuts" keys="?" onClick={onHelp} />
       </div>
     </header>
   )
+}
+
+function SignOutButton() {
+  const leave = async () => {
+    const problem = await signOut()
+    if (problem) notify(sentence(problem.document.title))
+    else startAgain()
+  }
+  return <IconButton icon="leave" label="Sign out" onClick={leave} />
 }
 
 function toContent(): void {
