@@ -220,7 +220,6 @@ fn every_route_requires_what_it_says() {
         let problem = refused.json();
         let problem = problem.get("weir").unwrap_or(&problem);
         assert_eq!(problem["status"], 401, "{method} {path}: {refused:?}");
-        assert_eq!(problem.get("errors").is_some(), false, "{path}");
         let is_change = method != "GET" && !path.starts_with("/api/v2/");
         let by_reader = status(By::Token(READER)).status;
         assert_eq!(by_reader == 403, is_change, "{method} {path}: {by_reader}");
@@ -384,7 +383,9 @@ fn developers_see_only_their_applications() {
     let other = all["data"].as_array().unwrap().iter().find(is_other).unwrap();
     let context = format!("/weir/v1/context?id={}", other["id"].as_str().unwrap());
     assert_eq!(world.get(&context, By::Token(OPERATOR)).status, 200);
-    assert_eq!(world.get(&context, by).status, 404, "it must not be shown");
+    // While the store catches up, it does not know whether the record exists.
+    let found_out = || Some(world.get(&context, by).status).filter(|status| *status != 503);
+    assert_eq!(wait_for(PATIENCE, found_out), Some(404), "it must not be shown");
     let own = found.json()["data"][7]["id"].as_str().unwrap().to_owned();
     let context = world.get(&format!("/weir/v1/context?id={own}"), by);
     assert!(context.status == 200 && !context.body.contains("other"), "{context:?}");
@@ -440,7 +441,7 @@ fn hostile_tokens_are_refused() {
         |token: &str| world.post("/weir/v1/session", By::Nobody, &json!({ "token": token })).status;
     let long = "x".repeat(1_000_000);
     for token in ["", "\n", "a\nb", "\u{0}", "ä", "a b", &format!("{OPERATOR}\nx"), &long] {
-        assert_eq!(sign_in(token), 401, "{:.40}", token);
+        assert_eq!(sign_in(token), 401, "{token:.40}");
     }
     assert_eq!(sign_in(&"x".repeat(2_000_000)), 413);
     assert_eq!(world.get("/metrics", By::Token(&long)).status, 431);

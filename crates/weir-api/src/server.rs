@@ -223,8 +223,6 @@ async fn connection(
         .layer(Extension(sender))
         .layer(Extension(slot.clone()));
     let service = service_fn(|request| {
-        // Whoever it is: a client that has sent a whole head takes precedence.
-        slot.admit();
         let answering = TowerToHyperService::new(router.clone()).call(request);
         let working = slot.working();
         async move {

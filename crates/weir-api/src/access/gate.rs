@@ -4,18 +4,19 @@
 //! clients send the key of their user, or by the cookie of a session.
 //!
 //! Invariants: a request that is refused does not reach its handler; tokens are compared as hashes,
-//! to their ends, and appear in no message; an invalid token is answered after a pause; local
-//! requests need a token like all others, since a proxy on the machine makes every request local.
+//! to their ends, and appear in no message; an invalid token is answered after a pause, in which
+//! its connection may be replaced by a new one; local requests need a token like all others, since
+//! a proxy on the machine makes every request local.
 
 use std::io;
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use weir_host::{Clock, Secret};
+use weir_host::{Clock, ConnectionSlot, Secret};
 use weir_store::query::Access;
 
 use super::failures::{FailureReason, Failures};
@@ -145,19 +146,25 @@ impl Gate {
         request: Request,
         next: Next,
     ) -> Response {
+        if !self.is_closed() {
+            // Whoever it is: a client that has sent a whole head takes precedence.
+            request.extensions().get().map(ConnectionSlot::admit);
+        }
         if permission == Permission::Public {
             return next.run(request).await;
         }
         let (mut head, body) = request.into_parts();
         match self.requester(permission, &head).await {
             Ok(requester) => {
+                // A client with a token takes precedence over others.
+                head.extensions.get().map(ConnectionSlot::admit);
                 head.extensions.insert(requester);
                 next.run(Request::from_parts(head, body)).await
             }
             Err(refusal) => {
                 // The body is not read while its sender waits.
                 drop(body);
-                let problem = self.refused(refusal, sender(&head)).await;
+                let problem = self.refused(refusal, &head.extensions).await;
                 let mut response = problem_for_path(&head.uri, problem);
                 challenge(&mut response);
                 response
@@ -166,10 +173,12 @@ impl Gate {
     }
 
     /// Counts and reports a refusal, and waits if the sender may be guessing.
-    pub(super) async fn refused(&self, refusal: Refusal, sender: Sender) -> Problem {
+    pub(super) async fn refused(&self, refusal: Refusal, extensions: &Extensions) -> Problem {
         self.failures.count(refusal.reason);
         if refusal.reason == FailureReason::Invalid {
-            self.failures.report(sender.0, self.clock.monotonic());
+            self.failures.report(sender(extensions).0, self.clock.monotonic());
+            let slot = extensions.get::<ConnectionSlot>();
+            let _may_be_replaced = slot.map(ConnectionSlot::receiving);
             tokio::time::sleep(FAILURE_PAUSE).await;
         }
         refusal.problem
@@ -178,7 +187,7 @@ impl Gate {
     /// The sender of a request, if it has the permission.
     async fn requester(&self, permission: Permission, head: &Parts) -> Result<Requester, Refusal> {
         let Some(checks) = &self.checks else {
-            let role = Role::Anyone { is_local: sender(head).is_local() };
+            let role = Role::Anyone { is_local: sender(&head.extensions).is_local() };
             role.require(permission).map_err(Refusal::forbidden)?;
             return Ok(Requester { role, access: Access::all(), is_of_uaa: false });
         };
@@ -270,8 +279,8 @@ pub(super) fn challenge(response: &mut Response) {
     }
 }
 
-fn sender(head: &Parts) -> Sender {
-    head.extensions.get().copied().unwrap_or_default()
+fn sender(extensions: &Extensions) -> Sender {
+    extensions.get().copied().unwrap_or_default()
 }
 
 /// The token of a request, or the id of its session. A token takes precedence.

@@ -151,8 +151,8 @@ mod tests {
             let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
             access_to(&ids).restriction().unwrap().to_string()
         };
-        assert_eq!(shown(&["a"]), "service:\"a\"");
-        assert_eq!(shown(&["a", "b"]), "service:\"a\" OR service:\"b\"");
+        assert_eq!(shown(&["a"]), "service:a");
+        assert_eq!(shown(&["a", "b"]), "service:a OR service:b");
         assert!(access_to(&[]).restriction().unwrap().is_never());
     }
 }

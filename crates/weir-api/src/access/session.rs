@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
@@ -20,7 +21,6 @@ use super::requester::{Permission, Requester};
 use super::routes::{Routes, needs};
 use crate::explore::limits::BODY_BYTES_MAX;
 use crate::explore::{RequestBody, body};
-use crate::guard::Sender;
 use crate::problem::Problem;
 use crate::response::json_response;
 use crate::state::ApiState;
@@ -88,8 +88,7 @@ pub(crate) async fn show(Extension(requester): Extension<Requester>) -> Response
 )]
 pub(crate) async fn begin(
     State(state): State<Arc<ApiState>>,
-    Extension(sender): Extension<Sender>,
-    headers: HeaderMap,
+    Parts { headers, extensions, .. }: Parts,
     received: RequestBody,
 ) -> Result<Response, Problem> {
     let NewSession { token, path } = body(&headers, received)?;
@@ -104,7 +103,7 @@ pub(crate) async fn begin(
     let (id, role) = match begun {
         Ok(begun) => begun,
         Err(refusal) => {
-            let mut response = state.gate.refused(refusal, sender).await.into_response();
+            let mut response = state.gate.refused(refusal, &extensions).await.into_response();
             challenge(&mut response);
             return Ok(response);
         }

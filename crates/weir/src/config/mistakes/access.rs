@@ -25,6 +25,5 @@ fn access_control_that_protects_nothing_is_reported() {
         (&empty, 2, "a token is empty, so every client could read everything", "single commas"),
         (&open, 2, "tokens and records cross the network unencrypted", "proxy"),
         (&alone, 3, "api.access.cloud_controller requires uaa", "add uaa"),
-        ("[api.access]\ntoken = \"x\"", 2, "unknown key \"token\"", "tokens"),
     ]);
 }
