@@ -42,10 +42,11 @@ export async function until(what, check, limit = 10_000) {
 
 /**
  * `drains`: with drains and a service for readers of Loggregator, which are off otherwise; `follow`: a
- * folder whose files are followed, too; `token`: what its API requires, and `readToken`: one that may
- * only read.
+ * folder whose files are followed, too; `token`: what its API requires, `readToken`: one that may only
+ * read, and `cloud`: the address of a server that stands for UAA and the Cloud Controller.
  */
-export async function startWeir({ drains = false, follow = '', token = '', readToken = '' } = {}) {
+export async function startWeir(options = {}) {
+  const { drains = false, follow = '', token = '', readToken = '', cloud = '' } = options
   const directory = mkdtempSync(path.join(tmpdir(), 'weir-page-'))
   const configuration = path.join(directory, 'weir.toml')
   const write = (api) =>
@@ -62,12 +63,13 @@ export async function startWeir({ drains = false, follow = '', token = '', readT
         `[output.copy]\ntype = "file"\npath = "${directory}/copy.log"\n`,
     )
   function access() {
-    const files = { tokens: token, read_tokens: readToken }
+    const files = { tokens: token, read_tokens: readToken, uaa_secret: 'secret' }
     const keys = Object.entries(files).map(([name, text]) => {
       writeFileSync(`${directory}/${name}`, text, { mode: 0o600 })
       return `${name} = { file = "${directory}/${name}" }\n`
     })
-    return `[api.access]\n${keys.join('')}`
+    const servers = `uaa = "${cloud}"\ncloud_controller = "${cloud}"\nuaa_client = "weir"\n`
+    return `[api.access]\n${cloud ? keys.join('') + servers : keys.slice(0, 2).join('')}`
   }
   const headers = token ? { authorization: `Bearer ${token}` } : {}
   write('127.0.0.1:0')

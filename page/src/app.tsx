@@ -16,7 +16,7 @@ import { useKeys } from './ui/keys'
 import { lazy, Suspense } from './ui/lazy'
 import { MenuHost, openMenu } from './ui/menu'
 import { NotifyHost, notify } from './ui/notify'
-import { Skeleton, sentence } from './ui/states'
+import { Empty, Skeleton, sentence } from './ui/states'
 
 const Live = lazy(() => import('./live/screen').then((part) => part.Live))
 const Pipeline = lazy(() => import('./pipeline/screen').then((part) => part.Pipeline))
@@ -108,6 +108,7 @@ function Title() {
 }
 
 function Current() {
+  if (!maySee(screen.value)) return <Withheld />
   const waiting = <Skeleton lines={14} label="Loading" />
   switch (screen.value) {
     case 'live':
@@ -123,6 +124,22 @@ function Current() {
     case 'explore':
       return <Explore />
   }
+}
+
+/** In place of a screen that the reader may not see. */
+function Withheld() {
+  return (
+    <Empty
+      title="Your token does not permit this"
+      actions={
+        <a class="button primary" href={addressOf('explore')}>
+          Explore
+        </a>
+      }
+    >
+      <p>It may only be used to read the records of your applications.</p>
+    </Empty>
+  )
 }
 
 function TopBar({ onHelp }: { onHelp: () => void }) {

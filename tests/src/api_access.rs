@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use weir_testkit::{Cloud, PATIENCE, Weir, binary, wait_for};
@@ -533,8 +533,23 @@ fn commands_send_a_token() {
     let text = String::from_utf8_lossy(&found.stdout).into_owned();
     assert_eq!(text.lines().filter(|line| line.starts_with("own")).count(), 5, "{found:?}");
     assert!(!text.contains("other"), "the file takes precedence: {text}");
+    let mut following = Command::new(binary())
+        .args(["search", "--follow", "-o", "raw", "--token-file", &token_file, "--api"])
+        .arg(world.weir.api().unwrap().to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let stored: Vec<String> = lines.by_ref().take(5).collect();
+    world.write_records(5..6);
+    let live = lines.next();
+    following.kill().unwrap();
+    following.wait().unwrap();
+    assert!(stored.iter().all(|line| line.starts_with("own")), "{stored:?}");
+    assert_eq!(live.as_deref(), Some("own request 5"), "without the books, it does not wait");
     let refused = run(&["ledger"], "", &["--token-file", &token_file]);
     let notes = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(notes.contains("may only be used to read the records of the applications"), "{notes}");
-    world.finish(10);
+    world.finish(12);
 }
