@@ -14,7 +14,7 @@ export function SignIn({ onSignedIn }: { onSignedIn: () => void }) {
   }, [])
   const submit = async () => {
     asking.value = true
-    const problem = await signIn(token.value.trim())
+    const problem = await signIn(token.value)
     asking.value = false
     if (problem) {
       failed.value = sentence(problem.document.title)
@@ -58,8 +58,8 @@ export function SignIn({ onSignedIn }: { onSignedIn: () => void }) {
         Sign in
       </button>
       <p class="quiet">
-        One of the tokens in the configuration of weir or, on Cloud Foundry, the output of{' '}
-        <code>cf oauth-token</code> without the word bearer.
+        One of the tokens in the configuration of weir or, on Cloud Foundry, what{' '}
+        <code>cf oauth-token</code> prints.
       </p>
     </form>
   )

@@ -36,7 +36,7 @@ it('signs in with a token, for the path of the page', async () => {
   const { isSignedIn, maySee, signIn } = await import('./session')
   expect((await signIn('wrong'))?.document.title).toBe('the token is not valid')
   expect(signInNeeded.value).toBe(true)
-  expect(await signIn('right')).toBeUndefined()
+  expect(await signIn(' bearer right\n')).toBeUndefined()
   expect(asked[1]?.body).toEqual({ token: 'right', path: '/' })
   expect(signInNeeded.value).toBe(false)
   expect(isSignedIn.value).toBe(true)

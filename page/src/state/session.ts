@@ -39,8 +39,9 @@ export async function loadSession(): Promise<void> {
   }
 }
 
-/** Signs in; gives the problem if weir does not accept the token. */
-export async function signIn(token: string): Promise<Problem | undefined> {
+/** Signs in with a token, also as `cf oauth-token` prints it; gives the problem if there is one. */
+export async function signIn(typed: string): Promise<Problem | undefined> {
+  const token = typed.trim().replace(/^bearer\s+/i, '')
   try {
     const found: SessionDocument = await post(path, { token, path: rootPath })
     role.value = found.role as Role
