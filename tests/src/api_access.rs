@@ -513,9 +513,10 @@ fn commands_send_a_token() {
     let mut world = World::new();
     world.write_records(0..5);
     world.wait_found(10);
+    let api = world.weir.api().unwrap().to_string();
     let run = |words: &[&str], token: &str, more: &[&str]| -> Output {
         let mut command = Command::new(binary());
-        command.args(words).args(["--api", &world.weir.api().unwrap().to_string()]).args(more);
+        command.args(words).args(["--api", &api]).args(more);
         command.env("WEIR_TOKEN", token).output().unwrap()
     };
     for words in [&["ledger"][..], &["rules"], &["drains", "list"], &["store", "info"]] {
@@ -534,8 +535,7 @@ fn commands_send_a_token() {
     assert_eq!(text.lines().filter(|line| line.starts_with("own")).count(), 5, "{found:?}");
     assert!(!text.contains("other"), "the file takes precedence: {text}");
     let mut following = Command::new(binary())
-        .args(["search", "--follow", "-o", "raw", "--token-file", &token_file, "--api"])
-        .arg(world.weir.api().unwrap().to_string())
+        .args(["search", "--follow", "-o", "raw", "--token-file", &token_file, "--api", &api])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

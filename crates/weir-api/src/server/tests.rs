@@ -309,12 +309,12 @@ async fn with_access_control_a_token_is_needed_from_everywhere() {
             let sender = Extension(Sender(Some(address.into())));
             router(state_with(Some(&access()), stopped), AllowedHosts::new(&[])).layer(sender)
         });
-        // Without a pipeline there are no views yet.
+        // Without a pipeline there are no drains yet.
         for (token, status) in
             [("operator", 503), ("reader", 403), ("Operator", 401), ("operator,", 401), ("", 401)]
         {
             let request = format!(
-                "DELETE /weir/v1/views/x HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                "DELETE /weir/v1/drains/00000000000000ff HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                  authorization: Bearer {token}\r\n\r\n"
             );
             let mut stream = served.connect().await;
