@@ -303,3 +303,109 @@ fn credentials(headers: &HeaderMap) -> Result<Credentials, Refusal> {
     }
     cookie_id(headers).map(Credentials::Session).ok_or_else(Refusal::without_token)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use weir_pipeline::config::{Endpoint, TlsSettings};
+    use weir_testkit::{Cloud, FakeClock};
+
+    use super::super::tokens::{UaaClient, UaaSettings};
+    use super::*;
+
+    const OWN: &str = "0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11";
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn gate(cloud: &Cloud, clock: &FakeClock) -> Gate {
+        let secret = |text: &str| Secret::new(text.to_owned());
+        let endpoint = Endpoint::url(&cloud.url()).unwrap();
+        let client = UaaClient { name: "weir".to_owned(), secret: secret("cloud-secret") };
+        let uaa = UaaSettings { endpoint: endpoint.clone(), client: Some(client), audience: None };
+        let tokens = AccessSettings {
+            tokens: None,
+            uaa: Some(uaa),
+            cloud_controller: Some(endpoint),
+            tls: TlsSettings::default(),
+        };
+        let settings = ApiAccess { tokens, read_tokens: Some(secret("reader")) };
+        Gate::new(Some(&settings), Arc::new(clock.clone())).unwrap()
+    }
+
+    async fn asked(gate: &Gate, name: &str, value: &str) -> Result<Requester, FailureReason> {
+        let request = Request::builder().header(name, value).body(Body::empty()).unwrap();
+        let (head, _) = request.into_parts();
+        let requester = gate.requester(Permission::Records, &head).await;
+        requester.map_err(|refusal| refusal.reason)
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_with_its_token() {
+        let (cloud, clock) = (Cloud::start(), FakeClock::at(0));
+        cloud.add_token("developer", "openid");
+        cloud.allow("developer", OWN);
+        let gate = gate(&cloud, &clock);
+        let (id, role) = gate.sign_in("developer", "/").await.unwrap().unwrap();
+        assert_eq!(role, Role::Developer);
+        let cookie = format!("weir_session={id}");
+        let requester = asked(&gate, "cookie", &cookie).await.unwrap();
+        assert_eq!(requester.access(), access_to(&[OWN.to_owned()]));
+        assert!(requester.is_of_uaa());
+        cloud.remove_token("developer");
+        assert!(asked(&gate, "cookie", &cookie).await.is_ok(), "it was verified a moment ago");
+        clock.advance(MINUTE);
+        assert_eq!(asked(&gate, "cookie", &cookie).await.unwrap_err(), FailureReason::NoSession);
+        assert_eq!(gate.metrics().unwrap().1, 0, "it was removed");
+        cloud.add_token("developer", "openid");
+        assert_eq!(asked(&gate, "cookie", &cookie).await.unwrap_err(), FailureReason::NoSession);
+    }
+
+    #[tokio::test]
+    async fn applications_are_listed_once_a_minute_for_all_requests() {
+        let (cloud, clock) = (Cloud::start(), FakeClock::at(0));
+        cloud.add_token("developer", "openid");
+        cloud.allow("developer", OWN);
+        let gate = gate(&cloud, &clock);
+        let ask = || asked(&gate, "authorization", "Bearer developer");
+        // Verifies the token, which the following requests then share.
+        ask().await.unwrap();
+        let before = cloud.requests();
+        clock.advance(MINUTE);
+        let (a, b, c) = tokio::join!(ask(), ask(), ask());
+        assert!(a.is_ok() && b.is_ok() && c.is_ok());
+        // Each of them may have verified the token; the two lists were requested once.
+        assert!(cloud.requests() - before <= 3 + 2, "{}", cloud.requests() - before);
+        cloud.allow("developer", "7b1d6c2e-9a0f-4c1b-8b7e-3d5f2a6c9e00");
+        let before = cloud.requests();
+        assert_eq!(ask().await.unwrap().access(), access_to(&[OWN.to_owned()]));
+        assert_eq!(cloud.requests(), before, "cached");
+        clock.advance(MINUTE);
+        cloud.fail(true);
+        assert_eq!(ask().await.unwrap_err(), FailureReason::Unavailable);
+        cloud.fail(false);
+        let access = ask().await.unwrap().access();
+        assert!(access != access_to(&[OWN.to_owned()]), "a failure is not kept: {access:?}");
+    }
+
+    #[tokio::test]
+    async fn a_token_takes_precedence_over_a_session() {
+        let (cloud, clock) = (Cloud::start(), FakeClock::at(0));
+        let gate = gate(&cloud, &clock);
+        let (id, _) = gate.sign_in("reader", "/").await.unwrap().unwrap();
+        let headers = |authorization: &str| {
+            let cookie = format!("weir_session={id}");
+            let request = Request::builder().header("cookie", cookie);
+            let request = request.header("authorization", authorization);
+            request.body(Body::empty()).unwrap().into_parts().0
+        };
+        let wrong = gate.requester(Permission::Records, &headers("Bearer wrong")).await;
+        assert_eq!(wrong.unwrap_err().reason, FailureReason::Invalid);
+        let right = gate.requester(Permission::Everything, &headers("bearer reader")).await;
+        assert_eq!(right.unwrap().role, Role::Reader);
+        let change = gate.requester(Permission::Change, &headers("bearer reader")).await;
+        assert_eq!(change.unwrap_err().reason, FailureReason::Forbidden);
+        let taken: Vec<u64> = gate.metrics().unwrap().0.map(|(_, count)| count).collect();
+        assert_eq!(taken, [0; 5], "they are counted with the response");
+    }
+}
