@@ -154,6 +154,10 @@ mod tests {
         assert!(!needs_start(&log_cache("2s"), &log_cache("2s")));
         assert!(!needs_start(&plan("[[rule]]\nname = \"r\"\nto = [\"o\"]\n"), &plan("")));
         assert!(needs_start(&plan("[log]\nlevel = \"debug\"\n"), &plan("")));
+        let access = "[api.access]\nread_tokens = { env = \"PATH\" }\n";
+        assert!(
+            needs_start(&plan(access), &plan("")) && !needs_start(&plan(access), &plan(access))
+        );
     }
 
     #[test]

@@ -44,3 +44,23 @@ pub(crate) fn client_settings(
         outputs,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Texts, tree};
+
+    use super::*;
+
+    #[test]
+    fn secrets_of_the_running_weir_are_not_needed() {
+        let mut texts = Texts::default();
+        let text = "[api]\nlisten = \"127.0.0.1:7081\"\n\
+                    [api.access]\ntokens = { file = \"/nonexistent/tokens\" }\n";
+        texts.add("weir.toml", text.to_owned());
+        let mut diagnostics = Diagnostics::default();
+        let tree = tree::parse(&texts, &mut diagnostics);
+        let settings = client_settings(&tree, &mut diagnostics);
+        assert!(diagnostics.0.is_empty(), "{:?}", diagnostics.0);
+        assert_eq!(settings.api_listen, Some("127.0.0.1:7081".parse().unwrap()));
+    }
+}
