@@ -47,7 +47,7 @@ test('hostile lines are shown and do nothing, in every part of the page', async 
   assert.ok(await page.locator('.ansi-red', { hasText: 'red' }).count())
   for (let at = 0; at < hostile.length; at += 1) {
     await page.locator('.record-space .record').nth(at).click()
-    for (const tab of ['JSON', 'Neighbours', 'Path', 'Fields']) {
+    for (const tab of ['JSON', 'Context', 'Path', 'Fields']) {
       await page.getByRole('tab', { name: tab, exact: true }).click()
       await page.waitForTimeout(60)
     }

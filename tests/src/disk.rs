@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
+use rustix::process::Signal;
 use weir_measure::load::LoadReport;
 use weir_testkit::{Answer, Books, Collector, Oracle, PATIENCE, Weir, Writing, wait_for};
 
@@ -257,6 +258,23 @@ fn a_format_of_a_later_release_is_refused_with_its_file_and_nothing_is_touched()
         set_version(path, version);
     }
     all_is_delivered_after_a_crash(&scene, &config, &collector, &written);
+}
+
+#[test]
+fn weir_fails_if_its_data_directory_is_gone_when_it_stops() {
+    let (scene, collector) = backed_up();
+    backlog(&scene);
+    let mut weir = scene.start(&scene.config(&collector, WINDOW));
+    weir.wait_books("something is on disk", PATIENCE, is_on_disk);
+    std::fs::remove_dir_all(weir.data_dir()).unwrap();
+    assert!(weir.signal(Signal::TERM));
+    let status = weir.wait_end(PATIENCE).expect("weir ends");
+    let log = weir.log();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(
+        log.contains("the journal could not be written: records that wait may be lost"),
+        "{log}"
+    );
 }
 
 #[test]

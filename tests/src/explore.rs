@@ -40,7 +40,7 @@ fn write_lines(file: &mut File, numbers: std::ops::Range<u32>) {
     file.write_all(text.as_bytes()).unwrap();
 }
 
-fn weir_command(weir: &Weir, words: &[&str], args: &[&str]) -> Command {
+pub(crate) fn weir_command(weir: &Weir, words: &[&str], args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(words).args(["--api", &weir.api().unwrap().to_string()]).args(args);
     command.env("COLUMNS", "100");

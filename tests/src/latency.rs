@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};
-use weir_codec::percent_encoded;
-use weir_testkit::Weir;
+use weir_codec::{parse_rfc3339, percent_encoded};
+use weir_host::{Clock as _, RealClock};
+use weir_testkit::{HttpSender, Weir};
 
-use crate::explore::{said, wait_found};
-use crate::scene::Scene;
+use crate::explore::{said, wait_found, weir_command};
+use crate::intake;
+use crate::scene::{Scene, wait};
 use crate::tail::Reader;
 
 const UNITS: &str = "[store]\nenabled = true\n\
@@ -134,6 +136,98 @@ fn the_configuration_of_the_guide_finds_slow_requests_and_their_delay() {
     let found: Value = serde_json::from_str(said(&weir, &["search"], &delays).trim()).unwrap();
     assert_eq!(found["computes"]["min:@queueing_delay"], 1e6);
     assert_eq!(found["computes"]["max:@queueing_delay"], 612e6);
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+/// A source that is told the times of events, a store that keeps records in memory, and a rule.
+const LAGGING: &str = "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n\
+    [store]\nenabled = true\nflush_interval = \"1h\"\n\
+    [[rule]]\nname = \"late\"\nwhen = '@lag:>=5s'\nset = { \"@late\" = \"yes\" }\n";
+
+/// The end of a range that contains a record whose sender's clock is an hour ahead.
+const TO: &str = "now+2h";
+
+/// Returns the aggregates of the lag of all records, and what each record says of it.
+fn lags(weir: &Weir) -> (Value, Vec<Value>) {
+    let computes = ["*", "--compute", "min:@lag,avg:@lag,max:@lag,p99:@lag,count", "-o", "json"];
+    let computes = [&computes[..], &["--to", TO]].concat();
+    let table: Value = serde_json::from_str(said(weir, &["search"], &computes).trim()).unwrap();
+    let records = said(weir, &["search"], &["*", "-o", "json", "--to", TO]);
+    let records = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (table["computes"].clone(), records)
+}
+
+/// Asserts that each record's lag is its arrival minus its time, and that rule and search agree.
+fn assert_lags(weir: &Weir, records: &[Value]) {
+    for record in records {
+        let details = &record["weir"];
+        let [time_ns, arrival_ns] = ["timestamp", "arrival"]
+            .map(|name| parse_rfc3339(details[name].as_str().unwrap().as_bytes()).unwrap());
+        assert_eq!(details["lag_ns"], arrival_ns - time_ns, "{record}");
+    }
+    assert_eq!(lines(weir, "@lag:>=5s"), ["late"]);
+    assert_eq!(lines(weir, "@late:yes"), ["late"], "as the rule says");
+    assert_eq!(lines(weir, "@lag:<0"), ["early"], "the clock of the sender is ahead");
+    assert_eq!(lines(weir, "@lag:7"), ["own"], "an attribute takes precedence");
+    assert_eq!(lines(weir, "@lag:[0 TO 5s} -@lag:7"), ["now"]);
+    assert_eq!(lines(weir, "-@lag:*"), [""; 0]);
+}
+
+/// Returns the messages that a search finds.
+fn lines(weir: &Weir, expression: &str) -> Vec<String> {
+    let text = said(weir, &["search"], &[expression, "-o", "raw", "--to", TO]);
+    text.lines().map(str::to_owned).collect()
+}
+
+fn wait_stored(weir: &Weir) {
+    wait(weir, "four records are found", || {
+        let found = ["*", "-o", "raw", "--to", TO];
+        let found = weir_command(weir, &["search"], &found).output().unwrap();
+        // While the store catches up, the answer is partial, and the exit code shows it.
+        found.status.success() && found.stdout.lines().count() == 4
+    });
+}
+
+#[test]
+fn lag_is_found_by_rule_tail_and_search_in_memory_and_on_disk() {
+    let scene = Scene::new();
+    let mut weir = scene.start(LAGGING);
+    let mut tail = Reader::start(&weir, &format!("query={}", percent_encoded("@lag:>=5s")), None);
+    let before_ns = RealClock::new().unix_ns();
+    let item = |message: &str, ago_ms: i64| json!({ "message": message, "timestamp": before_ns / 1_000_000 - ago_ms });
+    let mut own = item("own", 60_000);
+    own["lag"] = 7.into();
+    let items = json!([item("late", 5_000), item("early", -3_600_000), own, { "message": "now" }]);
+    let answer = HttpSender::new(weir.source_address("intake"))
+        .post(intake::PATH, &[intake::JSON], items.to_string().as_bytes())
+        .unwrap();
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let took_ns = (RealClock::new().unix_ns() - before_ns) as f64;
+    wait_stored(&weir);
+    let (_, body) = tail.rows(1).remove(0);
+    assert!(body.contains("late"), "{body}");
+    let (in_memory, records) = lags(&weir);
+    assert_lags(&weir, &records);
+    // A time is sent in milliseconds.
+    let at_most_ns = 5e9 + took_ns + 1e6;
+    let most = in_memory["max:@lag"].as_f64().unwrap();
+    assert!((5e9..=at_most_ns).contains(&most), "{in_memory} within {took_ns} ns");
+    let least = in_memory["min:@lag"].as_f64().unwrap();
+    assert!((-3600e9..=-3600e9 + took_ns + 1e6).contains(&least), "{in_memory}");
+    let table = said(&weir, &["search"], &["late", "--columns", "message,@lag"]);
+    assert!(table.contains("5 s") || table.contains("5.0"), "in its unit: {table}");
+    let csv = said(&weir, &["store", "export"], &["--format", "csv", "--columns", "message,@lag"]);
+    let late = csv.lines().find_map(|line| line.strip_prefix("late,")).unwrap();
+    assert_eq!(late.parse::<f64>().unwrap(), most, "{csv}");
+    assert!(csv.contains("own,7\r\n"), "{csv}");
+    weir.books().assert_balanced();
+    weir.stop();
+    let mut weir = scene.start(LAGGING);
+    wait_stored(&weir);
+    assert_eq!(lags(&weir), (in_memory, records), "on disk as in memory");
+    let (_, records) = lags(&weir);
+    assert_lags(&weir, &records);
     weir.books().assert_balanced();
     weir.stop();
 }

@@ -18,7 +18,7 @@ use weir_testkit::{PATIENCE, Weir, wait_for};
 
 use crate::loggregator::{messages, python, said, send, source};
 use crate::loggregator_egress::{address, service};
-use crate::scene::{Scene, at_rest};
+use crate::scene::{Scene, apply, at_rest};
 
 const CLIENT: &str =
     concat!(include_str!("loggregator_wire.py"), include_str!("log_cache_reader.py"));
@@ -191,6 +191,21 @@ fn assert_read_back(weir: &Weir, app: &str) {
     let (start, end) = (FIRST_NS + 3, FIRST_NS + 9);
     let request = json!({ "source_id": app, "start_time": start, "end_time": end });
     assert_eq!(read(weir, &request), expected("ANY")[3..9]);
+}
+
+#[test]
+fn source_that_a_reload_adds_is_read_back_too() {
+    let scene = Scene::new();
+    let unrelated = "[source.other]\ntype = \"statsd\"\nlisten = \"127.0.0.1:0\"\n";
+    let mut weir = scene.start(&format!("{unrelated}{LOG_CACHE}"));
+    apply(&weir, &format!("{unrelated}{}{LOG_CACHE}", source("")));
+    let all: Vec<Vec<u8>> = every_kind("app").into_iter().map(|(_, bytes)| bytes).collect();
+    sent(&scene, &weir, &all);
+    wait_read(&weir, all.len() as u64);
+    assert_read_back(&weir, "app");
+    assert!(!weir.log().contains("take effect at the next start"), "{}", weir.log());
+    weir.books().assert_balanced();
+    weir.stop();
 }
 
 #[test]

@@ -403,9 +403,10 @@ impl Page {
                 self.row("weir_queries_total", &labels, count);
             }
         }
-        let (running, waiting) = queries.load();
-        self.row("weir_queries_running", &[], running);
-        self.row("weir_queries_waiting", &[], waiting);
+        let load = queries.load();
+        self.row("weir_queries_running", &[], load.running);
+        self.row("weir_queries_paused", &[], load.paused);
+        self.row("weir_queries_waiting", &[], load.waiting);
         self.histogram("weir_query_queueing_delay_seconds", &metrics.queueing);
         self.histogram("weir_query_service_time_seconds", &metrics.service);
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);

@@ -5,9 +5,10 @@ use serde_json::Value as Json;
 
 use crate::ast::Field;
 use crate::fields::{Body, Fields, Value, Visitor};
+use crate::lag::{LAG, visit_lag};
 
 /// A record written as one JSON object: `message`, `tags` (a list of `key:value`), `attributes` (an
-/// object), and reserved keys such as `service`.
+/// object), `lag_ns` (an integer), and reserved keys such as `service`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SampleRecord {
     body: Vec<u8>,
@@ -15,6 +16,7 @@ pub struct SampleRecord {
     reserved: serde_json::Map<String, Json>,
     tags: Vec<String>,
     attributes: Json,
+    lag_ns: Option<i64>,
 }
 
 /// Reasons why a text is not a record.
@@ -44,7 +46,8 @@ impl SampleRecord {
         Self { body: message.into(), json_escaped: true, ..Self::default() }
     }
 
-    /// Parses `{"message": "...", "service": "...", "tags": [...], "attributes": {...}}`.
+    /// Parses `{"message": "...", "service": "...", "tags": [...], "attributes": {...}}`; `lag_ns` is
+    /// how long after its event it arrived.
     ///
     /// # Errors
     /// Invalid JSON, and members that are unknown or of the wrong type.
@@ -62,12 +65,15 @@ impl SampleRecord {
                     record.tags = tags.ok_or_else(|| wrong("a list of strings"))?;
                 }
                 ("tags", _) => return Err(wrong("a list of strings")),
+                ("lag_ns", lag_ns) => {
+                    record.lag_ns = Some(lag_ns.as_i64().ok_or_else(|| wrong("an integer"))?);
+                }
                 ("attributes", attributes @ Json::Object(_)) => record.attributes = attributes,
                 ("attributes", _) => return Err(wrong("an object")),
                 (name, value) if crate::Reserved::from_name(name).is_some() => {
                     record.reserved.insert(key, value);
                 }
-                _ => return Err(wrong("message, tags, attributes or a reserved key")),
+                _ => return Err(wrong("message, tags, attributes, lag_ns or a reserved key")),
             }
         }
         Ok(record)
@@ -127,6 +133,9 @@ impl Fields for SampleRecord {
                 for (_, value) in pairs.filter(|(name, _)| name == key) {
                     visit(Value::Text(value.as_bytes()));
                 }
+            }
+            Field::Attribute(path) if path == LAG => {
+                visit_lag(|visit| visit_path(&self.attributes, path, visit), self.lag_ns, visit);
             }
             Field::Attribute(path) => visit_path(&self.attributes, path, visit),
             Field::Any => {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::ast::{Bound, Expr, ExprKind, Field, Literal, Term, Test};
 use crate::calculated_field::{CalculatedField, Operator};
 use crate::convention::unit_of_known_name;
+use crate::lag::LAG;
 use crate::number::{Dimension, unit_like};
 
 macro_rules! units {
@@ -125,8 +126,8 @@ impl Units {
     }
 
     /// Returns the unit of a field in records with these calculated fields. A declared unit takes
-    /// precedence. `duration` is in nanoseconds, as in Datadog's standard attributes; for other
-    /// attributes the end of the name determines it, or the program that is known to use the name.
+    /// precedence. `lag` is in nanoseconds, and `duration` is, as in Datadog's standard attributes;
+    /// for other attributes the end of the name determines it, or the program that is known to use the name.
     /// Of these only the end of the name applies to a calculated field, before its arithmetic is
     /// considered: `wait_ms = @wait_seconds * 1000`.
     pub fn of(&self, field: &Field, calculated_fields: &[CalculatedField]) -> Option<Unit> {
@@ -137,6 +138,7 @@ impl Units {
     pub fn of_attribute(&self, path: &str) -> Option<Unit> {
         let by_name = || match last_word(path) {
             "duration" => Some(Unit::Nanosecond),
+            _ if path == LAG => Some(Unit::Nanosecond),
             _ => unit_of_known_name(path).or_else(|| Unit::from_path(path)),
         };
         self.declared.get(path).copied().or_else(by_name)
@@ -347,6 +349,8 @@ mod tests {
             ("upstream_service_time", Some(Unit::Millisecond)),
             ("DURATION", Some(Unit::Millisecond)),
             ("duration", Some(Unit::Nanosecond)),
+            ("lag", Some(Unit::Nanosecond)),
+            ("consumer.lag", None),
             ("taken_us", Some(Unit::Microsecond)),
             ("taken_s", Some(Unit::Second)),
             ("s", None),

@@ -57,6 +57,10 @@ pub(crate) const MERGE_ALWAYS_BYTES: usize = 4 * 1024;
 /// Number of batches of all streams that constitute a backlog: about one MiB of slots.
 pub(crate) const MERGE_BACKLOG_SLOTS: usize = 1024;
 
+/// Without a backlog, batches are merged only if they arrived within this time: a merged batch has
+/// the earlier arrival, and a second is below what the clocks of senders are trusted for.
+pub(crate) const MERGE_ARRIVAL_NS_MAX: u64 = 1_000_000_000;
+
 /// Minimum charge for a waiting batch: about what the header, resource, book and state of a frame
 /// take on disk, and what the journal stores about it in memory.
 pub(crate) const ENTRY_BYTES_MIN: u64 = 512;

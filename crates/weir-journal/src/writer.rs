@@ -144,8 +144,10 @@ impl Writer {
             Work::Compact(moves) => self.compact(moves),
             Work::EndSegment => self.end_segment(),
             Work::Stop => {
-                if let Err(error) = self.close_segment() {
-                    tracing::warn!(%error, "the last journal segment could not be closed");
+                let closed = self.close_segment().and_then(|()| self.lock.check());
+                if let Err(error) = closed {
+                    let now = self.shared.clock.monotonic();
+                    self.shared.change(|state| state.note_frames_error(&error, now));
                 }
                 return false;
             }

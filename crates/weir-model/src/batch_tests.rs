@@ -243,6 +243,7 @@ proptest! {
             assert_holds(&again(&merged), &all);
             prop_assert_eq!(merged.header().base(), first.header().base());
             prop_assert_eq!(merged.header().end(), second.header().end());
+            prop_assert_eq!(merged.header().observed_ns, 99);
         }
     }
 

@@ -8,7 +8,8 @@ use crate::limits::FRAME_BYTES_MAX;
 
 impl Batch {
     /// Returns the records of `first` and then `second` in one batch, with the end, book and state
-    /// of `second`. `None` if they are not consecutive, differ in the common properties of a batch
+    /// of `second`. Its arrival is the earlier one, so that no record arrives later than it did.
+    /// `None` if they are not consecutive, differ in the common properties of a batch
     /// (including routes, but not resources), or do not fit in one frame.
     pub fn merge(first: &Self, second: &Self) -> Option<Self> {
         let (a, b) = (first.header(), second.header());
@@ -31,7 +32,7 @@ impl Batch {
             builder.mark_utf8(HEADER_LEN..builder.arena().len());
         }
         builder.route_all(&destinations);
-        let observed_ns = a.observed_ns;
+        let observed_ns = a.observed_ns.min(b.observed_ns);
         Some(builder.seal(&Seal { observed_ns, ..second.seal_as(&second.book()) }))
     }
 

@@ -61,6 +61,7 @@ fn measure(conditions: &[String], records: usize) -> (f64, f64) {
         for batch in &mut batches {
             let mut book = SourceBook { records: records as u64, ..SourceBook::default() };
             let mut subject = Subject {
+                observed_ns: 0,
                 batch,
                 stream: StreamId(1),
                 book: &mut book,

@@ -202,6 +202,7 @@ fn a_resource_is_changed_for_each_of_several_in_a_batch() {
     let mut book = SourceBook { lines: 18, records: 18, ..SourceBook::default() };
     let mut work = Workspace::new("syslog");
     let mut subject = Subject {
+        observed_ns: 0,
         batch: &mut batch,
         stream: StreamId(1),
         book: &mut book,

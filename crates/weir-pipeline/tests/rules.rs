@@ -324,6 +324,7 @@ fn apply_to_fit(rules: &[RulePlan], batch: &mut BatchBuilder, book: &mut SourceB
     let rules = Rules::new(1, rules, &[0], |_| Some(0)).unwrap();
     batch.resource(0, &resource().encode()).unwrap();
     let mut subject = Subject {
+        observed_ns: 0,
         batch,
         stream: StreamId(1),
         book,
@@ -419,6 +420,7 @@ fn records_that_a_rule_cannot_parse_are_unchanged_and_counted_for_it() {
         let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
         let clock = weir_host::RealClock::new();
         let mut subject = Subject {
+            observed_ns: 0,
             batch: &mut batch,
             stream: StreamId(1),
             book: &mut book,
@@ -456,4 +458,45 @@ fn a_trial_explains_its_result() {
     assert_eq!((name.as_str(), reason.holds, reason.parts.len()), ("r", true, 2));
     let holds: Vec<bool> = reason.parts[1].parts.iter().map(|part| part.holds).collect();
     assert_eq!(holds, [false, true]);
+}
+
+/// Returns whether a rule matches a line of this time that arrives at `observed_ns`.
+fn matches_at(when: &str, line: &str, observed_ns: i64) -> bool {
+    let plans = [RulePlan { actions: vec![set("@hit", "yes")], ..rule("lag", when, &[]) }];
+    let rules = Rules::new(1, &plans, &[0], |_| Some(0)).unwrap();
+    let mut batch = decode(Format::Json, line);
+    batch.resource(0, &resource().encode()).unwrap();
+    let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
+    let clock = weir_host::RealClock::new();
+    let mut subject = Subject {
+        observed_ns,
+        batch: &mut batch,
+        stream: StreamId(1),
+        book: &mut book,
+        clock: &clock,
+        must_fit: true,
+    };
+    rules.apply(&mut Workspace::new("app"), &mut subject).unwrap();
+    assert_eq!(book.unaccounted_lines(), 0);
+    rules.stats().metrics()[0].hits == 1
+}
+
+#[test]
+fn a_rule_sees_how_late_a_record_arrives() {
+    const TIME_NS: i64 = 1_767_323_045_000_000_000;
+    let line = "{\"time\":\"2026-01-02T03:04:05Z\",\"message\":\"m\"}\n";
+    for (when, lag_ns, is_match) in [
+        ("@lag:>=5s", 5_000_000_000, true),
+        ("@lag:>=5s", 4_999_999_999, false),
+        ("@lag:5000000000", 5_000_000_000, true),
+        ("@lag:<0", -1, true),
+        ("@lag:*", 0, true),
+        ("-@lag:>5s", 5_000_000_000, true),
+    ] {
+        assert_eq!(matches_at(when, line, TIME_NS + lag_ns), is_match, "{when} of {lag_ns}");
+    }
+    let own = "{\"time\":\"2026-01-02T03:04:05Z\",\"lag\":7}\n";
+    assert!(matches_at("@lag:7", own, TIME_NS) && !matches_at("@lag:>5s", own, i64::MAX));
+    let null = "{\"time\":\"2026-01-02T03:04:05Z\",\"lag\":null}\n";
+    assert!(matches_at("@lag:3", null, TIME_NS + 3), "a null is no value");
 }

@@ -85,6 +85,7 @@ struct Record {
     numbers: (i64, u64, u64, u32, u64, u64),
     attributes: Vec<(Vec<u8>, Given)>,
     received: Option<Vec<u8>>,
+    arrival_ns: Option<i64>,
 }
 
 /// The packed bytes of an envelope of one of a few sources, or of something else.
@@ -103,8 +104,17 @@ fn record() -> impl Strategy<Value = Record> {
     let fixed = proptest::array::uniform9(proptest::option::weighted(0.8, text()));
     let numbers = (any::<i64>(), any::<u64>(), 0_u64..3, 0_u32..2, any::<u64>(), any::<u64>());
     let received = proptest::option::weighted(0.8, received());
-    (fixed, numbers, proptest::collection::vec(attribute(), 0..7), received).prop_map(
-        |(fixed, numbers, attributes, received)| Record { fixed, numbers, attributes, received },
+    // The least number stands for no arrival.
+    let arrival_ns = proptest::option::weighted(0.8, i64::MIN + 1..);
+    let attributes = proptest::collection::vec(attribute(), 0..7);
+    (fixed, numbers, attributes, received, arrival_ns).prop_map(
+        |(fixed, numbers, attributes, received, arrival_ns)| Record {
+            fixed,
+            numbers,
+            attributes,
+            received,
+            arrival_ns,
+        },
     )
 }
 
@@ -129,6 +139,7 @@ impl Record {
             trace_id,
             span_id,
             received: self.received.as_deref(),
+            arrival_ns: self.arrival_ns,
         };
         let attributes =
             self.attributes.iter().map(|(path, value)| (path.as_slice(), value.as_scalar()));

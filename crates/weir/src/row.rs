@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use weir_api::{LogAttributes, LogDetails, LogEntry, nested_attributes, resource_tags};
 use weir_codec::{Scalar, parse_rfc3339};
-use weir_expr::{Expr, ExprKind, Glob, MESSAGE_PATHS, Piece, Reserved, Status, Test};
+use weir_expr::{Expr, ExprKind, Glob, MESSAGE_PATHS, Piece, Reserved, Status, Test, lag_ns};
 use weir_host::Zone;
 use weir_host::terminal::printable;
 use weir_host::units::format_rfc3339;
@@ -151,8 +151,13 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
         stream: text(&record["stream"]).unwrap_or_default(),
         position: text(&record["position"]).unwrap_or_default(),
         source: text(&record["source"]),
+        arrival: text(&record["observed_timestamp"]),
+        lag_ns: None,
     };
     let time_ns = parse_rfc3339(details.timestamp.as_bytes());
+    let arrival_ns = details.arrival.as_ref().and_then(|text| parse_rfc3339(text.as_bytes()));
+    let lag_ns = arrival_ns.zip(time_ns).map(|(arrival_ns, time_ns)| lag_ns(arrival_ns, time_ns));
+    let details = LogDetails { lag_ns, ..details };
     let body = record["body"].as_str().unwrap_or_default();
     let inside: Option<Map<String, Value>> =
         Some(body).filter(|body| body.starts_with('{')).and_then(|b| serde_json::from_str(b).ok());

@@ -1,4 +1,4 @@
-// The neighbours of a record in its stream, in the order of the stream, whatever the query says.
+// The records before and after a record in its stream, in the order of the stream, whatever the query says.
 import { useSignal } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import { get } from '../api/client'
@@ -34,7 +34,7 @@ export function ContextTab({ record }: { record: LogEntry }) {
     return problem ? (
       <ProblemView problem={problem} again={load} />
     ) : (
-      <Skeleton lines={10} label="Looking for neighbours" />
+      <Skeleton lines={10} label="Loading the context" />
     )
   }
   return (
@@ -42,8 +42,8 @@ export function ContextTab({ record }: { record: LogEntry }) {
       <div class="drawer-actions">
         <input
           class="field small grow"
-          placeholder="Only neighbours with…"
-          aria-label="Only neighbours with this text"
+          placeholder="Filter…"
+          aria-label="Only records with this text"
           onInput={(event) => {
             filter.value = event.currentTarget.value
           }}
@@ -55,7 +55,7 @@ export function ContextTab({ record }: { record: LogEntry }) {
           Show more after
         </Button>
       </div>
-      <Neighbours answer={answer} filter={filter.value} />
+      <ContextList answer={answer} filter={filter.value} />
     </>
   )
 }
@@ -64,7 +64,7 @@ function grow(reach: { value: number }): void {
   reach.value = Math.min(most, reach.value + step * 4)
 }
 
-function Neighbours({ answer, filter }: { answer: ContextAnswer; filter: string }) {
+function ContextList({ answer, filter }: { answer: ContextAnswer; filter: string }) {
   const middle = useRef<HTMLLIElement>(null)
   useLayoutEffect(() => middle.current?.scrollIntoView({ block: 'center' }), [])
   const wanted = filter.toLowerCase()
@@ -78,17 +78,17 @@ function Neighbours({ answer, filter }: { answer: ContextAnswer; filter: string 
         {answer.before.length} before and {answer.after.length} after it in the same stream,
         regardless of the query.
       </p>
-      <ol class="neighbours">
+      <ol class="record-lines">
         {shown.map((record) => (
           <li
             key={record.id}
             ref={record === answer.record ? middle : null}
-            class={`neighbour tone-${toneOf(statusOf(record.attributes.status))}`}
+            class={`record-line tone-${toneOf(statusOf(record.attributes.status))}`}
             aria-current={record === answer.record}
           >
             <span class="level">{letterOf(statusOf(record.attributes.status))}</span>
             <span class="time">{clock(timeOf(record))}</span>
-            <button type="button" class="neighbour-text" onClick={() => go({ row: record.id })}>
+            <button type="button" class="record-line-text" onClick={() => go({ row: record.id })}>
               <LogText text={oneLine(record.attributes.message ?? '', 400)} words={words} />
             </button>
           </li>

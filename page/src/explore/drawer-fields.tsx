@@ -6,7 +6,7 @@ import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { copy } from '../ui/notify'
 import { unitOf } from './facets'
-import { type FieldValue, flatten, lineOf, textOf } from './record'
+import { type FieldValue, flatten, lagField, lineOf, pathIn, textOf } from './record'
 import { exclude, include, openValueMenu } from './value-menu'
 
 /** A megabyte in one text is slow to lay out; the rest comes on demand. */
@@ -39,14 +39,17 @@ export function FieldsTab({ record }: { record: LogEntry }) {
 }
 
 function commonOf(record: LogEntry): FieldValue[] {
-  const { service, host, status } = record.attributes
+  const { service, host, status, attributes } = record.attributes
+  // One of that name is among the attributes.
+  const lag = pathIn(attributes, 'lag') === undefined ? record.weir?.lag_ns : undefined
   const fields = [
     { name: 'service', value: service },
     { name: 'host', value: host },
     { name: 'status', value: status },
     { name: 'source', value: record.weir?.source },
+    { name: lagField, value: lag },
   ]
-  return fields.filter((field) => field.value)
+  return fields.filter(({ value }) => value || value === 0)
 }
 
 function tagsOf(record: LogEntry): FieldValue[] {

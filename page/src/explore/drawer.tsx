@@ -24,7 +24,7 @@ const tab = parameter('tab')
 const tabs = [
   { id: 'fields', label: 'Fields' },
   { id: 'json', label: 'JSON' },
-  { id: 'context', label: 'Neighbours' },
+  { id: 'context', label: 'Context' },
   { id: 'trace', label: 'Trace' },
   { id: 'path', label: 'Path' },
 ]

@@ -29,6 +29,14 @@ describe('a field of a record', () => {
     expect(pathIn({ 'a.b': 1 }, 'a.b')).toBe(1)
   })
 
+  it('is its lag if it has no attribute of that name', () => {
+    const details = { timestamp: '', stream: '', position: '', lag_ns: -5 }
+    expect(fieldOf({ ...record, weir: details }, '@lag')).toBe(-5)
+    const own = { ...record.attributes, attributes: { lag: 7 } }
+    expect(fieldOf({ ...record, attributes: own, weir: details }, '@lag')).toBe(7)
+    expect(fieldOf(record, '@lag')).toBeUndefined()
+  })
+
   it('has the name that it can be searched by', () => {
     const names = flatten(record.attributes.attributes).map((field) => field.name)
     expect(names).toEqual(['@http.status.code', '@a.b', '@request_id', '@none'])

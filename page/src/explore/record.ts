@@ -1,6 +1,9 @@
 // A record's values by the names that the language knows them by.
 import type { LogEntry } from '../api/schema'
 
+/** From the time of a record to its arrival; an attribute of that name takes precedence. */
+export const lagField = '@lag'
+
 /** `undefined` when the record has no such field. */
 export function fieldOf(record: LogEntry, field: string): unknown {
   const { attributes } = record
@@ -18,7 +21,10 @@ export function fieldOf(record: LogEntry, field: string): unknown {
     case 'source':
       return record.weir?.source ?? tagOf(record, 'source')
     default:
-      if (field.startsWith('@')) return pathIn(attributes.attributes, field.slice(1))
+      if (field.startsWith('@')) {
+        const own = pathIn(attributes.attributes, field.slice(1))
+        return field === lagField ? (own ?? record.weir?.lag_ns ?? undefined) : own
+      }
       return tagOf(record, field) ?? pathIn(attributes.attributes, field)
   }
 }

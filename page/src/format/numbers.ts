@@ -118,7 +118,7 @@ export function written(value: number, unit: string | null | undefined): string 
 
 /** What an attribute measures by its name, as weir itself takes it. */
 export function unitByName(name: string): Unit | undefined {
-  if (name === '@duration') return 'ns'
+  if (name === '@duration' || name === '@lag') return 'ns'
   const suffix = /[._](ns|us|ms|seconds|bytes)$/.exec(name)?.[1]
   if (suffix === 'seconds') return 's'
   if (suffix === 'bytes') return 'B'

@@ -70,16 +70,16 @@ function List({
 }) {
   if (records.length === 0) return <p class="quiet">No records in this cell.</p>
   return (
-    <ol class="neighbours">
+    <ol class="record-lines">
       {records.map((record) => (
         <li
           key={record.id}
-          class={`neighbour cell-record tone-${toneOf(statusOf(record.attributes.status))}`}
+          class={`record-line cell-record tone-${toneOf(statusOf(record.attributes.status))}`}
         >
           <span class="number">{measured(Number(textOf(fieldOf(record, metric))), unit)}</span>
           <span class="time">{clock(timeOf(record))}</span>
           <span class="quiet">{record.attributes.service ?? ''}</span>
-          <button type="button" class="neighbour-text" onClick={() => go({ row: record.id })}>
+          <button type="button" class="record-line-text" onClick={() => go({ row: record.id })}>
             <LogText text={oneLine(record.attributes.message ?? '', 300)} />
           </button>
         </li>

@@ -1,6 +1,7 @@
 // Which number is looked at, and which two make up the time of a request. All stands in the address.
 import { computed } from '@preact/signals'
 import { numberFields } from '../explore/facets'
+import { lagField } from '../explore/record'
 import { isTime } from '../format/numbers'
 import { parameter } from '../state/location'
 
@@ -21,11 +22,13 @@ const pairs: Array<[string, string]> = [
 
 export const metric = computed(() => {
   if (metricParameter.value) return metricParameter.value
-  const numbers = numberFields.value
+  // Every record has a lag, which is not a time of a request: it is shown if it is the only number.
+  const numbers = numberFields.value.filter((facet) => facet.name !== lagField)
   const times = numbers.filter((facet) => isTime(facet.unit))
   const usual =
     times.find((facet) => /duration|request_time/.test(facet.name)) ?? times[0] ?? numbers[0]
-  return usual?.name ?? '@duration'
+  const isLagThere = numberFields.value.some((facet) => facet.name === lagField)
+  return usual?.name ?? (isLagThere ? lagField : '@duration')
 })
 
 export const by = computed(() => byParameter.value || 'service')

@@ -7,11 +7,14 @@
 //! first, since its sender is still waiting, and queries that have waited longer than
 //! [`QueryLimits::wait_target`] are rejected at once.
 //!
+//! A query that has run for long makes room for others, as [`Slots`] decides.
+//!
 //! Invariants: at most [`QueryLimits::workers`] queries run and [`QueryLimits::waiting_max`] wait;
-//! none runs on the API's own thread; a query whose sender has left does not start, or stops soon
+//! paused queries keep at most [`QueryLimits::paused_bytes_max`]; none runs on the API's own thread; a query whose sender has left does not start, or stops soon
 //! after it has started; every query is counted once.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,17 +23,18 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weir_host::Clock;
-use weir_store::query::{Budget, StopReason};
+use weir_store::query::{Budget, StopReason, Turns};
 
-use super::limits::{QueryLimits, STOP_MAX};
+use super::limits::{PAUSE_CHECK, QueryLimits, SHORT_QUERY_TIME_MAX, STOP_MAX};
 use super::metrics::{Outcome, QueryKind, QueryMetrics};
+use super::slots::{QueryState, Slots, Ticket};
 
 /// Why a query was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejection {
     /// Too many queries are waiting; retry after this many seconds.
     Full(u64),
-    /// It waited too long; retry after this many seconds.
+    /// It waited too long, or too many others need as long as it; retry after this many seconds.
     Late(u64),
     /// The worker panicked.
     Failed,
@@ -47,7 +51,7 @@ pub(crate) enum AnswerStatus {
     Failed,
 }
 
-type Run = Box<dyn FnOnce(Duration) + Send>;
+type Run = Box<dyn FnOnce(Turn) + Send>;
 
 struct Job {
     kind: QueryKind,
@@ -56,10 +60,11 @@ struct Job {
     run: Run,
 }
 
-#[derive(Default)]
 struct Queue {
     waiting: VecDeque<Job>,
-    running: usize,
+    slots: Slots,
+    /// Memory of paused queries.
+    paused_bytes: usize,
     /// Since when the queue has not been empty.
     standing_since: Option<Duration>,
     is_stopped: bool,
@@ -69,8 +74,22 @@ struct Inner {
     clock: Arc<dyn Clock>,
     limits: QueryLimits,
     queue: Mutex<Queue>,
+    /// Queries wait, or weir stops.
     changed: Condvar,
+    /// Paused queries may continue.
+    resumed: Condvar,
     metrics: QueryMetrics,
+}
+
+/// Numbers of queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QueryLoad {
+    /// Queries that have a slot.
+    pub(crate) running: usize,
+    /// Long queries that make room for others.
+    pub(crate) paused: usize,
+    /// Queries that have not started.
+    pub(crate) waiting: usize,
 }
 
 /// The workers and their queue.
@@ -79,8 +98,8 @@ pub(crate) struct Admission {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl std::fmt::Debug for Admission {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admission").field("limits", &self.inner.limits).finish_non_exhaustive()
     }
 }
@@ -97,16 +116,24 @@ impl Drop for CancelOnDrop {
 impl Admission {
     /// Creates the queue without workers; they start with [`Self::start`].
     pub(crate) fn new(limits: QueryLimits, clock: Arc<dyn Clock>) -> Self {
-        let queue = Mutex::default();
-        let (changed, metrics) = (Condvar::new(), QueryMetrics::default());
-        let inner = Arc::new(Inner { clock, limits, queue, changed, metrics });
+        let queue = Mutex::new(Queue {
+            waiting: VecDeque::new(),
+            slots: Slots::new(limits.workers),
+            paused_bytes: 0,
+            standing_since: None,
+            is_stopped: false,
+        });
+        let (changed, resumed) = (Condvar::new(), Condvar::new());
+        let metrics = QueryMetrics::default();
+        let inner = Arc::new(Inner { clock, limits, queue, changed, resumed, metrics });
         Self { inner, threads: Mutex::default() }
     }
 
     /// Starts the workers unless they are running.
     pub(crate) fn start(&self) -> std::io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        while threads.len() < self.inner.limits.workers {
+        let count = self.inner.queue().slots.threads();
+        while threads.len() < count {
             let inner = Arc::clone(&self.inner);
             let name = format!("weir-query-{}", threads.len());
             threads.push(std::thread::Builder::new().name(name).spawn(move || inner.work())?);
@@ -120,11 +147,12 @@ impl Admission {
         let mut queue = self.inner.queue();
         queue.is_stopped = true;
         self.inner.changed.notify_all();
-        let is_busy = |queue: &mut Queue| queue.running > 0;
+        self.inner.resumed.notify_all();
+        let is_busy = |queue: &mut Queue| queue.slots.started() > 0;
         let changed = &self.inner.changed;
         let waited = changed.wait_timeout_while(queue, STOP_MAX, is_busy);
         let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let running = queue.running;
+        let running = queue.slots.started();
         drop(queue);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if running > 0 {
@@ -143,10 +171,12 @@ impl Admission {
         &self.inner.metrics
     }
 
-    /// Returns the number of queries that run, and that wait.
-    pub(crate) fn load(&self) -> (usize, usize) {
+    /// Returns the number of queries now.
+    pub(crate) fn load(&self) -> QueryLoad {
         let queue = self.inner.queue();
-        (queue.running, queue.waiting.len())
+        let paused = queue.slots.paused();
+        let running = queue.slots.started() - paused;
+        QueryLoad { running, paused, waiting: queue.waiting.len() }
     }
 
     /// Runs `work` on a worker, with at most `time` from now on (`None` means no limit) and the
@@ -161,9 +191,9 @@ impl Admission {
         let inner = Arc::clone(&self.inner);
         let budget = Budget::new(inner.clock.clone(), time, inner.limits.query_bytes_max);
         let cancelled = budget.cancelled();
-        let run = Box::new(move |waited: Duration| {
+        let run = Box::new(move |turn: Turn| {
             // The sender may have left.
-            let _disconnected = sender.send(inner.execute(kind, waited, &budget, work));
+            let _disconnected = sender.send(inner.execute(turn, budget, work));
         });
         let since = self.inner.clock.monotonic();
         let guard = CancelOnDrop(Arc::clone(&cancelled));
@@ -180,7 +210,7 @@ impl Admission {
         };
         drop(guard);
         match answer {
-            Ok(answer) => answer.ok_or(Rejection::Failed),
+            Ok(answer) => answer,
             Err(_) => Err(Rejection::Late(self.inner.retry_seconds())),
         }
     }
@@ -232,59 +262,88 @@ impl Inner {
     }
 
     /// Takes the next query.
-    fn next(&self, queue: &mut Queue) -> Option<(Job, Duration)> {
+    fn next(self: &Arc<Self>, queue: &mut Queue) -> Option<(Job, Turn)> {
         let now = self.clock.monotonic();
         self.drop_late(queue, now);
+        if !queue.slots.has_room() {
+            return None;
+        }
         let is_standing = self.is_standing(queue, now);
         let job = if is_standing { queue.waiting.pop_back() } else { queue.waiting.pop_front() };
         if queue.waiting.is_empty() {
             queue.standing_since = None;
         }
         job.map(|job| {
-            let waited = now.saturating_sub(job.since);
-            (job, waited)
+            let ticket = queue.slots.start();
+            let waited = Mutex::new(now.saturating_sub(job.since));
+            let turn = Turn {
+                inner: self.clone(),
+                kind: job.kind,
+                ticket,
+                started: now,
+                waited,
+                is_refused: AtomicBool::new(false),
+            };
+            (job, turn)
         })
     }
 
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         let mut queue = self.queue();
         while !queue.is_stopped {
-            let Some((job, waited)) = self.next(&mut queue) else {
+            let Some((job, turn)) = self.next(&mut queue) else {
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            queue.running += 1;
+            let ticket = turn.ticket;
             drop(queue);
-            (job.run)(waited);
+            (job.run)(turn);
             queue = self.queue();
-            queue.running -= 1;
-            if queue.is_stopped {
-                self.changed.notify_all();
-            }
+            self.end(&mut queue, ticket);
         }
         queue.waiting.clear();
     }
 
-    /// Does the work and counts it. Returns `None` if it panicked.
+    /// A query has ended: its slot is for another.
+    fn end(&self, queue: &mut Queue, ticket: Ticket) {
+        if queue.slots.end(ticket) {
+            self.resumed.notify_all();
+        }
+        if queue.is_stopped {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Does the work and counts it.
+    ///
+    /// # Errors
+    /// It panicked, or could not continue.
     fn execute<T>(
         &self,
-        kind: QueryKind,
-        waited: Duration,
-        budget: &Budget,
+        turn: Turn,
+        budget: Budget,
         work: impl FnOnce(&Budget) -> (T, AnswerStatus),
-    ) -> Option<T> {
+    ) -> Result<T, Rejection> {
+        let turn = Arc::new(turn);
+        let waited_before_start = turn.waited();
+        let budget = budget.with_turns(turn.clone());
+        let answer = catch_unwind(AssertUnwindSafe(|| work(&budget)));
+        let waited = turn.waited();
+        let total = self.clock.monotonic().saturating_sub(turn.started) + waited_before_start;
         self.metrics.queueing.observe(waited);
-        let started = self.clock.monotonic();
-        let answer = catch_unwind(AssertUnwindSafe(|| work(budget)));
-        self.metrics.service.observe(self.clock.monotonic().saturating_sub(started));
+        self.metrics.service.observe(total.saturating_sub(waited));
         let outcome = match &answer {
-            _ if budget.check() == Err(StopReason::Cancelled) => Outcome::Cancelled,
+            _ if turn.is_refused.load(Ordering::Relaxed) => Outcome::RefusedLate,
+            _ if budget.check_limits() == Err(StopReason::Cancelled) => Outcome::Cancelled,
             Ok((_, AnswerStatus::Complete)) => Outcome::Complete,
             Ok((_, AnswerStatus::Partial)) => Outcome::Partial,
             Ok((_, AnswerStatus::Failed)) | Err(_) => Outcome::Failed,
         };
-        self.metrics.count(kind, outcome);
-        answer.ok().map(|(answer, _)| answer)
+        self.metrics.count(turn.kind, outcome);
+        if outcome == Outcome::RefusedLate {
+            return Err(Rejection::Late(self.retry_seconds()));
+        }
+        answer.map(|(answer, _)| answer).map_err(|_| Rejection::Failed)
     }
 
     /// Estimates when the queue will be empty.
@@ -293,6 +352,81 @@ impl Inner {
         let service = self.metrics.service.mean().unwrap_or_default();
         let wait = service.mul_f64(waiting as f64 / self.limits.workers as f64);
         wait.as_secs().clamp(1, 60)
+    }
+}
+
+/// A running query's claim to a slot.
+struct Turn {
+    inner: Arc<Inner>,
+    kind: QueryKind,
+    ticket: Ticket,
+    /// On the monotonic clock.
+    started: Duration,
+    /// How long it has waited, before its start and paused.
+    waited: Mutex<Duration>,
+    /// It has ended because others wait for its slot, and it could not be paused.
+    is_refused: AtomicBool,
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+impl Turn {
+    fn waited(&self) -> Duration {
+        *self.waited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a slot is free; with its lock, so that each of the query's threads waits and the
+    /// time counts once.
+    fn pause(&self, budget: &Budget) {
+        let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.inner.queue();
+        if queue.slots.state(self.ticket) != Some(QueryState::Paused) {
+            return;
+        }
+        let since = self.inner.clock.monotonic();
+        let bytes = self.inner.limits.query_bytes_max - budget.memory_left_bytes();
+        queue.paused_bytes += bytes;
+        self.inner.changed.notify_one();
+        while queue.slots.state(self.ticket) == Some(QueryState::Paused) {
+            if queue.is_stopped || budget.check_limits().is_err() {
+                queue.slots.resume(self.ticket);
+                break;
+            }
+            let resumed = self.inner.resumed.wait_timeout(queue, PAUSE_CHECK);
+            (queue, _) = resumed.unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.paused_bytes -= bytes;
+        *waited += self.inner.clock.monotonic().saturating_sub(since);
+    }
+}
+
+impl Turns for Turn {
+    fn wait(&self, budget: &Budget) -> Result<(), StopReason> {
+        let inner = &self.inner;
+        if inner.clock.monotonic().saturating_sub(self.started) < SHORT_QUERY_TIME_MAX {
+            return Ok(());
+        }
+        let mut queue = inner.queue();
+        let bytes = inner.limits.query_bytes_max - budget.memory_left_bytes();
+        let may_pause =
+            !queue.is_stopped && queue.paused_bytes + bytes <= inner.limits.paused_bytes_max();
+        let state = queue.slots.lengthen(self.ticket, may_pause);
+        // The parts of an export that were sent are of no use without the others.
+        let is_in_the_way = !queue.waiting.is_empty() && self.kind != QueryKind::Export;
+        drop(queue);
+        match state {
+            Some(QueryState::Paused) => self.pause(budget),
+            Some(QueryState::Short) if is_in_the_way => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                return Err(StopReason::Cancelled);
+            }
+            Some(QueryState::Short | QueryState::Long) | None => {}
+        }
+        Ok(())
     }
 }
 
@@ -306,29 +440,27 @@ mod tests {
 
     /// A queue with a simulated clock and without workers: the wait is at most 1 s, or 100 ms under
     /// overload, and at most four queries wait.
-    fn queue() -> (Inner, Arc<FakeClock>) {
+    fn queue() -> (Arc<Inner>, Arc<FakeClock>) {
         let clock = Arc::new(FakeClock::at(0));
         let limits = QueryLimits { waiting_max: 4, ..QueryLimits::default() };
         let admission = Admission::new(limits, clock.clone());
-        (Arc::into_inner(admission.inner).unwrap(), clock)
+        (admission.inner, clock)
     }
 
     fn job(inner: &Inner, number: u64, log: &Arc<Mutex<Vec<u64>>>) -> Job {
         let log = Arc::clone(log);
-        let run = Box::new(move |_: Duration| log.lock().unwrap().push(number));
+        let run = Box::new(move |_: Turn| log.lock().unwrap().push(number));
         let since = inner.clock.monotonic();
         Job { kind: QueryKind::Search, since, cancelled: Arc::default(), run }
     }
 
     /// Runs the next query.
-    fn run_next(inner: &Inner) -> bool {
-        match inner.next(&mut inner.queue()) {
-            Some((job, waited)) => {
-                (job.run)(waited);
-                true
-            }
-            None => false,
-        }
+    fn run_next(inner: &Arc<Inner>) -> bool {
+        let Some((job, turn)) = inner.next(&mut inner.queue()) else { return false };
+        let ticket = turn.ticket;
+        (job.run)(turn);
+        inner.end(&mut inner.queue(), ticket);
+        true
     }
 
     #[test]

@@ -90,6 +90,19 @@ pub const DEADLINE_MAX: Duration = Duration::from_mins(1);
 /// milliseconds.
 pub(super) const STOP_MAX: Duration = Duration::from_secs(2);
 
+/// How long a query may run before it counts as long: queries of indexed fields and short ranges
+/// need a few milliseconds of CPU time, also while others use the same processors.
+pub(super) const SHORT_QUERY_TIME_MAX: Duration = Duration::from_millis(25);
+
+/// One of so many slots is for short queries only; at least one if there are two.
+pub(super) const SLOTS_PER_SHORT_SLOT: usize = 4;
+
+/// Queries that may be paused, for each slot. Each of them occupies a thread and some memory.
+pub(super) const PAUSED_PER_SLOT: usize = 4;
+
+/// How often a paused query checks its deadline and whether its sender has left.
+pub(super) const PAUSE_CHECK: Duration = Duration::from_millis(10);
+
 /// How long a deletion may take to become durable: the head is flushed first.
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -108,13 +121,19 @@ pub struct QueryLimits {
     pub wait_max: Duration,
     /// Default deadline of a query: how long a person is willing to wait.
     pub deadline: Duration,
-    /// Memory limit of a query for intermediate results.
+    /// Memory limit of a query for intermediate results. Paused queries together keep at most half
+    /// as much as those that run: [`Self::paused_bytes_max`].
     pub query_bytes_max: usize,
     /// Maximum number of live tails.
     pub tails_max: usize,
 }
 
 impl QueryLimits {
+    /// Maximum memory of all paused queries together.
+    pub fn paused_bytes_max(&self) -> usize {
+        self.query_bytes_max.saturating_mul(self.workers).div_ceil(2)
+    }
+
     /// How long a query may wait during overload: then it is not a burst, so waiting longer does
     /// not help.
     pub(super) fn wait_target(&self) -> Duration {

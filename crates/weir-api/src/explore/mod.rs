@@ -26,6 +26,7 @@ mod query;
 mod record;
 pub(crate) mod report;
 pub(crate) mod search;
+mod slots;
 mod time;
 
 use std::sync::{Arc, PoisonError, RwLock};

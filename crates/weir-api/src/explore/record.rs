@@ -74,6 +74,14 @@ pub struct LogDetails {
     /// The source that received it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// When weir received it, RFC 3339 with nanoseconds; absent for a record that was stored before
+    /// this was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<String>,
+    /// From its time to its arrival, in nanoseconds: `@lag`, unless it has an attribute of that
+    /// name. Negative if the clock of its sender is ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_ns: Option<i64>,
 }
 
 impl LogDetails {
@@ -114,6 +122,8 @@ impl LogEntry {
             stream: stream.to_string(),
             position: position.to_string(),
             source: record.source.clone(),
+            arrival: record.arrival_ns.map(precise_time),
+            lag_ns: record.lag_ns(),
         });
         let attributes = LogAttributes {
             timestamp: format_rfc3339(record.time_ns),
@@ -272,6 +282,8 @@ mod tests {
             stream: stream.to_string(),
             position: position.to_string(),
             source: None,
+            arrival: None,
+            lag_ns: None,
         };
         let id = encode_id(&RecordId { time_ns, stream, position });
         assert_eq!(details.id(), Some(id));

@@ -75,15 +75,6 @@ pub struct FaceSettings {
     pub has_health_of_drains: bool,
 }
 
-/// Settings for reading from the store.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct StoredSettings {
-    /// Names of the sources that receive envelopes.
-    pub sources: BTreeSet<String>,
-    /// Deadline of a read.
-    pub deadline: Duration,
-}
-
 /// The state that all connections of a service share.
 #[derive(Debug)]
 struct FaceState {
@@ -150,18 +141,18 @@ pub struct Faces {
 }
 
 impl Faces {
-    /// Binds the ports and serves; until [`Self::set_pipeline`] clients are told to retry.
+    /// Binds the ports and serves; until [`Self::set_pipeline`] clients are told to retry. A read
+    /// from the store takes at most `stored_deadline`.
     ///
     /// # Errors
     /// With the name of the service that cannot be started.
     pub fn bind(
         settings: &[FaceSettings],
-        stored: &StoredSettings,
+        stored_deadline: Duration,
         health: &[HealthSettings],
     ) -> Result<Self, (&'static str, io::Error)> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        let StoredSettings { sources, deadline } = stored.clone();
-        let stored = Arc::new(StoredEnvelopes::new(sources, deadline, clock.clone()));
+        let stored = Arc::new(StoredEnvelopes::new(stored_deadline, clock.clone()));
         let (stop, stopped) = watch::channel(false);
         let mut all = Vec::new();
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
@@ -225,10 +216,15 @@ impl Faces {
         self.health.iter().copied()
     }
 
-    /// Serves this pipeline and its store from now on.
-    pub fn set_pipeline(&self, view: &Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
+    /// Serves this pipeline and its store from now on. `envelope_sources` receive envelopes.
+    pub fn set_pipeline(
+        &self,
+        view: &Arc<PipelineView>,
+        store: Option<Arc<dyn LogStore>>,
+        envelope_sources: &BTreeSet<String>,
+    ) {
         if self.all.iter().any(|(state, _)| state.settings.face.reads_store()) {
-            self.stored.set_store(store);
+            self.stored.set_store(store, envelope_sources.clone());
         }
         self.health_state.view.send_replace(Some(view.clone()));
         for (state, address) in &self.all {
@@ -239,7 +235,7 @@ impl Faces {
 
     /// Releases the store until another one is set.
     pub fn clear_store(&self) {
-        self.stored.set_store(None);
+        self.stored.set_store(None, BTreeSet::new());
     }
 
     /// Ends all streams, closes all connections and ends the thread.

@@ -388,6 +388,7 @@ pub const FAMILIES: &[FamilyInfo] = &[
          and deletes.",
     ),
     family("weir_queries_total", Counter, "Queries of the store, by kind and outcome."),
+    family("weir_queries_paused", Gauge, "Long queries that make room for short ones."),
     family("weir_queries_running", Gauge, "Queries that are running."),
     family(
         "weir_readers",

@@ -11,7 +11,8 @@ use weir_api::{Api, QueryLimits};
 const SEARCH: &str = "/api/v2/logs/events/search";
 
 fn ask(api: &Api) -> std::net::TcpStream {
-    send_post(api, SEARCH, &json!({ "filter": { "from": "2026-01-01" } }).to_string())
+    let body = json!({ "filter": { "from": "2026-01-01" }, "weir": { "timeout": "1m" } });
+    send_post(api, SEARCH, &body.to_string())
 }
 
 fn metric(api: &Api, name: &str) -> usize {
@@ -20,28 +21,77 @@ fn metric(api: &Api, name: &str) -> usize {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
+/// Number of queries that run at once.
+fn slots() -> usize {
+    std::thread::available_parallelism().unwrap().get() * 2
+}
+
+/// Starts the query with this number, which does not end before the store is opened.
+fn start_query(api: &Api, store: &MemoryStore, number: usize) -> std::net::TcpStream {
+    let stream = ask(api);
+    wait_until("it has started", || store.started.load(Ordering::SeqCst) == number);
+    stream
+}
+
 #[test]
-fn overload_returns_retry_after_and_serves_the_rest() {
+fn short_query_does_not_wait_for_long_ones() {
     let (api, store) = api(5);
     store.set_closed(true);
-    // As many as there are workers start; the others wait and are rejected.
-    let workers = std::thread::available_parallelism().unwrap().get() * 2;
-    let running: Vec<_> = (0..workers).map(|_| ask(&api)).collect();
-    wait_until("all workers are busy", || store.started.load(Ordering::SeqCst) == workers);
-    let late = read(ask(&api));
-    assert_eq!(late.status, 503, "{late:?}");
-    assert!(late.head.contains("retry-after: 1\r\n"), "{late:?}");
-    assert!(late.head.contains("x-ratelimit-reset: 1\r\n"), "{late:?}");
-    assert!(late.json()["errors"][0].as_str().unwrap().contains("waited too long"));
-    assert!(metric(&api, "weir_queries_running") == workers);
+    let running: Vec<_> = (1..=slots()).map(|count| start_query(&api, &store, count)).collect();
+    for _ in 0..5 {
+        assert_eq!(get(&api, "/weir/v1/fields").status, 200);
+    }
+    wait_until("all but one of the slots are used", || {
+        metric(&api, "weir_queries_running") == slots() - 1
+    });
+    assert_eq!(metric(&api, "weir_queries_paused"), 1);
     store.set_closed(false);
     for stream in running {
         assert_eq!(read(stream).status, 200);
     }
-    assert_eq!(metric(&api, "weir_queries_total{kind=\"search\",outcome=\"complete\"}"), workers);
+    assert_eq!(metric(&api, "weir_queries_paused"), 0);
+    api.shutdown();
+}
+
+#[test]
+fn paused_query_is_cancelled_when_its_client_disconnects() {
+    let (api, store) = api(5);
+    store.set_closed(true);
+    let mut running: Vec<_> =
+        (1..=slots() + 1).map(|count| start_query(&api, &store, count)).collect();
+    wait_until("two are paused", || metric(&api, "weir_queries_paused") == 2);
+    running.clear();
+    wait_until("all have ended", || store.cancelled.load(Ordering::SeqCst) == slots() + 1);
+    wait_until("none is left", || metric(&api, "weir_queries_paused") == 0);
+    api.shutdown();
+}
+
+#[test]
+fn overload_returns_retry_after_and_serves_the_rest() {
+    let (api, store) = api(5);
+    store.set_closed(true);
+    // Long queries are paused, up to four for each that runs. One that cannot be paused is rejected
+    // when another waits.
+    let slots = slots();
+    let queries = slots * 5;
+    let mut running: Vec<_> = (1..=queries).map(|count| start_query(&api, &store, count)).collect();
+    let last = running.pop().unwrap();
+    running.push(start_query(&api, &store, queries + 1));
+    let late = read(last);
+    assert_eq!(late.status, 503, "{late:?}");
+    assert!(late.head.contains("retry-after: 1\r\n"), "{late:?}");
+    assert!(late.head.contains("x-ratelimit-reset: 1\r\n"), "{late:?}");
+    assert!(late.json()["errors"][0].as_str().unwrap().contains("waited too long"));
+    assert_eq!(metric(&api, "weir_queries_running"), slots);
+    assert_eq!(metric(&api, "weir_queries_paused"), slots * 4);
+    store.set_closed(false);
+    for stream in running {
+        assert_eq!(read(stream).status, 200);
+    }
+    assert_eq!(metric(&api, "weir_queries_total{kind=\"search\",outcome=\"complete\"}"), queries);
     assert_eq!(metric(&api, "weir_queries_total{kind=\"search\",outcome=\"refused_late\"}"), 1);
-    assert_eq!(metric(&api, "weir_query_service_time_seconds_count"), workers);
-    assert_eq!(metric(&api, "weir_query_queueing_delay_seconds_count"), workers);
+    assert_eq!(metric(&api, "weir_query_service_time_seconds_count"), queries + 1);
+    assert_eq!(metric(&api, "weir_query_queueing_delay_seconds_count"), queries + 1);
     api.shutdown();
 }
 

@@ -71,15 +71,20 @@ impl MemoryStore {
     /// Waits at the gate like a long query: until it may continue, or is cancelled.
     fn pass(&self, budget: &Budget) -> Result<(), QueryError> {
         self.started.fetch_add(1, Ordering::SeqCst);
-        let mut closed = self.gate.is_closed.lock().unwrap();
-        while *closed {
-            if !self.is_deaf && budget.check() == Err(StopReason::Cancelled) {
-                self.cancelled.fetch_add(1, Ordering::SeqCst);
-                return Err(QueryError::Cancelled);
+        // Other queries may run during the check.
+        while self.is_deaf || budget.check() != Err(StopReason::Cancelled) {
+            let closed = self.gate.is_closed.lock().unwrap();
+            let wait = self.gate.changed.wait_timeout_while(
+                closed,
+                Duration::from_millis(5),
+                |is_closed| *is_closed,
+            );
+            if !wait.unwrap().1.timed_out() {
+                return Ok(());
             }
-            closed = self.gate.changed.wait_timeout(closed, Duration::from_millis(5)).unwrap().0;
         }
-        Ok(())
+        self.cancelled.fetch_add(1, Ordering::SeqCst);
+        Err(QueryError::Cancelled)
     }
 }
 
@@ -319,6 +324,7 @@ pub(crate) fn record(index: i64) -> StoredRecord {
             ("service_time".to_owned(), vec![AttributeValue::Int(index)]),
         ],
         received: None,
+        arrival_ns: None,
         original: None,
     }
 }

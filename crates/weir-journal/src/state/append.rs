@@ -9,8 +9,8 @@ use weir_model::{Batch, StreamId};
 use super::stream::between;
 use super::{Checkpoint, CursorState, CursorStream, Entry, Slot, State, Status};
 use crate::limits::{
-    ENTRY_BYTES_MIN, GROUP_BYTES, MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX,
-    READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
+    ENTRY_BYTES_MIN, GROUP_BYTES, MERGE_ALWAYS_BYTES, MERGE_ARRIVAL_NS_MAX, MERGE_BACKLOG_SLOTS,
+    MERGE_BYTES_MAX, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
 };
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{AllRefused, Refused};
@@ -619,8 +619,8 @@ impl State {
         now: Duration,
     ) -> bool {
         let stream = batch.header().stream;
-        let is_worth_a_slot =
-            batch.frame_bytes() >= MERGE_ALWAYS_BYTES && self.slots.len() < MERGE_BACKLOG_SLOTS;
+        let is_backlog = self.slots.len() >= MERGE_BACKLOG_SLOTS;
+        let is_worth_a_slot = batch.frame_bytes() >= MERGE_ALWAYS_BYTES && !is_backlog;
         if batch.frame_bytes() > MERGE_BYTES_MAX || batch.record_count() == 0 || is_worth_a_slot {
             return false;
         }
@@ -629,6 +629,9 @@ impl State {
         let Some(last) = slot.batch.as_ref().filter(|b| b.frame_bytes() <= MERGE_BYTES_MAX) else {
             return false;
         };
+        if !is_backlog && !arrived_together(last, batch) {
+            return false;
+        }
         let Some(merged) = Batch::merge(last, batch) else { return false };
         let merged = Arc::new(merged);
         let memory_bytes = merged.memory_bytes() as u64;
@@ -734,6 +737,13 @@ pub(crate) fn routed_from(batch: &Batch, cursor: usize, first_record: usize) -> 
         return batch.routed_count(cursor);
     }
     (first_record..batch.record_count()).filter(|i| batch.is_routed(*i, cursor)).count() as u64
+}
+
+/// Returns whether the merged batch, which has the arrival of the earlier one, still tells well
+/// enough when each record arrived.
+fn arrived_together(first: &Batch, second: &Batch) -> bool {
+    let [first_ns, second_ns] = [first, second].map(|batch| batch.header().observed_ns);
+    first_ns.abs_diff(second_ns) <= MERGE_ARRIVAL_NS_MAX
 }
 
 fn ticket() -> (Vec<oneshot::Sender<Result<(), RefusedReason>>>, Durable) {

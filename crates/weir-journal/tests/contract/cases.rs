@@ -343,6 +343,35 @@ pub(crate) fn small_waiting_batches_are_merged(opener: &mut impl Opener) {
     opener.close(journal);
 }
 
+pub(crate) fn batches_that_arrived_apart_are_merged_only_in_a_backlog(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    // Two in each second, the clock going back once.
+    let arrived = |n: u64| if n == 9 { 1_000_000_000 } else { n as i64 / 2 * 2_000_000_000 };
+    let append = |stream, n| {
+        journal.append(Part::new(stream, n, 1).arrived(arrived(n)).build(), LAG).unwrap();
+    };
+    (0..10).for_each(|n| append(1, n));
+    let deliveries: Vec<_> = std::iter::from_fn(|| take(&mut hec)).collect();
+    let arrivals: Vec<i64> = deliveries.iter().map(|it| it.batch.header().observed_ns).collect();
+    assert_eq!(arrivals, [0, 2, 4, 6, 8, 1].map(|second| second * 1_000_000_000));
+    let all: Vec<u64> = deliveries.iter().flat_map(numbers).collect();
+    assert_eq!(all, (0..10).collect::<Vec<_>>());
+    for delivery in &deliveries {
+        hec.ack(delivery, Outcome::delivered(delivery.record_count));
+    }
+    (0..3000).for_each(|n| append(2, n));
+    let deliveries: Vec<_> = std::iter::from_fn(|| take(&mut hec)).collect();
+    assert!((1024..1100).contains(&deliveries.len()), "{} batches", deliveries.len());
+    let all: Vec<u64> = deliveries.iter().flat_map(numbers).collect();
+    assert_eq!(all, (0..3000).collect::<Vec<_>>());
+    for delivery in &deliveries {
+        hec.ack(delivery, Outcome::delivered(delivery.record_count));
+    }
+    assert_books_balance(&journal);
+    opener.close(journal);
+}
+
 pub(crate) fn merging_works_beside_destinations_that_get_nothing(opener: &mut impl Opener) {
     let journal = opener.open();
     let mut hec = cursor(&journal, "hec");

@@ -79,6 +79,7 @@ contract! {
     cases::a_new_destination_starts_at_now
     cases::batches_without_records_move_positions
     cases::small_waiting_batches_are_merged
+    cases::batches_that_arrived_apart_are_merged_only_in_a_backlog
     cases::merging_works_beside_destinations_that_get_nothing
     cases::every_outcome_is_in_the_book
     cases::a_closed_stream_folds_into_its_source

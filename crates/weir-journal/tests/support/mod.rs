@@ -52,6 +52,8 @@ pub(crate) struct Part {
     pub(crate) carries: Vec<u8>,
     /// Minimum size of the state in bytes.
     pub(crate) state_len: usize,
+    /// When it arrived, nanoseconds since 1970.
+    pub(crate) observed_ns: i64,
 }
 
 impl Part {
@@ -70,7 +72,13 @@ impl Part {
             keys: Vec::new(),
             carries: Vec::new(),
             state_len: 0,
+            observed_ns: 1,
         }
+    }
+
+    pub(crate) fn arrived(mut self, observed_ns: i64) -> Self {
+        self.observed_ns = observed_ns;
+        self
     }
 
     pub(crate) fn mask(mut self, mask: u64) -> Self {
@@ -130,7 +138,7 @@ impl Part {
             group: self.group,
             source: source(),
             end: Position::new(self.epoch, (self.first + self.count) * STEP),
-            observed_ns: 1,
+            observed_ns: self.observed_ns,
             rule_generation: 1,
             book: &book,
             state: &state,

@@ -200,6 +200,7 @@ impl Matcher {
             has_envelopes: false,
         });
         let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
+        source.origin.set_arrival(batch.header().observed_ns);
         let mut look_at =
             |resource: u16, records: &mut dyn Iterator<Item = (u32, RecordView<'_>)>| {
                 source.origin.set_resource(batch.resource(resource).encoded);

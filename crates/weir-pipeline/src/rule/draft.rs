@@ -8,7 +8,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use weir_codec::{Attributes, Renames, Scalar, Stated, severity_of_escaped_text, severity_of_text};
-use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor, tag_path};
+use weir_expr::{
+    Body, Constants, Field, Fields, LAG, Reserved, Status, Value, Visitor, lag_ns, tag_path,
+    visit_lag,
+};
 use weir_model::{
     Facility, HeaderChange, HeaderField, RecordFlags, RecordView, Severity, unescape_json_into,
 };
@@ -23,12 +26,19 @@ pub struct Origin {
     source: String,
     resource: Attributes,
     encoded: Vec<u8>,
+    /// When weir received the batch, nanoseconds since 1970; `None` if it is not known.
+    arrival_ns: Option<i64>,
 }
 
 impl Origin {
     /// Creates the origin for records of a source.
     pub fn new(source: &str) -> Self {
         Self { source: source.to_owned(), ..Self::default() }
+    }
+
+    /// Sets when weir received the next batch, in nanoseconds since 1970.
+    pub fn set_arrival(&mut self, arrival_ns: i64) {
+        self.arrival_ns = Some(arrival_ns);
     }
 
     /// Sets the resource of the next batch, as encoded in the frame.
@@ -316,13 +326,11 @@ impl Draft {
         visit: &mut Visitor<'_>,
     ) {
         match field {
-            Field::Attribute(path) => {
-                let header = HeaderField::of_attribute(path);
-                let is_header = header.is_some_and(|it| self.header(origin, view, it, visit));
-                if !is_header && !visit_path(&self.own, path, visit) {
-                    visit_path(&self.inside, path, visit);
-                }
+            Field::Attribute(path) if path == LAG => {
+                let lag_ns = origin.arrival_ns.map(|arrival| lag_ns(arrival, self.timestamp_ns));
+                visit_lag(|visit| self.attribute(origin, view, LAG, visit), lag_ns, visit);
             }
+            Field::Attribute(path) => self.attribute(origin, view, path, visit),
             Field::Reserved(key) => self.reserved(origin, view, *key, visit),
             Field::Tag(key) => {
                 if !origin.visit(field, visit) && !visit_path(&self.own, key, visit) {
@@ -338,6 +346,20 @@ impl Draft {
             Field::Tags => self.tags(&mut |tag| visit(Value::Text(tag))),
             Field::Any => self.everything(origin, view, visit),
             Field::Message => {}
+        }
+    }
+
+    fn attribute(
+        &self,
+        origin: &Origin,
+        view: &RecordView<'_>,
+        path: &str,
+        visit: &mut Visitor<'_>,
+    ) {
+        let header = HeaderField::of_attribute(path);
+        let is_header = header.is_some_and(|it| self.header(origin, view, it, visit));
+        if !is_header && !visit_path(&self.own, path, visit) {
+            visit_path(&self.inside, path, visit);
         }
     }
 

@@ -151,7 +151,9 @@ pub struct Subject<'a> {
     pub stream: StreamId,
     /// The counts of the stream, which include these records.
     pub book: &'a mut SourceBook,
-    /// The clock.
+    /// When they were received, nanoseconds since 1970: what the batch is sealed with.
+    pub observed_ns: i64,
+    /// The clock, to measure the cost of rules.
     pub clock: &'a dyn Clock,
     /// Records are truncated to fit, since they cannot be read again in smaller pieces.
     pub must_fit: bool,
@@ -242,6 +244,7 @@ impl Rules {
         work.changes.clear();
         work.tally.clear(self.by_index.len());
         work.tally.records = subject.batch.record_count() as u64;
+        work.origin.set_arrival(subject.observed_ns);
         self.records(set, work, subject)?;
         if work.changes.is_empty() {
             discard(work, subject);

@@ -67,7 +67,7 @@ impl Trial {
         self.work = Workspace::new(source);
     }
 
-    /// Returns the outcome for the one record in the batch.
+    /// Returns the outcome for the one record in the batch, which arrives at its own time.
     pub fn run(&mut self, batch: &mut BatchBuilder, resource: &Resource) -> Outcome {
         let resource = resource.encode();
         let rules = self.matching(batch, &resource);
@@ -75,11 +75,13 @@ impl Trial {
         let _fits = batch.resource(0, &resource);
         let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
         let end = batch.record(0).position;
+        let observed_ns = batch.record(0).timestamp_ns;
         let stream = StreamId(0);
         let mut subject = Subject {
             batch,
             stream,
             book: &mut book,
+            observed_ns,
             clock: &weir_host::RealClock::new(),
             must_fit: true,
         };
@@ -122,6 +124,7 @@ impl Trial {
     ) -> T {
         self.work.origin.set_resource(resource);
         let view = batch.record(0);
+        self.work.origin.set_arrival(view.timestamp_ns);
         self.work.draft.get_mut().begin(&view);
         let fields = RecordFields { origin: &self.work.origin, view, draft: &self.work.draft };
         look(&self.plans, &fields)

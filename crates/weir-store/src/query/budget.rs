@@ -1,5 +1,6 @@
 //! Time and memory limits of queries.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,10 +18,20 @@ pub enum StopReason {
     Cancelled,
 }
 
+/// Decides when a query that has run for long lets others run first.
+pub trait Turns: fmt::Debug + Send + Sync {
+    /// Returns when the query may continue. Called by each of its threads with every check.
+    ///
+    /// # Errors
+    /// The query may not continue.
+    fn wait(&self, budget: &Budget) -> Result<(), StopReason>;
+}
+
 /// Time and memory limits of one query, shared by all of its threads.
 #[derive(Debug, Clone)]
 pub struct Budget {
     clock: Arc<dyn Clock>,
+    turns: Option<Arc<dyn Turns>>,
     /// On the monotonic clock.
     deadline: Option<Duration>,
     cancelled: Arc<AtomicBool>,
@@ -34,6 +45,7 @@ impl Budget {
         let deadline = time.map(|time| clock.monotonic().saturating_add(time));
         Self {
             clock,
+            turns: None,
             deadline,
             cancelled: Arc::default(),
             memory_left_bytes: Arc::new(AtomicUsize::new(memory_bytes)),
@@ -45,11 +57,28 @@ impl Budget {
         Arc::clone(&self.cancelled)
     }
 
-    /// Checks whether to continue; called about once per page.
+    /// Lets others run first, as `turns` decides.
+    #[must_use]
+    pub fn with_turns(self, turns: Arc<dyn Turns>) -> Self {
+        Self { turns: Some(turns), ..self }
+    }
+
+    /// Checks whether to continue; called about once per page. May wait while others run.
     ///
     /// # Errors
     /// The reason to stop.
     pub fn check(&self) -> Result<(), StopReason> {
+        self.check_limits()?;
+        let Some(turns) = &self.turns else { return Ok(()) };
+        turns.wait(self)?;
+        self.check_limits()
+    }
+
+    /// Checks whether to continue, without waiting.
+    ///
+    /// # Errors
+    /// The reason to stop.
+    pub fn check_limits(&self) -> Result<(), StopReason> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(StopReason::Cancelled);
         }

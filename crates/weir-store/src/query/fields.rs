@@ -3,10 +3,11 @@
 //! The message is the segment's `message`: for a JSON body its attribute `message` or `msg`, for
 //! any other body the whole body. Service, host, source and status are those determined when the
 //! record was received; other keys and tags come from its resource and its attributes. An attribute
-//! that is kept in a field of the record's own remains an attribute.
+//! that is kept in a field of the record's own remains an attribute. `@lag` is how late a record
+//! arrived, unless it has an attribute of that name.
 
 use weir_codec::{Attributes, Scalar};
-use weir_expr::{Body, Field, Fields, Reserved, Value, Visitor, tag_path};
+use weir_expr::{Body, Field, Fields, LAG, Reserved, Value, Visitor, tag_path, visit_lag};
 
 use crate::embedded::columns::{AttributeValue, StoredRecord, value_of};
 
@@ -120,6 +121,9 @@ impl Fields for StoredFields<'_> {
         match field {
             Field::Message => {}
             Field::Reserved(key) => self.reserved(*key, visit),
+            Field::Attribute(path) if path == LAG => {
+                visit_lag(|visit| self.attribute(LAG, visit), self.record.lag_ns(), visit);
+            }
             Field::Attribute(path) => self.attribute(path, visit),
             Field::Tag(key) => {
                 if !self.of_resource(tag_path(key), visit) {

@@ -18,7 +18,7 @@ pub use answer::{
     PartialReason, Pattern, Patterns, RecordContext, ScanStats, SearchPage, ServiceSpan, Services,
     ValueType,
 };
-pub use budget::{Budget, StopReason};
+pub use budget::{Budget, StopReason, Turns};
 pub use error::{CancelError, DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{

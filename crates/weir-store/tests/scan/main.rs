@@ -174,6 +174,7 @@ fn field() -> impl Strategy<Value = weir_expr::Field> {
         attribute("sum"),
         attribute("missing"),
         attribute("message"),
+        attribute("lag"),
     ])
 }
 
@@ -294,6 +295,7 @@ fn groups_are_ordered_and_limited_field_by_field() {
                 resource: None,
                 message: None,
                 trace_id: None,
+                arrival_ns: None,
                 attributes: vec![("n", AttributeValue::Int(i64::from(count)))],
             });
         }
@@ -370,6 +372,7 @@ fn numbered(count: usize) -> Vec<Record> {
         resource: None,
         message: Some(format!("request {number} took {} ms", number % 7)),
         trace_id: None,
+        arrival_ns: None,
         attributes: vec![("n", AttributeValue::Int(number as i64))],
     };
     (0..count).map(record).collect()
@@ -649,13 +652,16 @@ proptest! {
         let access = only.as_ref().map_or(Access::all(), |only| Access::only(parse(only).unwrap()));
         let visible = Filter { range, ..Filter::all(access.clone()) };
         let seen = all.iter().filter(|record| naive::matches(&visible, record));
+        let has_value = |values: &[AttributeValue]| values.iter().any(|value| *value != AttributeValue::Null);
         let seen: BTreeSet<String> = seen
-            .flat_map(|record| &record.attributes)
-            .filter(|(_, values)| values.iter().any(|value| *value != AttributeValue::Null))
-            .map(|(path, _)| format!("@{path}"))
+            .flat_map(|record| {
+                let named = record.attributes.iter().filter(|(_, values)| has_value(values));
+                let lag = record.arrival_ns.map(|_| "@lag".to_owned());
+                named.map(|(path, _)| format!("@{path}")).chain(lag)
+            })
             .collect();
         // An attribute of this name may be kept in a field of the record's own.
-        let is_own = |name: &String| ["@message", "@trace_id"].contains(&name.as_str());
+        let is_own = |name: &String| ["@message", "@trace_id", "@lag"].contains(&name.as_str());
         for (number, snapshot) in snapshots.iter().enumerate() {
             let found = field_names(snapshot, range, &access);
             let (found, others): (BTreeSet<String>, BTreeSet<String>) =

@@ -17,6 +17,7 @@ pub(crate) struct Record {
     pub(crate) resource: Option<&'static str>,
     pub(crate) message: Option<String>,
     pub(crate) trace_id: Option<&'static str>,
+    pub(crate) arrival_ns: Option<i64>,
     pub(crate) attributes: Vec<(&'static str, AttributeValue)>,
 }
 
@@ -32,11 +33,16 @@ fn value() -> impl Strategy<Value = AttributeValue> {
     ]
 }
 
-pub(crate) const PATHS: [&str; 7] =
-    ["a", "a.b", "n", "http.status_code", "wait_ms", "trace_id", "message"];
+pub(crate) const PATHS: [&str; 9] =
+    ["a", "a.b", "n", "http.status_code", "wait_ms", "trace_id", "message", "lag", "lag.of"];
 
 fn attributes() -> impl Strategy<Value = Vec<(&'static str, AttributeValue)>> {
     prop::collection::vec((prop::sample::select(PATHS.to_vec()), value()), 0..5)
+}
+
+/// Some times are the same, as those of a batch.
+fn arrival() -> impl Strategy<Value = Option<i64>> {
+    prop_oneof![2 => Just(None), 3 => Just(Some(20)), 3 => (0_i64..60).prop_map(Some), 1 => Just(Some(i64::MAX))]
 }
 
 pub(crate) fn record() -> impl Strategy<Value = Record> {
@@ -74,11 +80,11 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             Some("{}"),
         ]),
         message,
-        (select(&[None, Some("t1"), Some("t2")]), attributes()),
+        (select(&[None, Some("t1"), Some("t2")]), arrival(), attributes()),
     )
         .prop_map(
             |((time_ns, stream, form), (service, status), tags, resource, message, rest)| {
-                let (trace_id, attributes) = rest;
+                let (trace_id, arrival_ns, attributes) = rest;
                 Record {
                     time_ns,
                     stream,
@@ -89,6 +95,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
                     resource,
                     message,
                     trace_id,
+                    arrival_ns,
                     attributes,
                 }
             },
@@ -116,6 +123,7 @@ pub(crate) fn rows(records: &[Record], first_sequence: u64) -> Rows {
                 trace_id: record.trace_id.map(str::as_bytes),
                 span_id: None,
                 received: None,
+                arrival_ns: record.arrival_ns,
             },
             attributes: record
                 .attributes
@@ -128,7 +136,7 @@ pub(crate) fn rows(records: &[Record], first_sequence: u64) -> Rows {
 }
 
 /// Terms that match some of the records.
-const TERMS: [&str; 71] = [
+const TERMS: [&str; 80] = [
     "error",
     "ERROR",
     "\"b a\"",
@@ -196,6 +204,15 @@ const TERMS: [&str; 71] = [
     "@late:4ms",
     "@late:[1s TO 3s]",
     "@sum:*",
+    "@lag:*",
+    "@lag.of:*",
+    "-@lag:*",
+    "@lag:>5ns",
+    "@lag:<0",
+    "@lag:[2 TO 30}",
+    "@lag:7",
+    "@lag:>1s",
+    "@lag:web",
     "@n:[a TO x]",
     "k:5",
     "*:*",

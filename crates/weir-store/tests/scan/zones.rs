@@ -42,6 +42,7 @@ fn record(time_ns: i64, service: Option<&'static str>, n: i64) -> Record {
         resource: None,
         message: None,
         trace_id: None,
+        arrival_ns: None,
         attributes: vec![("n", AttributeValue::Int(n))],
     }
 }

@@ -126,7 +126,7 @@ fn needs_start(plan: &Plan, running: &Plan) -> bool {
         || plan.api_access != running.api_access;
     let is_service_changed = plan.faces != running.faces
         || plan.health != running.health
-        || plan.stored != running.stored;
+        || plan.stored_deadline != running.stored_deadline;
     is_api_changed || is_service_changed || plan.log != running.log
 }
 

@@ -74,12 +74,13 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     );
     view.set_stopping();
     let exit = runtime.block_on(stop(pipeline, &mut signals))?;
-    if exit == Exit::Ok {
-        print_stopped(&view);
-        faces.shutdown();
-        if let Some(api) = api {
-            api.shutdown();
-        }
+    if exit != Exit::Ok {
+        return Ok(exit);
+    }
+    let exit = print_stopped(&view);
+    faces.shutdown();
+    if let Some(api) = api {
+        api.shutdown();
     }
     Ok(exit)
 }
@@ -104,7 +105,7 @@ impl Running {
             let explorer = explorer.with_calculated_fields(calculated_fields.clone());
             Arc::new(explorer.with_units(self.plan.units.clone())) as Arc<_>
         });
-        self.faces.set_pipeline(&view, explorer.clone());
+        self.faces.set_pipeline(&view, explorer.clone(), &self.plan.envelope_sources);
         if let Some(api) = &self.api {
             view.set_names(calculated_fields, &self.plan.renames, &self.plan.units);
             api.set_data_dir(Arc::new(RealDisk), &self.plan.pipeline.data_dir);
@@ -208,7 +209,7 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
 }
 
 fn bind_faces(plan: &Plan) -> Result<Faces> {
-    let bound = Faces::bind(&plan.faces, &plan.stored, &plan.health);
+    let bound = Faces::bind(&plan.faces, plan.stored_deadline, &plan.health);
     let faces = bound.map_err(|(service, error)| {
         let what = format!("the service loggregator.{service} cannot");
         match error.kind() {
@@ -416,7 +417,8 @@ async fn stop(pipeline: Pipeline, signals: &mut Signals) -> Result<Exit> {
     }
 }
 
-fn print_stopped(view: &PipelineView) {
+/// Prints the totals. What waits is on disk only if the journal could be written.
+fn print_stopped(view: &PipelineView) -> Exit {
     let ledger = view.journal.ledger();
     let records: u64 = ledger.sources.iter().map(|source| source.book.records).sum();
     let waiting: u64 = ledger.cursors.iter().map(|cursor| cursor.in_flight).sum();
@@ -433,4 +435,11 @@ fn print_stopped(view: &PipelineView) {
         group_digits(lost),
         group_digits(dead),
     );
+    let Some(error) = ledger.journal.disk_error else { return Exit::Ok };
+    tracing::error!(
+        %error,
+        "the journal could not be written: records that wait may be lost, unless their source still \
+         has them; records that were delivered may be delivered again"
+    );
+    Exit::Failed
 }

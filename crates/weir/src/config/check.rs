@@ -96,14 +96,16 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
     else {
         return;
     };
-    let concurrent = super::plan::queries(queries).workers;
+    let limits = super::plan::queries(queries);
+    let concurrent = limits.workers;
     let (each, memory) = (queries.size("memory_max"), sections.table("limits").size("memory"));
-    let sum = each.saturating_mul(concurrent as u64);
+    let running = each.saturating_mul(concurrent as u64);
+    let sum = running.saturating_add(limits.paused_bytes_max() as u64);
     if memory == 0 || sum <= memory {
         return;
     }
     let message = format!(
-        "{concurrent} queries of {} at once need {}, but limits.memory is {}",
+        "{concurrent} queries of {} at once, and paused ones, need {}, but limits.memory is {}",
         format_size(each),
         format_size(sum),
         format_size(memory),

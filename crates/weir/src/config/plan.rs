@@ -3,9 +3,11 @@
 //! Invariant: every value that a component receives has been read through a field of `tables`, so
 //! no default or bound is defined in a second place.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use weir_api::{ApiAccess, FaceSettings, HealthSettings, QueryLimits, StoredSettings};
+use weir_api::{ApiAccess, FaceSettings, HealthSettings, QueryLimits};
 use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
@@ -67,8 +69,10 @@ pub(crate) struct Plan {
     pub(crate) health: Vec<HealthSettings>,
     /// Whether `/metrics` also includes the metrics of Loggregator's programs.
     pub(crate) has_original_metrics: bool,
-    /// What these services read from the store.
-    pub(crate) stored: StoredSettings,
+    /// Maximum time for which these services read from the store.
+    pub(crate) stored_deadline: Duration,
+    /// Sources of which the store keeps the original envelopes, for these services.
+    pub(crate) envelope_sources: BTreeSet<String>,
     /// Memory for envelopes that wait for their readers.
     pub(crate) envelope_bytes_max: u64,
     pub(crate) log: LogPlan,
@@ -215,7 +219,8 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         faces: readers::settings(&sections)?,
         health: readers::health(&sections),
         has_original_metrics: sections.table("loggregator").bool("metrics"),
-        stored: readers::stored(&sections),
+        stored_deadline: readers::stored_deadline(&sections),
+        envelope_sources: readers::envelope_sources(&sections),
         envelope_bytes_max: readers::buffer_bytes(&sections),
         log: LogPlan {
             level: log.choice::<LogLevel>("level").into(),
@@ -278,7 +283,7 @@ fn store(sections: &Sections, parts: &DiskParts) -> StoreConfig {
         free_bytes_min: parts.store_free_min,
         flush_bytes_reserved: parts.journal_free_min - parts.store_free_min,
         renames: Renames::default(),
-        received_of: readers::stored(sections).sources,
+        received_of: readers::envelope_sources(sections),
     }
 }
 

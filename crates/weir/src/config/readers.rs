@@ -2,11 +2,12 @@
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_api::{FaceSettings, HealthOf, HealthSettings, StoredSettings};
+use weir_api::{FaceSettings, HealthOf, HealthSettings};
 use weir_expr::Network;
 use weir_host::ServerProtocol;
 use weir_pipeline::config::SourceType;
@@ -151,20 +152,21 @@ pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
     }
 }
 
-/// Settings for reading from the store: the sources of which it keeps the original envelopes. Empty
-/// without a service that reads the store.
-pub(crate) fn stored(sections: &Sections) -> StoredSettings {
+/// Names of the sources of which the store keeps the original envelopes. Empty without a service
+/// that reads the store.
+pub(crate) fn envelope_sources(sections: &Sections) -> BTreeSet<String> {
     if !services(sections).any(|(face, _)| face.reads_store()) {
-        return StoredSettings::default();
+        return BTreeSet::new();
     }
-    let log_cache = sections.table("loggregator").table("log_cache");
     let is_envelope =
         |source: &&ComponentSection<SourceType>| source.component_type.has_envelopes();
-    let sources = sections.sources.iter().filter(is_envelope);
-    StoredSettings {
-        sources: sources.map(|source| source.name.clone()).collect(),
-        deadline: log_cache.map_or(STORED_DEADLINE, |table| table.duration("deadline")),
-    }
+    sections.sources.iter().filter(is_envelope).map(|source| source.name.clone()).collect()
+}
+
+/// Deadline of a read from the store.
+pub(crate) fn stored_deadline(sections: &Sections) -> Duration {
+    let log_cache = sections.table("loggregator").table("log_cache");
+    log_cache.map_or(STORED_DEADLINE, |table| table.duration("deadline"))
 }
 
 /// Settings of the services; `None` if a required file is missing.

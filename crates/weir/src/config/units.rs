@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use weir_codec::Renames;
-use weir_expr::{Unit, Units};
+use weir_expr::{LAG, Unit, Units};
 
 use super::diagnostic::{Diagnostics, nearest};
 use super::renames::is_part;
@@ -30,7 +30,30 @@ pub(crate) fn units(top: &Section, renames: &Renames, diagnostics: &mut Diagnost
             declared.entry(path).or_insert(unit);
         }
     }
+    check_lag(top, renames, &declared, diagnostics);
     Units::new(declared)
+}
+
+/// Rejects another unit of `lag`: a record without such an attribute has a lag in nanoseconds.
+fn check_lag(
+    top: &Section,
+    renames: &Renames,
+    declared: &BTreeMap<String, Unit>,
+    diagnostics: &mut Diagnostics,
+) {
+    if declared.get(LAG).is_none_or(|unit| *unit == Unit::Nanosecond) {
+        return;
+    }
+    let mut entries = top.values("units").iter();
+    let is_lag = |path: &str| {
+        path == LAG || renames.paths().iter().any(|(from, to)| from == path && to == LAG)
+    };
+    let entry = entries.find(|entry| is_lag(entry.key.trim_start_matches('@')));
+    let location = entry.map(|entry| entry.node.location.clone());
+    let message = "units.lag: @lag is in nanoseconds, since it is the time from event to arrival";
+    diagnostics
+        .error(location, "units.lag", message.to_owned())
+        .help("give the attribute another name with store.remap, and that name a unit");
 }
 
 /// Adds the entries of a table. A path without quotes, `http.took = "ms"`, is a table for TOML.

@@ -1,7 +1,7 @@
 //! Records as comma-separated values (RFC 4180).
 
 use serde_json::{Map, Value};
-use weir_expr::{Field, key_like};
+use weir_expr::{Field, LAG, key_like};
 use weir_store::embedded::columns::StoredRecord;
 use weir_store::query::CalculatedField;
 
@@ -60,6 +60,7 @@ impl CsvColumns {
     ) {
         let source = record.source.clone().unwrap_or_default();
         let time = precise_time(record.time_ns);
+        let lag = record.lag_ns().map(|lag_ns| lag_ns.to_string()).unwrap_or_default();
         let LogEntry { id, attributes: record, .. } =
             LogEntry::new(record, false, calculated_fields);
         for (index, (_, column)) in self.0.iter().enumerate() {
@@ -67,6 +68,11 @@ impl CsvColumns {
                 Column::Id => id.clone(),
                 Column::Timestamp => time.clone(),
                 Column::Source => source.clone(),
+                Column::Attribute(path)
+                    if path == LAG && attribute(&record.attributes, path).is_none() =>
+                {
+                    lag.clone()
+                }
                 column => column.value(&record),
             };
             push(index, &value, text);

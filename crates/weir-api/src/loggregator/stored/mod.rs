@@ -8,7 +8,7 @@ mod envelope;
 mod read;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use weir_codec::{GrpcStatus, LoggregatorBatch, add_to_loggregator_batch};
@@ -97,41 +97,47 @@ impl StoredBatch {
     }
 }
 
+/// What can be read now.
+#[derive(Debug, Default)]
+struct Content {
+    store: Option<Arc<dyn LogStore>>,
+    /// Sources that receive envelopes.
+    sources: BTreeSet<String>,
+}
+
 /// The stored envelopes, for all services.
 #[derive(Debug)]
 pub(super) struct StoredEnvelopes {
-    store: RwLock<Option<Arc<dyn LogStore>>>,
-    /// Sources that receive envelopes.
-    sources: BTreeSet<String>,
+    content: RwLock<Content>,
     admission: Admission,
     clock: Arc<dyn Clock>,
     deadline: Duration,
 }
 
 impl StoredEnvelopes {
-    /// `sources` receive envelopes; a read takes at most `deadline`.
-    pub(super) fn new(
-        sources: BTreeSet<String>,
-        deadline: Duration,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    /// A read takes at most `deadline`.
+    pub(super) fn new(deadline: Duration, clock: Arc<dyn Clock>) -> Self {
         let admission = Admission::new(stored_limits(), clock.clone());
-        Self { store: RwLock::default(), sources, admission, clock, deadline }
+        Self { content: RwLock::default(), admission, clock, deadline }
     }
 
-    /// Sets the store to read from.
-    pub(super) fn set_store(&self, store: Option<Arc<dyn LogStore>>) {
+    /// Sets the store to read from, and the sources that receive envelopes.
+    pub(super) fn set_store(&self, store: Option<Arc<dyn LogStore>>, sources: BTreeSet<String>) {
         if store.is_some()
             && let Err(error) = self.admission.start()
         {
             tracing::error!(%error, "could not start enough threads for reading stored envelopes");
         }
-        *self.store.write().unwrap_or_else(PoisonError::into_inner) = store;
+        *self.content.write().unwrap_or_else(PoisonError::into_inner) = Content { store, sources };
     }
 
     /// Returns the sources that receive envelopes.
     pub(super) fn envelope_sources(&self) -> BTreeSet<String> {
-        self.sources.clone()
+        self.content().sources.clone()
+    }
+
+    fn content(&self) -> RwLockReadGuard<'_, Content> {
+        self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all queries.
@@ -150,7 +156,7 @@ impl StoredEnvelopes {
         read: StoredRead,
         answer: impl FnOnce(StoredBatch) -> T + Send + 'static,
     ) -> Result<T, ReadError> {
-        let sources = self.sources.clone();
+        let sources = self.envelope_sources();
         self.run(self.deadline, move |store, budget| read.run(store, &sources, budget).map(answer))
             .await
     }
@@ -184,7 +190,7 @@ impl StoredEnvelopes {
         deadline: Duration,
         work: impl FnOnce(&dyn LogStore, &Budget) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
-        let store = self.store.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let store = self.content().store.clone();
         let store = store.ok_or(ReadError::Starting)?;
         let work = move |budget: &Budget| {
             let answer = work(&*store, budget);

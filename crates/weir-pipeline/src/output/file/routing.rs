@@ -53,6 +53,7 @@ impl Routing {
         let mut by_resource = std::mem::take(&mut self.by_resource);
         by_resource.group(views.len(), |item| usize::from(views[item].1.resource()));
         let mut origin = Origin::new(source);
+        origin.set_arrival(records.batch().header().observed_ns);
         for group in 0..by_resource.len() {
             let mut items = by_resource.items(group);
             let Some(first) = items.next() else { continue };

@@ -498,7 +498,9 @@ impl Engine {
         // It is the only resource, and there is always room for it.
         let is_there = self.builder.resource(file.resource_key(), &file.resource);
         debug_assert_eq!(is_there, Ok(0), "another resource in a batch of a file");
+        let observed_ns = self.parts.clock.unix_ns();
         let mut subject = Subject {
+            observed_ns,
             must_fit: fit == Fit::Cut || self.builder.record_count() < 2,
             batch: &mut self.builder,
             stream: file.stream,
@@ -519,7 +521,7 @@ impl Engine {
             group: file.group,
             source: self.source,
             end,
-            observed_ns: self.parts.clock.unix_ns(),
+            observed_ns,
             rule_generation: rules.generation(),
             book: &file.book,
             state: &self.state_buf,

@@ -37,6 +37,7 @@ pub struct Intake {
     packer: LoggregatorPacker,
     source: Vec<u8>,
     stream: u64,
+    arrival_ns: i64,
     /// Resources of the current batch, as needed, and of previous batches.
     resources: Resources,
     /// Attributes besides the body.
@@ -174,6 +175,7 @@ impl Intake {
         self.source.clear();
         self.source.extend_from_slice(source.as_bytes());
         self.stream = batch.header().stream.0;
+        self.arrival_ns = batch.header().observed_ns;
         self.keeps_received = self.received_of.contains(source);
         self.resources.begin();
     }
@@ -227,6 +229,7 @@ impl Intake {
                 resource: resource.json.as_deref(),
                 message: Some(body),
                 received,
+                arrival_ns: Some(self.arrival_ns),
                 ..NewRow::default()
             },
             is_object,

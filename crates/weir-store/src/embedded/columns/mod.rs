@@ -6,6 +6,7 @@
 //! came with other bytes also keeps those bytes ([`Original`]); nothing is allocated per row once
 //! the buffers have grown.
 
+mod arrivals;
 mod form;
 mod intake;
 mod original;

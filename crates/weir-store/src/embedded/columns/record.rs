@@ -1,7 +1,7 @@
 //! A record that was read back from the store, owned.
 
 use weir_codec::{Scalar, unpack_loggregator_envelope};
-use weir_expr::Value;
+use weir_expr::{Value, lag_ns};
 use weir_model::{Position, StreamId};
 
 use super::{Form, Original};
@@ -107,6 +107,9 @@ pub struct StoredRecord {
     /// The bytes in which it was received, packed without message and time: see
     /// [`Self::received_bytes`].
     pub received: Option<Vec<u8>>,
+    /// When weir received it, nanoseconds since 1970; `None` if it was stored by a release that did
+    /// not store this.
+    pub arrival_ns: Option<i64>,
     /// The original bytes, if the record came with bytes that are not UTF-8.
     pub original: Option<Original>,
 }
@@ -116,6 +119,11 @@ impl StoredRecord {
     pub fn received_bytes(&self) -> Option<Vec<u8>> {
         let text = self.message.as_deref().map(str::as_bytes);
         unpack_loggregator_envelope(self.received.as_deref()?, text, self.time_ns)
+    }
+
+    /// Returns how long after its event it arrived, in nanoseconds, if its arrival is known.
+    pub fn lag_ns(&self) -> Option<i64> {
+        self.arrival_ns.map(|arrival_ns| lag_ns(arrival_ns, self.time_ns))
     }
 
     /// Returns all attributes that the record came with, including those kept in fields of their

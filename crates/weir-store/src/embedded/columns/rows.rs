@@ -6,6 +6,7 @@ use std::ops::Range;
 use weir_codec::{Attributes, PATH_BYTES_MAX, Scalar};
 use weir_model::{Position, StreamId};
 
+use super::arrivals::Arrivals;
 use super::record::add_attribute;
 use super::texts::{allocated_bytes, emptied};
 use super::{Form, Original, PathColumn, StoredRecord, Texts, canonical};
@@ -57,6 +58,8 @@ pub struct NewRow<'a> {
     pub span_id: Option<&'a [u8]>,
     /// The bytes in which it was received, packed without message and time.
     pub received: Option<&'a [u8]>,
+    /// When weir received it, nanoseconds since 1970; `None` if that is not known.
+    pub arrival_ns: Option<i64>,
 }
 
 /// A column with few distinct texts.
@@ -168,6 +171,7 @@ pub struct Rows {
     pub(crate) spilled: Spilled,
     /// The bytes in which records were received, packed without message and time.
     pub(crate) received: SparseTexts,
+    pub(crate) arrivals: Arrivals,
     /// Rows that came with bytes that are not UTF-8, in order.
     pub(crate) originals: Vec<(u32, Original)>,
     names: Interner,
@@ -359,6 +363,7 @@ impl Rows {
             trace_id: bytes(record.trace_id.as_ref()),
             span_id: bytes(record.span_id.as_ref()),
             received: record.received.as_deref(),
+            arrival_ns: record.arrival_ns,
         };
         let attributes = record.attributes.iter().flat_map(|(path, values)| {
             values.iter().map(|value| (path.as_bytes(), value.as_scalar()))
@@ -384,6 +389,7 @@ impl Rows {
 
     fn push_fixed(&mut self, row: &NewRow<'_>, is_utf8: bool) {
         self.text_bytes += self.received.push_at(self.len(), row.received);
+        self.arrivals.push_at(self.len(), row.arrival_ns);
         self.time_ns.push(row.time_ns);
         self.sequence.push(row.sequence);
         self.stream.push(row.stream);
@@ -474,6 +480,7 @@ impl Rows {
         allocated_bytes(&self.time_ns)
             + numbers.into_iter().map(allocated_bytes).sum::<usize>()
             + allocated_bytes(&self.epoch)
+            + self.arrivals.memory_bytes()
             + codes.into_iter().map(CodeColumn::memory_bytes).sum::<usize>()
             + texts.into_iter().map(SparseTexts::memory_bytes).sum::<usize>()
             + paths
@@ -502,6 +509,7 @@ impl Rows {
             trace_id: self.trace_id.emptied(),
             span_id: self.span_id.emptied(),
             received: self.received.emptied(),
+            arrivals: self.arrivals.emptied(),
             ..Self::default()
         }
     }
@@ -572,6 +580,7 @@ impl Rows {
             trace_id: text(self.trace_id.get(row)),
             span_id: text(self.span_id.get(row)),
             received: self.received.get(row).map(<[u8]>::to_vec),
+            arrival_ns: self.arrivals.get(row),
             attributes: Vec::new(),
             original: original.ok().map(|at| self.originals[at].1.clone()),
         }

@@ -99,6 +99,8 @@ pub enum Role {
     Raw,
     /// The bytes in which the record was received, without its message. Named `_received`.
     Received,
+    /// When weir received the record, nanoseconds since 1970. Named `_arrival`.
+    Arrival,
 }
 
 const ATTRIBUTE: &str = "@";
@@ -107,6 +109,7 @@ const KIND: &str = "kind@";
 const REST: &str = "_rest";
 const RAW: &str = "_raw";
 const RECEIVED: &str = "_received";
+const ARRIVAL: &str = "_arrival";
 
 impl Role {
     fn name(&self) -> String {
@@ -118,6 +121,7 @@ impl Role {
             Self::Rest => REST.to_owned(),
             Self::Raw => RAW.to_owned(),
             Self::Received => RECEIVED.to_owned(),
+            Self::Arrival => ARRIVAL.to_owned(),
         }
     }
 
@@ -130,6 +134,7 @@ impl Role {
             REST => return Some(Self::Rest),
             RAW => return Some(Self::Raw),
             RECEIVED => return Some(Self::Received),
+            ARRIVAL => return Some(Self::Arrival),
             _ => {}
         }
         let path = |prefix| name.strip_prefix(prefix).map(str::to_owned);
@@ -167,6 +172,11 @@ impl Column {
         self.role.name()
     }
 
+    /// Returns whether it is stored as Parquet's timestamp.
+    fn is_time(&self) -> bool {
+        matches!(self.role, Role::Fixed(Fixed::Time) | Role::Arrival)
+    }
+
     /// Returns whether it is stored as Parquet's unsigned 64-bit integer.
     fn is_unsigned(&self) -> bool {
         use Fixed::{Epoch, Form, Offset, Sequence, Stream};
@@ -182,7 +192,7 @@ impl Column {
 
     fn to_parquet(&self) -> Result<TypePtr, SegmentError> {
         let (physical, logical) = match self.kind {
-            ValueKind::Int if self.role == Role::Fixed(Fixed::Time) => {
+            ValueKind::Int if self.is_time() => {
                 (PhysicalType::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS)))
             }
             ValueKind::Int if self.is_unsigned() => {

@@ -43,7 +43,12 @@ pub fn concat_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
                     }
                 }
                 Role::Attribute(path) => _ = paths.insert(path),
-                Role::Fixed(_) | Role::Kind(_) | Role::Rest | Role::Raw | Role::Received => {}
+                Role::Fixed(_)
+                | Role::Kind(_)
+                | Role::Rest
+                | Role::Raw
+                | Role::Received
+                | Role::Arrival => {}
             }
         }
     }
@@ -62,6 +67,7 @@ pub fn concat_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
     add(Role::Rest);
     add(Role::Raw);
     add(Role::Received);
+    add(Role::Arrival);
     let groups: usize = segments.iter().map(|segment| segment.group_count()).sum();
     (columns.len() <= COLUMNS_MAX && groups <= ROW_GROUPS_MAX).then_some(columns)
 }

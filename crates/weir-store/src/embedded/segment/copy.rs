@@ -198,6 +198,7 @@ fn copy_row<'c>(
                 received = cells.received(row)?;
             }
             (Role::Raw, Scalar::Text(bytes)) => original = Some(Original::new(bytes.to_vec())),
+            (Role::Arrival, Scalar::Int(time_ns)) => new.arrival_ns = Some(time_ns),
             // Read together with its attribute.
             (Role::Kind(_), Scalar::Int(_)) => {}
             _ => return Err(DAMAGED),

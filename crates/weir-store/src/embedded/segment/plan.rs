@@ -158,6 +158,7 @@ enum ColumnSource {
     Rest,
     Raw,
     Received,
+    Arrival,
 }
 
 /// How rows become a row group.
@@ -196,6 +197,9 @@ impl<'a> Plan<'a> {
         }
         if !rows.received.is_empty() {
             plan.add(ColumnSource::Received, Column::optional(Role::Received, ValueKind::Bytes));
+        }
+        if !rows.arrivals.is_empty() {
+            plan.add(ColumnSource::Arrival, Column::optional(Role::Arrival, ValueKind::Int));
         }
         plan
     }
@@ -303,6 +307,9 @@ impl<'a> Plan<'a> {
             }
             ColumnSource::Raw => self.optional(|row| self.original(row), Values::Text),
             ColumnSource::Received => self.received_chunk(texts),
+            ColumnSource::Arrival => {
+                self.optional(|row| self.rows.arrivals.get(row as usize), Values::Int)
+            }
         }
     }
 

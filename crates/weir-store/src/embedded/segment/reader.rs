@@ -25,8 +25,8 @@ use super::decode::{self, Reader};
 use super::error::SegmentError;
 use super::page::{PageEncoding, PageOpener};
 use super::writer::{
-    END_LEN, PROVENANCE_KEY, Provenance, TRAILER_LEN, TRAILER_MAGIC, UNITS_KEY, VERSION,
-    VERSION_KEY,
+    END_LEN, PROVENANCE_KEY, Provenance, TRAILER_LEN, TRAILER_MAGIC, UNITS_KEY, VERSION_KEY,
+    VERSIONS,
 };
 use crate::embedded::columns::Texts;
 use crate::limits::{COLUMNS_MAX, FOOTER_BYTES_MAX, PAGE_ROWS, ROW_GROUP_ROWS_MAX, ROW_GROUPS_MAX};
@@ -661,7 +661,7 @@ fn value_of<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
 
 fn check_version(metadata: &ParquetMetaData) -> Result<(), SegmentError> {
     match value_of(metadata, VERSION_KEY) {
-        Some(VERSION) => Ok(()),
+        Some(version) if VERSIONS.contains(&version) => Ok(()),
         Some(other) => Err(SegmentError::Version(other.to_owned())),
         None => Err(SegmentError::Damaged("not a segment")),
     }

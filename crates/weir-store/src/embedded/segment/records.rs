@@ -124,6 +124,7 @@ fn empty() -> StoredRecord {
         span_id: None,
         attributes: Vec::new(),
         received: None,
+        arrival_ns: None,
         original: None,
     }
 }
@@ -221,6 +222,7 @@ fn set(role: &Role, value: Scalar<'_>, record: &mut StoredRecord) -> Option<()> 
             }
         }
         (Role::Raw, Scalar::Text(bytes)) => record.original = Some(Original::new(bytes.to_vec())),
+        (Role::Arrival, Scalar::Int(time_ns)) => record.arrival_ns = Some(time_ns),
         _ => return None,
     }
     Some(())

@@ -25,7 +25,9 @@ use crate::embedded::columns::{Rows, Texts};
 /// Key of the format version in the file's key-value metadata.
 pub(super) const VERSION_KEY: &str = "weir.segment";
 /// The version that is written.
-pub(super) const VERSION: &str = "1";
+pub(super) const VERSION: &str = "2";
+/// The versions that are read. Version 1 has no arrivals.
+pub(super) const VERSIONS: [&str; 2] = ["1", VERSION];
 /// Key of the dimensions of numbers among texts: a JSON object from path to `ns` or `bytes`.
 pub(super) const UNITS_KEY: &str = "weir.units";
 /// Key of the segment's provenance: a JSON object, see [`Provenance`].

@@ -8,7 +8,9 @@ use std::time::Duration;
 use weir_testkit::{CallKind, Fault, FaultKind, FaultyDisk, Moment};
 
 use super::crash::{begin, cut_everywhere_and};
-use super::world::{File, Process, SECRET_STREAM, config, files, names, records_of};
+use super::world::{
+    File, Process, SECRET_STREAM, STEP, arrival_of, config, files, names, records_of,
+};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::keep::deletion::{request_cancellation, request_deletion};
 use crate::embedded::read::scan;
@@ -108,6 +110,57 @@ fn store_in_all_forms(process: &mut Process, files: &mut BTreeMap<u64, File>) {
         assert!(process.run());
     }
     flush_some(process, files);
+}
+
+/// Returns the number of a record in its stream.
+fn number_of(record: &StoredRecord) -> u64 {
+    record.position.offset / STEP - 1
+}
+
+/// Asserts that each record has the arrival of its batch of three, and that as many records are
+/// found by their lag as there should be.
+fn assert_arrivals(process: &Process, records: usize) {
+    let snapshot = process.store.snapshot(ALL);
+    let all = found(&snapshot, process);
+    assert_eq!(all.len(), records);
+    for record in &all {
+        let number = number_of(record);
+        assert_eq!(record.arrival_ns, Some(arrival_of(number / 3 * 3)), "{record:?}");
+    }
+    let first = all.iter().filter(|record| number_of(record).is_multiple_of(3)).count();
+    for (query, wanted) in
+        [("@lag:>=5s", first), ("@lag:<5s", records - first), ("@lag:[4.998s TO 5s]", records)]
+    {
+        let query = weir_expr::parse(query).unwrap();
+        let request = SearchRequest {
+            filter: Filter { query, ..Filter::all(Access::all()) },
+            order: Order::OldestFirst,
+            limit: 100_000,
+            after: None,
+        };
+        let budget = Budget::new(Arc::new(process.clock.clone()), None, usize::MAX);
+        let found = scan::search(&snapshot, &request, &budget).unwrap().records;
+        assert_eq!(found.len(), wanted, "{}", request.filter.query);
+    }
+}
+
+#[test]
+fn arrival_is_kept_in_memory_and_through_flush_merge_deletion_and_restart() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    add_some(&mut process, &mut files);
+    process.intake.step();
+    assert_arrivals(&process, 9);
+    assert!(process.flush());
+    assert_arrivals(&process, 9);
+    store_in_all_forms(&mut process, &mut files);
+    assert_arrivals(&process, 9 + 17 * 9);
+    hide(&mut process, "hunter7", ALL);
+    assert!(process.run());
+    assert_arrivals(&process, 9 + 17 * 9 - 1);
+    drop(process);
+    let disk = disk.kill();
+    assert_arrivals(&start(&disk, &mut files), 9 + 17 * 9 - 1);
 }
 
 #[test]

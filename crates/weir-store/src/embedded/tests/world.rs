@@ -280,7 +280,7 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
         group: 0,
         source: SourceId::of("app"),
         end: Position::new(0, end * STEP),
-        observed_ns: 1,
+        observed_ns: arrival_of(first),
         rule_generation: 1,
         book: &SourceBook {
             lines: end,
@@ -290,6 +290,11 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
         },
         state: b"",
     })
+}
+
+/// Returns when a batch arrives whose first record has this number: five seconds after its event.
+pub(super) fn arrival_of(first: u64) -> i64 {
+    first as i64 * 1_000_000 + 5_000_000_000
 }
 
 /// Streams from this number on contain secrets.

@@ -203,7 +203,9 @@ fn value(entry: &LogEntry, column: &str) -> Value {
         path => {
             let name = path.strip_prefix('@').unwrap_or(path);
             let tag = || record.tag(path).map(Value::from);
-            attribute(&record.attributes, name).cloned().or_else(tag).unwrap_or_default()
+            let lag = || entry.weir.as_ref().filter(|_| path == "@lag")?.lag_ns.map(Value::from);
+            let of_record = attribute(&record.attributes, name).cloned().or_else(tag);
+            of_record.or_else(lag).unwrap_or_default()
         }
     }
 }

@@ -60,6 +60,13 @@ fn wrong_units() {
         ("[units]\nhttp.sent = \"kib\"", 2, "units.http.sent: ", "did you mean \"KiB\"?"),
         ("[units]\ntook = \"parsec\"", 2, "is not a unit", "units are ns us ms s min h"),
         ("[units]\n\"a..b\" = \"ms\"", 2, "cannot have an empty part", "such as"),
+        ("[units]\nlag = \"ms\"", 2, "units.lag: @lag is in nanoseconds", "with store.remap"),
+        (
+            "[store.remap]\n\"behind\" = \"lag\"\n[units]\na = \"s\"\nbehind = \"ms\"",
+            5,
+            "units.lag: @lag is in nanoseconds",
+            "give the attribute another name",
+        ),
         ("[units]\n\"a.b\" = \"ms\"\na.b = \"s\"", 3, "units.a.b has two units", "one of them"),
     ]);
 }
@@ -101,7 +108,7 @@ fn wrong_query_limits() {
         (
             "[api.queries]\nconcurrent_max = 100\nmemory_max = \"64MiB\"",
             3,
-            "100 queries of 64MiB at once need 6400MiB",
+            "100 queries of 64MiB at once, and paused ones, need 9600MiB",
             "reduce",
         ),
     ]);

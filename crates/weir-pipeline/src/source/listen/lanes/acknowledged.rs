@@ -168,7 +168,9 @@ impl AcknowledgedLanes {
             return Err(0);
         }
         let rules = self.shared.context.rules.current();
+        let observed_ns = self.shared.context.clock.unix_ns();
         let mut subject = Subject {
+            observed_ns,
             must_fit: count == 1,
             batch: builder,
             stream: lane.stream,
@@ -176,7 +178,7 @@ impl AcknowledgedLanes {
             clock: self.shared.context.clock.as_ref(),
         };
         rules.apply(work, &mut subject).map_err(|_| count)?;
-        let seal = lane.seal(&self.shared, end, rules.generation(), &book);
+        let seal = lane.seal(&self.shared, observed_ns, end, rules.generation(), &book);
         prepared.batches.push(builder.seal(&seal));
         (prepared.position, prepared.book) = (end, book);
         Ok(count)

@@ -357,7 +357,9 @@ impl Sealer {
         let end = Position::new(epoch, offset + count as u64);
         let rules = shared.context.rules.current();
         let batch = if is_all { &mut lane.builder } else { &mut self.first };
+        let observed_ns = shared.context.clock.unix_ns();
         let mut subject = Subject {
+            observed_ns,
             batch: &mut *batch,
             stream: lane.lane.stream,
             book: &mut book,
@@ -375,7 +377,7 @@ impl Sealer {
             book.discard(DiscardReason::Rule, added.records);
             batch.retain(|_| false);
         }
-        let seal = lane.lane.seal(shared, end, rules.generation(), &book);
+        let seal = lane.lane.seal(shared, observed_ns, end, rules.generation(), &book);
         lane.refused.push(batch.seal(&seal));
         (lane.lane.position, lane.lane.book) = (end, book);
         if is_all {

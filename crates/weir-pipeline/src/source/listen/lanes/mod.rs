@@ -155,10 +155,11 @@ impl Lane {
         (Self { stream, position: Position::new(epoch, 0), book: resume.book }, resume)
     }
 
-    /// Returns the seal of a batch that ends at `end`.
+    /// Returns the seal of a batch that ends at `end` and was received at `observed_ns`.
     fn seal<'b>(
         &self,
         shared: &Shared,
+        observed_ns: i64,
         end: Position,
         rule_generation: u32,
         book: &'b SourceBook,
@@ -169,7 +170,7 @@ impl Lane {
             group: 0,
             source: shared.source,
             end,
-            observed_ns: shared.context.clock.unix_ns(),
+            observed_ns,
             rule_generation,
             book,
             state: b"",

@@ -75,17 +75,22 @@ impl FieldCounts {
     /// Counts the records that have the field and adds up their numbers; returns those records.
     fn add_records(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<RowSet, SegmentError> {
         let columns = at.columns_of(&self.values.by.field)?;
-        let mut present = RowSet::none(rows.len());
-        columns.iter().flatten().for_each(|column| present.unite(&column.present(rows.len())));
-        present.intersect(rows);
-        self.records += present.count() as u64;
-        if let Some(numbers) = &mut self.numbers {
-            let unit = at.unit_of(&self.values.by.field);
-            let cells = ByRow { first: vec![0; rows.len()], extra: Vec::new() };
-            for column in columns.iter().flatten() {
-                numbers.add_column(column, unit, rows, &cells);
+        let unit = at.unit_of(&self.values.by.field);
+        let cells = ByRow { first: vec![0; rows.len()], extra: Vec::new() };
+        let mut left = rows.clone();
+        for columns in &columns {
+            let mut present = RowSet::none(rows.len());
+            for column in columns {
+                if let Some(numbers) = &mut self.numbers {
+                    numbers.add_column(column, unit, &left, &cells);
+                }
+                present.unite(&column.present(rows.len()));
             }
+            left.subtract(&present);
         }
+        let mut present = rows.clone();
+        present.subtract(&left);
+        self.records += present.count() as u64;
         Ok(present)
     }
 

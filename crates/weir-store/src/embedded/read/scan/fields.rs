@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use weir_expr::{Field, Reserved};
+use weir_expr::{Field, LAG, Reserved};
 
 use super::column::View;
 use super::eval::Evaluator;
@@ -80,6 +80,12 @@ impl AttributeCollector<'_> {
     /// Adds an attribute that has no column.
     fn add_rest(&mut self, path: &str) {
         self.add(path, ValueType::Text, 1, false);
+    }
+
+    /// Adds `lag`, unless it is an attribute in the current unit. Every record has it, so it comes
+    /// after the fields that distinguish records.
+    fn add_lag(&mut self) {
+        self.add_column(LAG, ValueType::Number, 0);
     }
 
     fn add(&mut self, path: &str, value_type: ValueType, records: u64, has_column: bool) {
@@ -163,6 +169,11 @@ impl Sink for AttributeCollector<'_> {
         for (path, _) in rest.iter().filter(|(_, what)| what.has_values) {
             self.add_rest(path);
         }
+        let arrivals = segment.segment.column(&Role::Arrival);
+        let arrivals = arrivals.and_then(|number| segment.segment.chunk(*group, number));
+        if arrivals.is_some_and(|chunk| chunk.value_count() > 0) {
+            self.add_lag();
+        }
         true
     }
 
@@ -193,6 +204,14 @@ impl Sink for AttributeCollector<'_> {
                 self.add_rest(path);
             }
         })?;
+        if self.is_wanted(LAG) && !self.is_in_unit(LAG) {
+            let lags = at.reader.column(&Source::Lag)?;
+            let mut present = lags.present(rows.len());
+            present.intersect(rows);
+            if !present.is_empty() {
+                self.add_lag();
+            }
+        }
         Ok(())
     }
 }
@@ -328,6 +347,7 @@ fn unknown_attributes(
     let is_own = |path: &str| {
         filter.calculated_fields.iter().any(|calculated| calculated.path == path)
             || promoted_paths().any(|promoted| promoted == path)
+            || path == LAG
     };
     let mut named: Vec<String> = named.into_iter().filter(|path| !is_own(path)).collect();
     if filter.access.restriction().is_none() {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_codec::Attributes;
-use weir_expr::Reserved;
+use weir_expr::{Reserved, lag_ns};
 
 use super::column::{Column, Data, PickCollector};
 use super::plan::TermId;
@@ -49,6 +49,8 @@ pub(super) enum Source {
     Tags,
     /// `stdout` or `stderr`.
     IoStream,
+    /// How long after its event each record arrived.
+    Lag,
     /// A calculated field, by its index.
     CalculatedField(usize),
 }
@@ -173,6 +175,7 @@ impl PageReader {
             }
             Source::Tag(_) | Source::Tags => self.derived_from(Fixed::Tags, source)?,
             Source::IoStream => self.io_stream()?,
+            Source::Lag => self.lag()?,
             Source::CalculatedField(_) => Column::empty(),
         };
         Ok(self.keep(source.clone(), column))
@@ -388,6 +391,44 @@ impl PageReader {
             }
         }
         Ok(gathered.finish())
+    }
+
+    /// Returns the lag of the rows whose arrival is known.
+    fn lag(&mut self) -> Result<Column, SegmentError> {
+        let damaged = || SegmentError::Damaged("invalid arrival column");
+        let arrivals = self.arrivals()?;
+        let times = self.column(&Source::Fixed(Fixed::Time))?;
+        let times = whole_numbers(&times)?;
+        let view = arrivals.view();
+        let lag_of = |number: usize| {
+            let weir_expr::Value::Int(arrival_ns) = view.value(number) else {
+                return Err(damaged());
+            };
+            let time_ns = times.get(arrivals.row(number)).ok_or_else(damaged)?;
+            Ok(lag_ns(arrival_ns, *time_ns))
+        };
+        let lags = (0..view.len()).map(lag_of).collect::<Result<Vec<i64>, _>>()?;
+        Ok(Column::new(arrivals.rows.clone(), Data::Ints(lags), None))
+    }
+
+    /// Returns when the rows arrived; nothing for those that do not have that.
+    fn arrivals(&mut self) -> Result<Column, SegmentError> {
+        let segment = match &self.unit.location {
+            RowLocation::Group { segment, .. } => Arc::clone(segment),
+            RowLocation::Head(chunk) => {
+                let span = self.first_row()..self.first_row() + self.rows();
+                let rows = chunk.read();
+                let known = span
+                    .enumerate()
+                    .filter_map(|(at, row)| Some((at as u16, rows.arrivals.get(row)?)));
+                let (rows, arrivals) = known.unzip();
+                return Ok(Column::new(Some(rows), Data::Ints(arrivals), None));
+            }
+        };
+        match segment.segment.column(&Role::Arrival) {
+            Some(column) => self.read(column),
+            None => Ok(Column::empty()),
+        }
     }
 
     fn io_stream(&mut self) -> Result<Column, SegmentError> {

@@ -4,7 +4,7 @@
 //! information: then all pages are read.
 
 use weir_codec::Scalar;
-use weir_expr::{Field, Literal, Numeric, Reserved, Term, Test};
+use weir_expr::{Field, Literal, Numeric, Reserved, Term, Test, lag_ns};
 
 use super::eval::Evaluator;
 use super::number::IntRange;
@@ -95,8 +95,27 @@ impl Evaluator {
                 Test::Equals(literal) => self.value_pages(&format!("@{path}"), literal),
                 _ => ALL,
             },
+            Source::Lag => self.lag_pages(term),
             _ => ALL,
         }
+    }
+
+    /// Returns the pages in which a record may have such a lag, from the times and arrivals of each.
+    fn lag_pages(&self, term: &Term) -> u64 {
+        let RowLocation::Group { segment, group } = &self.reader.unit.location else { return ALL };
+        let segment = &segment.segment;
+        let Some(arrivals) = segment.column(&Role::Arrival) else { return 0 };
+        let arrivals = segment.chunk(*group, arrivals).and_then(ChunkInfo::ranges);
+        let Some((arrivals, lags)) = arrivals.zip(IntRange::of(term)) else { return ALL };
+        let may_have = |page: usize, arrivals: &Option<MinMax>| {
+            let Some(MinMax::Int(first_ns, last_ns)) = arrivals else { return arrivals.is_some() };
+            let page_times = self.reader.unit.page_times.get(page);
+            page_times.is_none_or(|(earliest_ns, latest_ns)| {
+                lags.overlaps(lag_ns(*first_ns, *latest_ns), lag_ns(*last_ns, *earliest_ns))
+            })
+        };
+        let pages = arrivals.iter().enumerate().filter(|(page, known)| may_have(*page, known));
+        pages.fold(0, |mask, (page, _)| mask | 1_u64.checked_shl(page as u32).unwrap_or(0))
     }
 
     fn column_pages(&mut self, role: &Role, term: &Term) -> u64 {

@@ -1,7 +1,7 @@
 //! Where the values of a field are stored, as columns: equivalent to
 //! [`crate::query::StoredFields`].
 
-use weir_expr::{Field, Reserved, tag_path};
+use weir_expr::{Field, LAG, Reserved, tag_path};
 
 use super::page::{PageReader, Source};
 use super::unit::RowLocation;
@@ -32,6 +32,7 @@ impl PageReader {
             Field::Attribute(path) => {
                 match calculated_fields.iter().position(|calculated| calculated.path == *path) {
                     Some(number) => vec![vec![Source::CalculatedField(number)]],
+                    None if path == LAG => vec![self.attribute_sources(path), vec![Source::Lag]],
                     None => vec![self.attribute_sources(path)],
                 }
             }
