@@ -42,9 +42,11 @@ export async function until(what, check, limit = 10_000) {
 
 /**
  * `drains`: with drains and a service for readers of Loggregator, which are off otherwise; `follow`: a
- * folder whose files are followed, too.
+ * folder whose files are followed, too; `token`: what its API requires, `readToken`: one that may only
+ * read, and `cloud`: the address of a server that stands for UAA and the Cloud Controller.
  */
-export async function startWeir({ drains = false, follow = '' } = {}) {
+export async function startWeir(options = {}) {
+  const { drains = false, follow = '', token = '', readToken = '', cloud = '' } = options
   const directory = mkdtempSync(path.join(tmpdir(), 'weir-page-'))
   const configuration = path.join(directory, 'weir.toml')
   const write = (api) =>
@@ -52,6 +54,7 @@ export async function startWeir({ drains = false, follow = '' } = {}) {
       configuration,
       `data_dir = "${directory}/data"\ndefault_to = ["store", "copy"${drains ? ', "drains"' : ''}]\n` +
         `[api]\nlisten = "${api}"\n` +
+        (token ? access() : '') +
         (drains ? '[drains]\n[loggregator.gateway]\nlisten = "127.0.0.1:0"\n' : '') +
         (follow ? `[source.shop]\ntype = "file"\ninclude = ["${follow}/*.log"]\n` : '') +
         '[source.intake]\ntype = "datadog_intake"\nlisten = "127.0.0.1:0"\n' +
@@ -59,9 +62,19 @@ export async function startWeir({ drains = false, follow = '' } = {}) {
         '[[rule]]\nname = "nobody"\nwhen = "service:nobody"\nto = ["store"]\n' +
         `[output.copy]\ntype = "file"\npath = "${directory}/copy.log"\n`,
     )
+  function access() {
+    const files = { tokens: token, read_tokens: readToken, uaa_secret: 'secret' }
+    const keys = Object.entries(files).map(([name, text]) => {
+      writeFileSync(`${directory}/${name}`, text, { mode: 0o600 })
+      return `${name} = { file = "${directory}/${name}" }\n`
+    })
+    const servers = `uaa = "${cloud}"\ncloud_controller = "${cloud}"\nuaa_client = "weir"\n`
+    return `[api.access]\n${cloud ? keys.join('') + servers : keys.slice(0, 2).join('')}`
+  }
+  const headers = token ? { authorization: `Bearer ${token}` } : {}
   write('127.0.0.1:0')
   let child
-  const weir = { address: '', start, stop, post, end, status }
+  const weir = { headers, address: '', start, stop, post, end, status }
 
   async function start() {
     child = spawn(weirBinary(), ['run', '-c', configuration], {
@@ -87,7 +100,7 @@ export async function startWeir({ drains = false, follow = '' } = {}) {
   }
 
   async function status() {
-    return (await fetch(`${weir.address}/weir/v1/status`)).json()
+    return (await fetch(`${weir.address}/weir/v1/status`, { headers })).json()
   }
 
   async function stop(signal = 'SIGKILL') {
@@ -123,7 +136,7 @@ export async function stored(weir, query, count) {
   await until(`${count} records of ${query || 'all'} are stored`, async () => {
     const answer = await fetch(`${weir.address}/api/v2/logs/analytics/aggregate`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: { 'content-type': 'application/json', ...weir.headers },
       body,
     })
     const { data } = await answer.json()

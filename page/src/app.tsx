@@ -1,20 +1,22 @@
 // The frame of every screen: the bar at the top with the state of weir in it, and what it may say.
 import { computed, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
-import { reach } from './api/client'
+import { reach, signInNeeded } from './api/client'
 import { Explore } from './explore/screen'
 import { exact, rate, short } from './format/numbers'
 import { Help } from './help'
 import { rateOf, totalsOf } from './pipeline/figures'
+import { SignIn } from './sign-in'
 import { follow, link, parameter, type Screen, screen } from './state/location'
+import { isSignedIn, maySee, seesEverything, signOut } from './state/session'
 import { theme } from './state/settings'
 import { health, status, statusBefore } from './state/status'
 import { IconButton } from './ui/button'
 import { useKeys } from './ui/keys'
 import { lazy, Suspense } from './ui/lazy'
 import { MenuHost, openMenu } from './ui/menu'
-import { NotifyHost } from './ui/notify'
-import { Skeleton } from './ui/states'
+import { NotifyHost, notify } from './ui/notify'
+import { Empty, Skeleton, sentence } from './ui/states'
 
 const Live = lazy(() => import('./live/screen').then((part) => part.Live))
 const Pipeline = lazy(() => import('./pipeline/screen').then((part) => part.Pipeline))
@@ -48,7 +50,9 @@ export function App() {
       keys,
       does: `go to ${label}`,
       group: 'Everywhere' as const,
-      run: () => follow(addressOf(id)),
+      run: () => {
+        if (screensShown().some((one) => one.id === id)) follow(addressOf(id))
+      },
     })),
     {
       keys: '?',
@@ -69,7 +73,7 @@ export function App() {
       <Unreachable />
       <main id="main" tabIndex={-1}>
         <Title />
-        <Current />
+        {signInNeeded.value ? <SignIn onSignedIn={startAgain} /> : <Current />}
       </main>
       {helpShown.value && (
         <Help
@@ -84,6 +88,16 @@ export function App() {
   )
 }
 
+/** The screens that the reader may see. */
+function screensShown() {
+  return signInNeeded.value ? [] : screens.filter(({ id }) => maySee(id))
+}
+
+/** Loads the page again: the address says where the reader was. */
+function startAgain(): void {
+  window.location.reload()
+}
+
 function Title() {
   const name = screens.find(({ id }) => id === screen.value)?.label ?? ''
   const asked = asks.has(screen.value) ? query.value : ''
@@ -94,6 +108,7 @@ function Title() {
 }
 
 function Current() {
+  if (!maySee(screen.value)) return <Withheld />
   const waiting = <Skeleton lines={14} label="Loading" />
   switch (screen.value) {
     case 'live':
@@ -109,6 +124,22 @@ function Current() {
     case 'explore':
       return <Explore />
   }
+}
+
+/** In place of a screen that the reader may not see. */
+function Withheld() {
+  return (
+    <Empty
+      title="Your token does not permit this"
+      actions={
+        <a class="button primary" href={addressOf('explore')}>
+          Explore
+        </a>
+      }
+    >
+      <p>It may only be used to read the records of your applications.</p>
+    </Empty>
+  )
 }
 
 function TopBar({ onHelp }: { onHelp: () => void }) {
@@ -146,7 +177,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
         <span>weir</span>
       </a>
       <nav ref={tabs} class="tabs" aria-label="Screens">
-        {screens.map(({ id, label, keys }) => (
+        {screensShown().map(({ id, label, keys }) => (
           <a
             key={id}
             class="tab"
@@ -160,12 +191,22 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
         ))}
       </nav>
       <div class="side">
-        <Pulse />
+        {seesEverything.value && <Pulse />}
         <ThemeButton />
+        {isSignedIn.value && <SignOutButton />}
         <IconButton icon="keyboard" label="Keyboard shortcuts" keys="?" onClick={onHelp} />
       </div>
     </header>
   )
+}
+
+function SignOutButton() {
+  const leave = async () => {
+    const problem = await signOut()
+    if (problem) notify(sentence(problem.document.title))
+    else startAgain()
+  }
+  return <IconButton icon="leave" label="Sign out" onClick={leave} />
 }
 
 function toContent(): void {

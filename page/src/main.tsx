@@ -10,6 +10,7 @@ import './styles/records.css'
 import './styles/drawer.css'
 import { App } from './app'
 import { followLinks } from './state/location'
+import { loadSession } from './state/session'
 import { applyTheme } from './state/settings'
 import { watchStatus } from './state/status'
 import { listenForKeys } from './ui/keys'
@@ -19,7 +20,8 @@ applyTheme()
 watchTheme()
 listenForKeys()
 followLinks()
-watchStatus()
+// Not everybody may see the status.
+loadSession().finally(watchStatus)
 
 const page = document.getElementById('page')
 if (page) render(<App />, page)

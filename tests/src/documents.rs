@@ -42,6 +42,8 @@ fn assert_passes(command: &str, file: &Path, block: &str, page: &Path) {
         "INTAKE_TOKEN",
         "UAA_SECRET",
         "DD_API_KEY",
+        "WEIR_TOKENS",
+        "WEIR_READ_TOKENS",
     ] {
         weir.env(name, "00000000-0000-0000-0000-000000000000");
     }

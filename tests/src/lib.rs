@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+mod api_access;
+#[cfg(test)]
 mod behind;
 #[cfg(test)]
 mod console;

@@ -1,8 +1,8 @@
 //! Drains: their state, and changes by an operator.
 //!
 //! Invariants: a response contains neither the credentials nor the query of a URL; a change is
-//! saved before it is acknowledged; only clients on this machine can make one, since a drain may
-//! send all records anywhere.
+//! saved before it is acknowledged; only operators can make one, or without access control clients
+//! on this machine, since a drain may send all records anywhere.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
-use axum::{Extension, Router};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_pipeline::drain::{DrainChangeError, DrainStatus, Drains, StoredDrain};
 
-use crate::guard::IsLocal;
+use crate::access::Permission::{Change, Everything, Operate};
+use crate::access::{Permission, Routes, needs};
 use crate::ledger::{ByReason, discarded};
 use crate::problem::Problem;
 use crate::response::{json_response, problem, starting};
 use crate::state::ApiState;
 
-/// The title of the problem with a change from another machine.
+/// The title of the problem with a change from another machine, without access control.
 const ONLY_LOCAL: &str = "drains can only be changed from the machine that weir runs on";
 
 /// The paths.
@@ -35,13 +35,14 @@ pub(crate) const PATHS: [&str; 5] = [
 ];
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<ApiState>> {
-    Router::new()
-        .route("/weir/v1/drains", get(list).post(add))
-        .route("/weir/v1/drains/{id}", delete(remove))
-        .route("/weir/v1/drains/{id}/pause", post(pause))
-        .route("/weir/v1/drains/{id}/resume", post(resume))
-        .route("/weir/v1/drains/{id}/test", post(test))
+pub(crate) fn routes() -> Routes {
+    const OPERATE: Permission = Operate(ONLY_LOCAL);
+    Routes::default()
+        .on("/weir/v1/drains", [needs(Everything, get(list)), needs(OPERATE, post(add))])
+        .on("/weir/v1/drains/{id}", [needs(OPERATE, delete(remove))])
+        .on("/weir/v1/drains/{id}/pause", [needs(OPERATE, post(pause))])
+        .on("/weir/v1/drains/{id}/resume", [needs(OPERATE, post(resume))])
+        .on("/weir/v1/drains/{id}/test", [needs(Change, post(test))])
 }
 
 /// All drains.
@@ -214,23 +215,21 @@ pub(crate) async fn list(State(state): State<Arc<ApiState>>) -> Response {
 
 /// Adds a drain
 ///
-/// Only requests from this machine are accepted.
+/// Only requests of operators are accepted; without access control, only from this machine.
 #[utoipa::path(
     post, path = "/weir/v1/drains", tag = "status", request_body = NewDrain,
     responses(
         (status = 200, description = "The drain was added", body = DrainChange),
         (status = 400, description = "The drain is not valid"),
-        (status = 403, description = "The request comes from another machine"),
+        (status = 403, description = "The sender may not change drains"),
         (status = 409, description = "The drain exists, there are too many, or drains are off"),
         (status = 503, description = "The change could not be saved"),
     )
 )]
 pub(crate) async fn add(
     State(state): State<Arc<ApiState>>,
-    Extension(is_local): Extension<IsLocal>,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    is_local.require(ONLY_LOCAL)?;
     let drain: StoredDrain = match serde_json::from_slice(&body) {
         Ok(drain) => drain,
         Err(error) => {
@@ -247,13 +246,13 @@ pub(crate) async fn add(
 
 /// Removes a drain that was added; its waiting records are discarded and counted
 ///
-/// Only requests from this machine are accepted.
+/// Only requests of operators are accepted; without access control, only from this machine.
 #[utoipa::path(
     delete, path = "/weir/v1/drains/{id}", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),
     responses(
         (status = 200, description = "The drain was removed", body = DrainChange),
-        (status = 403, description = "The request comes from another machine"),
+        (status = 403, description = "The sender may not change drains"),
         (status = 404, description = "There is no drain with this id"),
         (status = 409, description = "The change is not possible, or drains are off"),
         (status = 503, description = "The change could not be saved"),
@@ -261,22 +260,20 @@ pub(crate) async fn add(
 )]
 pub(crate) async fn remove(
     State(state): State<Arc<ApiState>>,
-    Extension(is_local): Extension<IsLocal>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    is_local.require(ONLY_LOCAL)?;
     Ok(of_id(&state, &id, async |drains, id| drains.remove(id).await.map(|()| None)).await)
 }
 
 /// Pauses a drain; its records wait on disk
 ///
-/// Only requests from this machine are accepted.
+/// Only requests of operators are accepted; without access control, only from this machine.
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/pause", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),
     responses(
         (status = 200, description = "The drain is paused", body = DrainChange),
-        (status = 403, description = "The request comes from another machine"),
+        (status = 403, description = "The sender may not change drains"),
         (status = 404, description = "There is no drain with this id"),
         (status = 409, description = "The change is not possible, or drains are off"),
         (status = 503, description = "The change could not be saved"),
@@ -284,22 +281,20 @@ pub(crate) async fn remove(
 )]
 pub(crate) async fn pause(
     State(state): State<Arc<ApiState>>,
-    Extension(is_local): Extension<IsLocal>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    is_local.require(ONLY_LOCAL)?;
     Ok(of_id(&state, &id, async |drains, id| drains.pause(id, true).await.map(|()| None)).await)
 }
 
 /// Resumes a drain that was paused
 ///
-/// Only requests from this machine are accepted.
+/// Only requests of operators are accepted; without access control, only from this machine.
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/resume", tag = "status",
     params(("id" = String, Path, description = "Id of the drain")),
     responses(
         (status = 200, description = "The drain is resumed", body = DrainChange),
-        (status = 403, description = "The request comes from another machine"),
+        (status = 403, description = "The sender may not change drains"),
         (status = 404, description = "There is no drain with this id"),
         (status = 409, description = "The change is not possible, or drains are off"),
         (status = 503, description = "The change could not be saved"),
@@ -307,10 +302,8 @@ pub(crate) async fn pause(
 )]
 pub(crate) async fn resume(
     State(state): State<Arc<ApiState>>,
-    Extension(is_local): Extension<IsLocal>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    is_local.require(ONLY_LOCAL)?;
     Ok(of_id(&state, &id, async |drains, id| drains.pause(id, false).await.map(|()| None)).await)
 }
 

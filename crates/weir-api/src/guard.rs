@@ -1,10 +1,11 @@
 //! Protects against requests from web pages of other sites that a browser on this machine may show.
 //!
-//! Weir has no users, so any client that reaches the port may send requests. A page in a browser
-//! reaches whatever the browser reaches. Invariants, for every path: if the page uses a host name
-//! that resolves to weir (DNS rebinding), the name in `Host` reveals it; if it uses weir's address,
-//! browsers send its `Origin` or mark the request as `cross-site`; and a body that is not JSON,
-//! which a page may send without a preflight request, is not read.
+//! Without access control any client that reaches the port may send requests, and with it a browser
+//! may add the cookie of a session. A page in a browser reaches whatever the browser reaches.
+//! Invariants, for every path: if the page uses a host name that resolves to weir (DNS rebinding),
+//! the name in `Host` reveals it; if it uses weir's address, browsers send its `Origin` or mark the
+//! request as `cross-site`; and a body that is not JSON, which a page may send without a preflight
+//! request, is not read.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,15 +22,15 @@ use crate::response::problem_for_path;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Whether the sender of a request is on this machine. Weir has no users, so what cannot be undone
-/// (deletions) or sends records elsewhere (drains) is accepted only from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IsLocal(pub(crate) bool);
+/// The address of the sender of a request; `None` if it is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Sender(pub(crate) Option<IpAddr>);
 
-impl IsLocal {
-    /// Fails with a problem of this title if the sender is on another machine.
-    pub(crate) fn require(self, title: &str) -> Result<(), Problem> {
-        if self.0 { Ok(()) } else { Err(Problem::new(StatusCode::FORBIDDEN, title)) }
+impl Sender {
+    /// Whether it is on this machine. Without access control, what cannot be undone (deletions) or
+    /// sends records elsewhere (drains) is accepted only from here.
+    pub(crate) fn is_local(self) -> bool {
+        self.0.is_some_and(|address| address.is_loopback())
     }
 }
 

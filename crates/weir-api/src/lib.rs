@@ -4,11 +4,13 @@
 //! Invariants: the only requests that change anything are deletions in the store and changes to
 //! drains and saved views (POST is otherwise used for queries that are too long for a URL); the API
 //! has its own thread, so it responds while a pipeline is stuck and cannot slow it down, and
-//! separate threads for searching; requests, connections and their time are bounded; an error is
-//! `application/problem+json`, on Datadog's paths together with their `errors`.
+//! separate threads for searching; requests, connections and their time are bounded; each route
+//! states who may use it; an error is `application/problem+json`, on Datadog's paths together with
+//! their `errors`.
 #![forbid(unsafe_code)]
 
 mod absence;
+mod access;
 mod compression;
 mod drains;
 mod explore;
@@ -30,6 +32,9 @@ mod stream;
 mod tail;
 mod views;
 
+pub use access::ApiAccess;
+pub use access::session::SessionDocument;
+pub use access::tokens::{AccessSettings, UaaClient, UaaSettings};
 pub use drains::{
     DrainChange, DrainCounts, DrainEntry, DrainProviderEntry, DrainsDocument, NewDrain,
 };
@@ -44,9 +49,7 @@ pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
     RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
 };
-pub use loggregator::{
-    AccessSettings, FaceSettings, Faces, HealthOf, HealthSettings, UaaClient, UaaSettings,
-};
+pub use loggregator::{FaceSettings, Faces, HealthOf, HealthSettings};
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};

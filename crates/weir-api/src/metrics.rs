@@ -15,6 +15,7 @@ use weir_pipeline::stats::{self, CollectStats, ErrorCounts, ListenerStats, Outpu
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 use weir_store::query::StoreMetrics;
 
+use crate::access::Gate;
 use crate::explore::{Admission, DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
 use crate::ledger::ReadersEntry;
 use crate::state::Reloads;
@@ -42,6 +43,7 @@ pub(crate) fn render(
     reloads: &Reloads,
     queries: &Admission,
     tails: &Sessions,
+    gate: &Gate,
     store: Option<&StoreMetrics>,
 ) -> String {
     let mut page = Page::default();
@@ -64,6 +66,7 @@ pub(crate) fn render(
         page.store(store);
     }
     page.tails(tails);
+    page.access(gate);
     page.queries(queries);
     page.process(&ProcessMetrics::read(), view);
     page.finish()
@@ -378,6 +381,14 @@ impl Page {
         }
     }
 
+    fn access(&mut self, gate: &Gate) {
+        let Some((refused, sessions)) = gate.metrics() else { return };
+        for (reason, count) in refused {
+            self.row("weir_api_refused_requests_total", &[("reason", reason)], count);
+        }
+        self.row("weir_api_sessions", &[], sessions);
+    }
+
     fn tails(&mut self, tails: &Sessions) {
         self.row("weir_live_tails", &[], tails.served());
         self.row("weir_live_tails_refused_total", &[], tails.refused());
@@ -477,7 +488,9 @@ mod tests {
     #[test]
     fn page_without_pipeline_has_build_and_process_metrics() {
         let queries = Admission::new(crate::QueryLimits::default(), Arc::new(RealClock::new()));
-        let page = render("1.2\"3", None, &Reloads::default(), &queries, &Sessions::new(1), None);
+        let (tails, gate) = (Sessions::new(1), Gate::new(None, Arc::new(RealClock::new())));
+        let page =
+            render("1.2\"3", None, &Reloads::default(), &queries, &tails, &gate.unwrap(), None);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
     }

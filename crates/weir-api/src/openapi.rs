@@ -4,6 +4,7 @@
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
+use crate::access::session;
 use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
 use crate::{drains, explore, routes, tail, views};
 
@@ -12,6 +13,10 @@ use crate::{drains, explore, routes, tail, views};
 /// Paths under `/api/v2/` follow Datadog's API, so that its clients work; their errors have
 /// Datadog's format, with the problem document in the additional member `weir`. Errors of all other
 /// paths are problem documents (RFC 9457).
+///
+/// With access control (`[api.access]`), all paths except `/health` and those below it need a token
+/// (`Authorization: Bearer TOKEN`) or the cookie of a session; without one they are answered with
+/// 401, and with one that does not suffice with 403.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "weir", license(name = "Apache-2.0", identifier = "Apache-2.0"), contact()),
@@ -41,6 +46,9 @@ use crate::{drains, explore, routes, tail, views};
         views::remove,
         views::remember,
         views::forget,
+        session::show,
+        session::begin,
+        session::end,
         tail::tail,
         routes::ledger,
         routes::rules,
@@ -59,6 +67,7 @@ use crate::{drains, explore, routes, tail, views};
         (name = "export", description = "Export of records"),
         (name = "store", description = "Contents of the store"),
         (name = "status", description = "Ledger, rules and status"),
+        (name = "session", description = "Signing in"),
         (name = "views", description = "Saved views of the page"),
         (name = "metrics", description = "Metrics for Prometheus"),
         (name = "health", description = "Health"),

@@ -5,19 +5,16 @@
 //! without being checked; the content security policy allows nothing that is not served by weir.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-use crate::compression::compress;
+use crate::access::Permission::Public;
+use crate::access::{Routes, needs};
 use crate::response::{NO_STORE, problem};
-use crate::state::ApiState;
 
 #[derive(RustEmbed)]
 #[folder = "../../page/dist"]
@@ -45,15 +42,16 @@ const HEADERS: [(HeaderName, &str); 4] = [
 const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 const CHECKED: &str = "no-cache";
 
-/// The routes of the page.
-pub(crate) fn routes() -> Router<Arc<ApiState>> {
-    let screens = SCREENS.into_iter().fold(Router::new(), |router, path| {
-        router.route(path, get(|headers: HeaderMap| async move { screen(&headers) }))
+/// The routes of the page. Its files contain no data, and whoever signs in needs them.
+pub(crate) fn routes() -> Routes {
+    let screens = SCREENS.into_iter().fold(Routes::default(), |routes, path| {
+        let shown = get(|headers: HeaderMap| async move { screen(&headers) });
+        routes.on(path, [needs(Public, shown)])
     });
     screens
-        .route("/favicon.svg", get(icon))
-        .route("/assets/{*name}", get(asset))
-        .layer(from_fn(compress))
+        .on("/favicon.svg", [needs(Public, get(icon))])
+        .on("/assets/{*name}", [needs(Public, get(asset))])
+        .compressed()
 }
 
 /// Whether the client is a browser that opens a page.

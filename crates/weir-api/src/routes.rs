@@ -16,6 +16,8 @@ use axum::routing::get;
 use serde_json::json;
 use weir_pipeline::health::Health;
 
+use crate::access::Permission::{Everything, Public, Records, SignedIn};
+use crate::access::{Routes, needs, session};
 use crate::drains;
 use crate::explore;
 use crate::guard::{AllowedHosts, guard};
@@ -45,21 +47,23 @@ const PATHS: [&str; 9] = [
 
 /// The routes.
 pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Router {
-    Router::new()
-        .route("/", get(index))
-        .route("/metrics", get(metrics_page))
-        .route("/health", get(health))
-        .route("/health/live", get(live))
-        .route("/health/ready", get(ready))
-        .route("/weir/v1/ledger", get(ledger))
-        .route("/weir/v1/rules", get(rules))
-        .route("/weir/v1/status", get(status))
-        .route("/weir/v1/tail", get(tail))
-        .route("/weir/v1/openapi.json", get(openapi))
+    Routes::default()
+        .on("/", [needs(Public, get(index))])
+        .on("/metrics", [needs(Everything, get(metrics_page))])
+        .on("/health", [needs(Public, get(health))])
+        .on("/health/live", [needs(Public, get(live))])
+        .on("/health/ready", [needs(Public, get(ready))])
+        .on("/weir/v1/ledger", [needs(Everything, get(ledger))])
+        .on("/weir/v1/rules", [needs(Everything, get(rules))])
+        .on("/weir/v1/status", [needs(Everything, get(status))])
+        .on("/weir/v1/tail", [needs(Records, get(tail))])
+        .on("/weir/v1/openapi.json", [needs(SignedIn, get(openapi))])
+        .merge(session::routes())
         .merge(drains::routes())
         .merge(views::routes())
         .merge(explore::routes())
         .merge(page::routes())
+        .behind(state.gate.clone())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(from_fn_with_state(allowed_hosts, guard))
@@ -67,7 +71,13 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
 }
 
 pub(crate) fn paths() -> Vec<&'static str> {
-    PATHS.into_iter().chain(drains::PATHS).chain(views::PATHS).chain(explore::PATHS).collect()
+    PATHS
+        .into_iter()
+        .chain(session::PATHS)
+        .chain(drains::PATHS)
+        .chain(views::PATHS)
+        .chain(explore::PATHS)
+        .collect()
 }
 
 /// The page for browsers; for other clients the paths of the API.
@@ -75,10 +85,9 @@ async fn index(State(state): State<Arc<ApiState>>, headers: HeaderMap) -> Respon
     if page::is_wanted(&headers) {
         return page::screen(&headers);
     }
-    json_response(
-        StatusCode::OK,
-        &json!({ "name": "weir", "version": state.version, "paths": paths() }),
-    )
+    // Whoever has no token is not told which release it is.
+    let version = (!state.gate.is_closed()).then_some(state.version);
+    json_response(StatusCode::OK, &json!({ "name": "weir", "version": version, "paths": paths() }))
 }
 
 /// Metrics
@@ -96,6 +105,7 @@ pub(crate) async fn metrics_page(State(state): State<Arc<ApiState>>) -> Response
         &state.reloads,
         &state.explore.admission,
         &state.tails,
+        &state.gate,
         store.as_ref(),
     );
     if let Some(view) = view.filter(|_| state.has_originals.load(Ordering::Relaxed)) {
@@ -106,6 +116,9 @@ pub(crate) async fn metrics_page(State(state): State<Arc<ApiState>>) -> Response
 }
 
 /// Health: whether everything works as configured, and the active problems
+///
+/// It needs no token. With access control the problems are not listed; they are part of
+/// `/weir/v1/status`.
 #[utoipa::path(
     get, path = "/health", tag = "health",
     responses((status = 200, description = "Everything works as configured"),
@@ -181,11 +194,14 @@ pub(crate) async fn openapi() -> Response {
     json_response(StatusCode::OK, &crate::openapi::openapi())
 }
 
+/// The health; with access control without the problems, which name components and destinations.
 fn current_health(state: &ApiState) -> Health {
-    match state.view() {
+    let health = match state.view() {
         Some(view) => view.health(),
         None => Health { status: "starting", live: true, ready: false, reasons: Vec::new() },
-    }
+    };
+    let reasons = if state.gate.is_closed() { Vec::new() } else { health.reasons };
+    Health { reasons, ..health }
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Response {
@@ -201,6 +217,7 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Response {
         path if path.starts_with("/weir/v1/store/deletions/") => "DELETE",
         path if path.starts_with("/weir/v1/views/") => "DELETE, PUT",
         "/weir/v1/queries" => "DELETE, POST",
+        "/weir/v1/session" => "DELETE, GET, HEAD, POST",
         _ => "GET, HEAD",
     };
     let title = format!("{} only accepts {allowed}, not {method}", truncated_path(&uri));

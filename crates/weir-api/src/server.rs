@@ -34,8 +34,9 @@ use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
 use crate::absence::{limit_absence, with_write_timeout};
+use crate::access::{ApiAccess, Gate};
 use crate::explore::{Explore, QueryLimits};
-use crate::guard::{AllowedHosts, IsLocal};
+use crate::guard::{AllowedHosts, Sender};
 use crate::routes::router;
 use crate::state::{ApiState, Reloads};
 use crate::tail::{IsLive, Sessions};
@@ -69,16 +70,18 @@ pub struct Api {
 impl Api {
     /// Binds the port and serves; until [`Self::set_pipeline`] every response says that weir is
     /// starting. Clients must use an IP address, `localhost`, the machine's own name, or one of
-    /// `allowed_hosts`.
+    /// `allowed_hosts`, and without `access` need no token.
     pub fn bind(
         listen: SocketAddr,
         allowed_hosts: &[String],
         version: &'static str,
         limits: &QueryLimits,
+        access: Option<&ApiAccess>,
     ) -> io::Result<Self> {
+        let gate = Gate::new(access, Arc::new(RealClock::new()))?;
         let (listener, address) = weir_host::listen(listen)?;
         let (stop, stopped) = watch::channel(false);
-        let state = state(version, limits, stopped.clone());
+        let state = state(version, limits, gate, stopped.clone());
         let router = router(state.clone(), AllowedHosts::new(allowed_hosts));
         let connections_max = connections_max(limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -142,10 +145,12 @@ impl Api {
 fn state(
     version: &'static str,
     limits: &QueryLimits,
+    gate: Gate,
     stopped: watch::Receiver<bool>,
 ) -> Arc<ApiState> {
     Arc::new(ApiState {
         version,
+        gate: Arc::new(gate),
         view: RwLock::new(None),
         reloads: Reloads::default(),
         has_originals: AtomicBool::new(false),
@@ -212,14 +217,12 @@ async fn connection(
 ) {
     let is_live = IsLive::default();
     let sender = stream.peer_addr().map(|address| address.ip().to_canonical());
-    let is_local = IsLocal(sender.is_ok_and(|ip| ip.is_loopback()));
+    let sender = Sender(sender.ok());
     let router = router
         .layer(Extension(is_live.clone()))
-        .layer(Extension(is_local))
+        .layer(Extension(sender))
         .layer(Extension(slot.clone()));
     let service = service_fn(|request| {
-        // There is no authentication; a client that has sent a whole head takes precedence.
-        slot.admit();
         let answering = TowerToHyperService::new(router.clone()).call(request);
         let working = slot.working();
         async move {

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 use weir_pipeline::view::PipelineView;
 
+use crate::access::Gate;
 use crate::explore::Explore;
 use crate::tail::Sessions;
 use crate::views::Views;
@@ -14,6 +15,7 @@ use crate::views::Views;
 #[derive(Debug)]
 pub(crate) struct ApiState {
     pub(crate) version: &'static str,
+    pub(crate) gate: Arc<Gate>,
     /// `None` until the pipeline has started; replaced by a reload.
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
     pub(crate) reloads: Reloads,

@@ -10,7 +10,6 @@ use std::io;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -22,6 +21,8 @@ use utoipa::ToSchema;
 use weir_host::Disk;
 use weir_host::units::format_rfc3339;
 
+use crate::access::Permission::{Change, Everything};
+use crate::access::{Routes, needs};
 use crate::problem::Problem;
 use crate::response::{json_response, starting};
 use crate::state::ApiState;
@@ -48,11 +49,11 @@ const SCHEMA: &str = "weir.views.v1";
 pub(crate) const PATHS: [&str; 3] = ["/weir/v1/views", "/weir/v1/views/{name}", "/weir/v1/queries"];
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<ApiState>> {
-    Router::new()
-        .route("/weir/v1/views", get(list))
-        .route("/weir/v1/views/{name}", put(save).delete(remove))
-        .route("/weir/v1/queries", post(remember).delete(forget))
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .on("/weir/v1/views", [needs(Everything, get(list))])
+        .on("/weir/v1/views/{name}", [needs(Change, put(save).delete(remove))])
+        .on("/weir/v1/queries", [needs(Change, post(remember).delete(forget))])
 }
 
 /// Everything that is kept for the page; also the content of the file.

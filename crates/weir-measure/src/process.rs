@@ -28,6 +28,8 @@ pub struct Process {
     /// Where the output of this process begins in the log file.
     log_start: u64,
     api: Option<SocketAddr>,
+    /// Token for its API.
+    token: Option<String>,
 }
 
 /// Checks repeatedly until `look` finds something; `None` if that took too long.
@@ -86,7 +88,7 @@ impl Process {
             .stdout(File::create(dir.join("stdout"))?)
             .stderr(log)
             .spawn()?;
-        Ok(Self { child, dir: dir.to_owned(), log_start, api: None })
+        Ok(Self { child, dir: dir.to_owned(), log_start, api: None, token: None })
     }
 
     /// Replaces the configuration and asks weir to reload it; see [`Self::launch`].
@@ -118,6 +120,11 @@ impl Process {
         self.find_api().is_some() && self.get("/health").is_ok()
     }
 
+    /// Sends this token with requests from now on.
+    pub fn set_token(&mut self, token: &str) {
+        self.token = Some(token.to_owned());
+    }
+
     /// Returns the address of its API; `None` until it is known.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api
@@ -142,7 +149,9 @@ impl Process {
         let api = self.api.ok_or(io::ErrorKind::NotConnected)?;
         let mut stream = TcpStream::connect_timeout(&api, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let token = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n"));
+        let headers = format!("connection: close\r\n{}", token.unwrap_or_default());
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n")?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let answer = String::from_utf8_lossy(&answer);

@@ -2,7 +2,8 @@
 //! their owners may see.
 //!
 //! Invariant: it responds like the originals to the requests that weir sends: 404 for an unknown
-//! application, 400 for an unknown token, 401 for an unknown client.
+//! application, 400 for an unknown token, 401 for an unknown client; lists have pages of at most
+//! [`PAGE_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,6 +17,10 @@ use serde_json::{Value, json};
 
 /// Name and secret of the client that may check tokens.
 const CLIENT: &str = "weir:cloud-secret";
+
+/// Maximum number of applications on a page, smaller than that of the original (5000), so that lists
+/// have several pages.
+const PAGE_MAX: usize = 2;
 
 /// A running stand-in.
 #[derive(Debug)]
@@ -80,6 +85,11 @@ impl Cloud {
     /// Lets the owner of a token see an application.
     pub fn allow(&self, token: &str, application: &str) {
         self.shared.known().visible.insert((token.to_owned(), application.to_owned()));
+    }
+
+    /// Removes a token, as if it had expired.
+    pub fn remove_token(&self, token: &str) {
+        self.shared.known().tokens.remove(token);
     }
 
     /// Makes every request fail from now on, or none.
@@ -157,6 +167,13 @@ impl Shared {
                 (200, format!("{{\"user_id\":\"u\",\"scope\":{scopes:?}}}"))
             }
             ["GET", "/token_keys", _] => (200, json!({ "keys": known.keys }).to_string()),
+            ["GET", path, _] if path.starts_with("/v3/apps?") => {
+                let token = credentials.strip_prefix("bearer ").unwrap_or_default();
+                (200, known.page(token, path).to_string())
+            }
+            ["GET", path, _] if path.starts_with("/v3/service_instances?") => {
+                (200, json!({ "pagination": { "next": null }, "resources": [] }).to_string())
+            }
             ["GET", path, _] => {
                 let token = credentials.strip_prefix("bearer ").unwrap_or_default();
                 let application = path.strip_prefix("/internal/v4/log_access/").unwrap_or_default();
@@ -167,5 +184,23 @@ impl Shared {
             }
             _ => error(404, "not_found"),
         }
+    }
+}
+
+impl CloudState {
+    /// A page of the applications that the owner of a token may see.
+    fn page(&self, token: &str, path: &str) -> Value {
+        let parameter = |name: &str| -> Option<usize> {
+            let (_, query) = path.split_once('?')?;
+            let mut all = query.split('&').filter_map(|pair| pair.split_once('='));
+            all.find(|(key, _)| *key == name)?.1.parse().ok()
+        };
+        let page = parameter("page").unwrap_or(1).max(1);
+        let size = parameter("per_page").unwrap_or(PAGE_MAX).min(PAGE_MAX);
+        let own = self.visible.iter().filter(|(owner, _)| owner == token);
+        let mut rest = own.skip((page - 1) * size).map(|(_, id)| json!({ "guid": id }));
+        let resources: Vec<Value> = rest.by_ref().take(size).collect();
+        let next = rest.next().map(|_| json!({ "href": format!("/v3/apps?page={}", page + 1) }));
+        json!({ "pagination": { "next": next }, "resources": resources })
     }
 }

@@ -50,6 +50,15 @@ impl Weir {
         weir
     }
 
+    /// [Starts](Process::launch) a weir whose API requires a token, and waits until it serves its
+    /// ledger.
+    pub fn start_with_token(dir: &Path, config: &str, token: &str) -> Self {
+        let mut weir = Self::spawn(dir, config, &[]);
+        weir.set_token(token);
+        weir.wait_ready();
+        weir
+    }
+
     /// [Starts](Process::launch) weir without waiting.
     pub fn spawn(dir: &Path, config: &str, wrapper: &[&str]) -> Self {
         Self(Process::launch(&binary(), dir, config, wrapper).expect("weir can be started"))

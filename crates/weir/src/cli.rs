@@ -215,6 +215,10 @@ pub(crate) struct ConfigArgs {
 /// Which running weir to query.
 #[derive(Debug, Args)]
 pub(crate) struct ApiArgs {
+    /// File with the token for the API, if it requires one. Default: the environment variable
+    /// `WEIR_TOKEN`.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
     /// Address of the API. Default: `api.listen` of the configuration.
     #[arg(
         long,

@@ -1,7 +1,8 @@
 //! Client of the API of a running weir.
 //!
 //! Invariants: a response is bounded in size and time; if there is no response, the error says
-//! which address was tried, where it is configured and what to do.
+//! which address was tried, where it is configured and what to do; a token is sent with every
+//! request and never printed.
 
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -11,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weir_host::units::format_duration;
+use weir_host::{Secret, SecretError};
 
 use crate::cli::ApiArgs;
 use crate::command::config::locate;
@@ -28,10 +30,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum wait for the next part of a long response: the server may be busy with other requests.
 const READ_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The address of a running weir.
-#[derive(Debug, Clone, Copy)]
+/// Environment variable of the token.
+const TOKEN_VARIABLE: &str = "WEIR_TOKEN";
+
+/// The address of a running weir, and what authorizes requests.
+#[derive(Debug, Clone)]
 pub(crate) struct Client {
     address: SocketAddr,
+    token: Option<Secret>,
     /// Timeout of connecting and of each read.
     timeout: Duration,
 }
@@ -48,7 +54,7 @@ impl Client {
         if address.port() == 0 {
             bail!("api.listen does not set a port: pass the address that weir printed with --api");
         }
-        Ok(Self { address: reachable(address), timeout: TIMEOUT })
+        Ok(Self { address: reachable(address), token: token(args)?, timeout: TIMEOUT })
     }
 
     /// Waits longer for responses to slow requests.
@@ -96,6 +102,10 @@ impl Client {
                 let message = match (status, title) {
                     // The request is invalid, whatever the source of the message.
                     (400, Some(title)) => options::with_option(title, problem),
+                    (401, _) => format!(
+                        "{} requires a valid token: set {TOKEN_VARIABLE}, or pass --token-file",
+                        self.address
+                    ),
                     (_, title) => {
                         let title = title.unwrap_or("no reason given");
                         format!("{} answered with status {status}: {title}", self.address)
@@ -174,7 +184,10 @@ impl Client {
         let mut stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
         stream.set_read_timeout(Some(self.timeout))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        write!(stream, "{request}host: {}\r\n\r\n{body}", self.address)?;
+        let token = self.token.as_ref();
+        let token = token.map(|token| format!("authorization: Bearer {}\r\n", token.expose()));
+        let token = token.unwrap_or_default();
+        write!(stream, "{request}{token}host: {}\r\n\r\n{body}", self.address)?;
         Ok(stream)
     }
 
@@ -193,6 +206,18 @@ impl Client {
             self.address
         );
         ExitError::with(Exit::Failed, message)
+    }
+}
+
+/// The token of the file, or else that of the environment.
+fn token(args: &ApiArgs) -> Result<Option<Secret>> {
+    if let Some(path) = &args.token_file {
+        return Ok(Some(Secret::from_file(path)?));
+    }
+    match Secret::from_env(TOKEN_VARIABLE) {
+        Ok(token) => Ok(Some(token)),
+        Err(SecretError::NotSet { .. } | SecretError::Empty { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -243,7 +268,7 @@ mod tests {
     fn server_that_does_not_answer_is_not_a_missing_one() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let timeout = Duration::from_millis(20);
-        let client = Client { address: silent.local_addr().unwrap(), timeout };
+        let client = Client { address: silent.local_addr().unwrap(), token: None, timeout };
         let error = client.get_text("/").unwrap_err();
         let error = error.downcast_ref::<ExitError>().unwrap();
         assert_eq!(error.exit, Exit::Temporary);

@@ -1,5 +1,5 @@
 // The one door to weir's API: typed requests, problems as they stand in the answer, and whether
-// weir can be reached at all.
+// weir can be reached at all, and by this reader.
 import { signal } from '@preact/signals'
 import type { GetAnswers, GetQueries, PostAnswers, PostBodies, ProblemDocument } from './schema'
 
@@ -10,6 +10,9 @@ export type Reach = 'unknown' | 'reached' | 'unreachable'
 
 /** Whether the last request reached weir. */
 export const reach = signal<Reach>('unknown')
+
+/** Whether weir requires this reader to sign in. */
+export const signInNeeded = signal(false)
 
 /** By how much weir's clock is ahead of the browser's, milliseconds; 0 while they agree. */
 export const clockSkew = signal(0)
@@ -25,6 +28,9 @@ export class Problem extends Error {
     super(document.title)
   }
 }
+
+/** The path of the page, with the prefix of a proxy in front of it. */
+export const rootPath = root.pathname
 
 export function address(path: string, query: object = {}): string {
   const url = new URL(path.replace(/^\//, ''), root)
@@ -105,6 +111,7 @@ async function problemOf(response: Response): Promise<Problem> {
   reach.value = gateway ? 'unreachable' : 'reached'
   if (gateway) return new Problem('unreachable', titled(response.status, 'weir is not responding'))
   const document = await problemDocument(response)
+  if (response.status === 401) signInNeeded.value = true
   if (response.status === 429 || response.status === 503) return new Problem('busy', document)
   return new Problem(response.status < 500 ? 'refused' : 'failed', document)
 }

@@ -1,10 +1,11 @@
 // What weir says of itself, asked for again and again: every second while somebody looks at the
 // pipeline, now and then otherwise, not at all while the page is hidden.
 import { computed, effect, signal } from '@preact/signals'
-import { get } from '../api/client'
+import { get, signInNeeded } from '../api/client'
 import type { StatusDocument } from '../api/schema'
 import { type Screen, screen } from './location'
 import { createResource } from './resource'
+import { seesEverything } from './session'
 
 export const status = createResource<StatusDocument>()
 
@@ -23,7 +24,8 @@ export function watchStatus(): void {
   let timer = 0
   async function ask() {
     window.clearTimeout(timer)
-    if (!document.hidden) await load()
+    const maySee = !signInNeeded.peek() && seesEverything.peek()
+    if (!document.hidden && maySee) await load()
     timer = window.setTimeout(ask, watched.has(screen.peek()) ? often : seldom)
   }
   effect(() => {

@@ -3,6 +3,7 @@
 import { signal } from '@preact/signals'
 import { asProblem, change, get, type Problem } from '../api/client'
 import type { SavedView, ViewsDocument } from '../api/schema'
+import { mayChange } from './session'
 import { listOf, stored } from './stored'
 
 export type View = SavedView
@@ -35,7 +36,7 @@ export function remember(query: string): void {
   if (!query || queriesBefore.peek()[0] === query) return
   const others = queriesBefore.peek().filter((one) => one !== query)
   queriesBefore.value = [query, ...others].slice(0, kept)
-  change('POST', '/weir/v1/queries', { query }).catch(() => undefined)
+  if (mayChange.peek()) change('POST', '/weir/v1/queries', { query }).catch(() => undefined)
 }
 
 export async function forgetQueries(): Promise<boolean> {

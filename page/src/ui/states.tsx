@@ -66,6 +66,7 @@ function advice(problem: Problem): string {
     case 'refused':
       if (status === 409)
         return 'Only stored records can be searched. Live tail and the pipeline work without the store.'
+      if (status === 403) return 'Another token is needed for this; sign out to use it.'
       if (status === 404) return 'It may have been deleted, or removed by retention.'
       return expected ? `Expected: ${expected}.` : 'The query is not valid.'
     case 'failed':

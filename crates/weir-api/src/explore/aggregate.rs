@@ -190,15 +190,16 @@ impl AggregateBucket {
 )]
 pub(crate) async fn post(
     State(state): State<Arc<ApiState>>,
+    Extension(requester): Extension<Requester>,
     headers: HeaderMap,
     received: RequestBody,
 ) -> Result<Response, DatadogProblem> {
-    Ok(answer(&state, &headers, body(&headers, received)?).await?)
+    Ok(answer(&state, &requester, body(&headers, received)?).await?)
 }
 
 async fn answer(
     state: &ApiState,
-    headers: &HeaderMap,
+    requester: &Requester,
     params: AggregateBody,
 ) -> Result<Response, Problem> {
     let names = ParameterNames::BODY;
@@ -206,7 +207,7 @@ async fn answer(
     let zone = params.options.zone()?;
     let spec = QuerySpec::new(names, &params.filter, &params.weir.calculated_fields)
         .with_zone(zone.clone());
-    let mut filter = spec.filter(request_context.now_ns(), access(headers))?;
+    let mut filter = spec.filter(request_context.now_ns(), requester.access())?;
     request_context.lint(&spec.query, &filter.query);
     let rest = json!([params.compute, params.group_by, zone.name()]);
     let hash = spec.hash(&format!("aggregate {rest}"));

@@ -61,14 +61,14 @@ pub struct FieldEntry {
 )]
 pub(crate) async fn fields(
     State(state): State<Arc<ApiState>>,
-    headers: HeaderMap,
+    Extension(requester): Extension<Requester>,
     query: Result<Query<FieldsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let params = parameters(query)?;
     let request_context = state.explore.request_context();
     let spec =
         QuerySpec::from_query_string("", params.from.as_deref(), params.to.as_deref(), None)?;
-    let filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    let filter = spec.filter(request_context.now_ns(), requester.access())?;
     let limit = bounded("limit", params.limit, COMPLETIONS, COMPLETIONS_MAX)?;
     let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
     let prefix = params.prefix.to_lowercase();
@@ -160,7 +160,7 @@ pub struct ValueEntry {
 )]
 pub(crate) async fn values(
     State(state): State<Arc<ApiState>>,
-    headers: HeaderMap,
+    Extension(requester): Extension<Requester>,
     query: Result<Query<ValuesQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let params = parameters(query)?;
@@ -168,7 +168,7 @@ pub(crate) async fn values(
     let (from, to) = (params.from.as_deref(), params.to.as_deref());
     let spec =
         QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
-    let mut filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    let mut filter = spec.filter(request_context.now_ns(), requester.access())?;
     let _can_be_computed = state.explore.calculated_fields(&filter.calculated_fields)?;
     let field = listed_field("field", &params.field)?;
     let limit = bounded("limit", params.limit, COMPLETIONS, COMPLETIONS_MAX)?;

@@ -49,7 +49,7 @@ pub struct ContextAnswer {
 )]
 pub(crate) async fn get(
     State(state): State<Arc<ApiState>>,
-    headers: HeaderMap,
+    Extension(requester): Extension<Requester>,
     query: Result<Query<ContextQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let params = parameters(query)?;
@@ -64,7 +64,7 @@ pub(crate) async fn get(
     };
     let (before, after) = (count("before", params.before)?, count("after", params.after)?);
     let time = state.explore.deadline("timeout", params.timeout.as_deref())?;
-    let request = ContextRequest { id, before, after, access: access(&headers) };
+    let request = ContextRequest { id, before, after, access: requester.access() };
     let calculated_fields = state.explore.calculated_fields(&[])?;
     let document = move |context: Option<RecordContext>, meta| {
         let entry = |record| LogEntry::new(record, true, &calculated_fields);

@@ -1,10 +1,9 @@
 //! `/weir/v1/store/deletions`: deletion of records from the store.
 //!
-//! Invariants: only clients on this machine can delete, since weir has no users (and pages of other
-//! sites cannot: see [`crate::guard`]); what a deletion would hide can be counted first, by the
-//! same query over the same range.
+//! Invariants: only operators can delete, or without access control clients on this machine (and
+//! pages of other sites cannot: see [`crate::guard`]); what a deletion would hide can be counted
+//! first, by the same query over the same range.
 
-use axum::Extension;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use weir_expr::{Expr, parse};
@@ -19,10 +18,10 @@ use super::prelude::*;
 use super::query::{RequestBody, body};
 use super::record::precise_time;
 use super::time::TimeText;
-use crate::guard::IsLocal;
 
-/// The title of the problem with a request from another machine.
-const ONLY_LOCAL: &str = "records can only be deleted from the machine that weir runs on";
+/// The title of the problem with a request from another machine, without access control.
+pub(super) const ONLY_LOCAL: &str =
+    "records can only be deleted from the machine that weir runs on";
 
 /// Request for a deletion.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -136,9 +135,9 @@ impl Answer for Vec<DeletionReport> {
 )]
 pub(crate) async fn get(
     State(state): State<Arc<ApiState>>,
-    headers: HeaderMap,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
-    let access = access(&headers);
+    let access = requester.access();
     let run = move |store: &dyn LogStore, _budget: &_| Ok(store.deletions(&access));
     let document = |reports: Vec<DeletionReport>, _meta: Meta| {
         let deletions = reports.into_iter().map(DeletionEntry::from).collect();
@@ -161,31 +160,30 @@ pub(crate) async fn get(
 ///
 /// Records that match the expression and were received before the request are hidden from every
 /// query that starts after the response, and removed from the files in the background. Removed
-/// records cannot be restored, even if the deletion is cancelled. Only requests from this machine
-/// are accepted, and only with a JSON body.
+/// records cannot be restored, even if the deletion is cancelled. Only requests of operators are
+/// accepted, without access control only from this machine, and only with a JSON body.
 #[utoipa::path(
     post, path = "/weir/v1/store/deletions", tag = "store", request_body = DeletionBody,
     responses(
         (status = 200, description = "The records are durably hidden; or, for a dry run, the \
                                       number of records that would be",
             body = DeletionAnswer),
-        (status = 403, description = "The request comes from another machine"),
+        (status = 403, description = "The sender may not delete records"),
         (status = 415, description = "The body was not sent as application/json"),
         (status = 503, description = "The store cannot write"),
     )
 )]
 pub(crate) async fn post(
     State(state): State<Arc<ApiState>>,
-    Extension(is_local): Extension<IsLocal>,
+    Extension(requester): Extension<Requester>,
     headers: HeaderMap,
     received: RequestBody,
 ) -> Result<Response, Problem> {
-    is_local.require(ONLY_LOCAL)?;
     let params: DeletionBody = body(&headers, received)?;
     let request_context = state.explore.request_context();
     let query = parse_query(&params)?;
     let range = parse_range(&params, request_context.now_ns())?;
-    let access = access(&headers);
+    let access = requester.access();
     if params.dry_run {
         let filter = Filter { query, range, ..Filter::all(access) };
         let run = move |store: &dyn LogStore, budget: &_| count(store, filter, budget);
@@ -215,13 +213,13 @@ pub(crate) async fn post(
 ///
 /// Records that have not been removed from the files yet are visible again for every query that
 /// starts after the response; removed records are gone. Repeating the request has no effect. Only
-/// requests from this machine are accepted.
+/// requests of operators are accepted, without access control only from this machine.
 #[utoipa::path(
     delete, path = "/weir/v1/store/deletions/{id}", tag = "store",
     params(("id" = u64, Path, description = "The id of the deletion")),
     responses(
         (status = 200, description = "The deletion is durably cancelled", body = DeletionEntry),
-        (status = 403, description = "The request comes from another machine"),
+        (status = 403, description = "The sender may not delete records"),
         (status = 404, description = "There is no deletion with this id"),
         (status = 409, description = "The deletion is done: there is nothing left to restore"),
         (status = 503, description = "The store cannot write"),
@@ -229,13 +227,11 @@ pub(crate) async fn post(
 )]
 pub(crate) async fn cancel(
     State(state): State<Arc<ApiState>>,
-    Extension(is_local): Extension<IsLocal>,
-    headers: HeaderMap,
+    Extension(requester): Extension<Requester>,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Problem> {
-    is_local.require(ONLY_LOCAL)?;
     let Path(id) = id.map_err(|_| Problem::parameter("id", "is not a valid deletion id"))?;
-    let access = access(&headers);
+    let access = requester.access();
     let run = move |store: &dyn LogStore, _budget: &_| {
         Ok(store.cancel_deletion(id, &access, DELETE_TIMEOUT))
     };

@@ -97,7 +97,7 @@ impl FacetEntry {
 )]
 pub(crate) async fn get(
     State(state): State<Arc<ApiState>>,
-    headers: HeaderMap,
+    Extension(requester): Extension<Requester>,
     query: Result<Query<FacetsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let params = parameters(query)?;
@@ -105,7 +105,7 @@ pub(crate) async fn get(
     let (from, to) = (params.from.as_deref(), params.to.as_deref());
     let spec =
         QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
-    let filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    let filter = spec.filter(request_context.now_ns(), requester.access())?;
     request_context.lint(&spec.query, &filter.query);
     let calculated_fields = state.explore.calculated_fields(&filter.calculated_fields)?;
     let units = state.explore.units()?;

@@ -8,7 +8,6 @@
 //! worker, never by the API's own thread; it ends at its deadline with the results so far, or when
 //! its sender leaves; a partial answer is marked as such, with the reasons.
 
-mod access;
 mod admission;
 pub(crate) mod aggregate;
 pub(crate) mod complete;
@@ -33,8 +32,6 @@ mod time;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -47,15 +44,15 @@ use weir_store::query::{
     Patterns, QueryError, RecordContext, SearchPage, StoreMetrics, Units,
 };
 
-use crate::compression::compress;
+use crate::access::Permission::{Everything, Operate, Records};
+use crate::access::{Routes, needs};
 use crate::problem::Problem;
 use crate::response::json_text;
-use crate::state::ApiState;
 use meta::{Meta, RequestContext};
 
 pub(crate) use admission::{Admission, AnswerStatus, Rejection};
 pub(crate) use metrics::{DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
-pub(crate) use query::parameters;
+pub(crate) use query::{RequestBody, body, parameters};
 
 pub use aggregate::{AggregateAnswer, AggregateBucket, AggregateData};
 pub use complete::{FieldEntry, FieldsAnswer, ValueEntry, ValuesAnswer};
@@ -302,20 +299,32 @@ pub(crate) const PATHS: [&str; 12] = [
 ];
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<ApiState>> {
-    Router::new()
-        .route("/api/v2/logs/events", get(search::get))
-        .route("/api/v2/logs/events/search", get(search::get_in_place).post(search::post))
-        .route("/api/v2/logs/analytics/aggregate", post(aggregate::post))
-        .route("/weir/v1/fields", get(complete::fields))
-        .route("/weir/v1/values", get(complete::values))
-        .route("/weir/v1/facets", get(facets::get))
-        .route("/weir/v1/context", get(context::get))
-        .route("/weir/v1/patterns", get(patterns::get))
-        .route("/weir/v1/export", get(export::get))
-        .route("/weir/v1/store", get(report::get))
-        .route("/weir/v1/store/deletions", get(deletions::get).post(deletions::post))
-        .route("/weir/v1/store/deletions/{id}", delete(deletions::cancel))
-        .layer(DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
-        .layer(axum::middleware::from_fn(compress))
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .on("/api/v2/logs/events", [needs(Records, get(search::get))])
+        .on(
+            "/api/v2/logs/events/search",
+            [needs(Records, get(search::get_in_place).post(search::post))],
+        )
+        .on("/api/v2/logs/analytics/aggregate", [needs(Records, post(aggregate::post))])
+        .on("/weir/v1/fields", [needs(Records, get(complete::fields))])
+        .on("/weir/v1/values", [needs(Records, get(complete::values))])
+        .on("/weir/v1/facets", [needs(Records, get(facets::get))])
+        .on("/weir/v1/context", [needs(Records, get(context::get))])
+        .on("/weir/v1/patterns", [needs(Records, get(patterns::get))])
+        .on("/weir/v1/export", [needs(Records, get(export::get))])
+        .on("/weir/v1/store", [needs(Everything, get(report::get))])
+        .on(
+            "/weir/v1/store/deletions",
+            [
+                needs(Everything, get(deletions::get)),
+                needs(Operate(deletions::ONLY_LOCAL), post(deletions::post)),
+            ],
+        )
+        .on(
+            "/weir/v1/store/deletions/{id}",
+            [needs(Operate(deletions::ONLY_LOCAL), delete(deletions::cancel))],
+        )
+        .with_body_max(limits::BODY_BYTES_MAX)
+        .compressed()
 }

@@ -56,7 +56,7 @@ pub struct PatternEntry {
 )]
 pub(crate) async fn get(
     State(state): State<Arc<ApiState>>,
-    headers: HeaderMap,
+    Extension(requester): Extension<Requester>,
     query: Result<Query<PatternsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let params = parameters(query)?;
@@ -64,7 +64,7 @@ pub(crate) async fn get(
     let (from, to) = (params.from.as_deref(), params.to.as_deref());
     let spec =
         QuerySpec::from_query_string(&params.query, from, to, params.calculated_fields.as_deref())?;
-    let filter = spec.filter(request_context.now_ns(), access(&headers))?;
+    let filter = spec.filter(request_context.now_ns(), requester.access())?;
     request_context.lint(&spec.query, &filter.query);
     let limit = bounded("limit", params.limit, PATTERNS, PATTERNS_MAX)?;
     let time = state.explore.deadline("timeout", params.timeout.as_deref())?;

@@ -356,7 +356,7 @@ fn invalid_body(error: &BytesRejection) -> Problem {
 }
 
 /// Parses the body of a request. No body is an empty object.
-pub(super) fn body<T: DeserializeOwned>(
+pub(crate) fn body<T: DeserializeOwned>(
     headers: &HeaderMap,
     RequestBody(body): RequestBody,
 ) -> Result<T, Problem> {

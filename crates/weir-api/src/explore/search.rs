@@ -137,11 +137,12 @@ pub struct Links {
 )]
 pub(crate) async fn post(
     State(state): State<Arc<ApiState>>,
+    Extension(requester): Extension<Requester>,
     headers: HeaderMap,
     received: RequestBody,
 ) -> Result<Response, DatadogProblem> {
     let params: SearchBody = body(&headers, received)?;
-    Ok(answer(&state, &headers, params, ParameterNames::BODY).await?)
+    Ok(answer(&state, &requester, &headers, params, ParameterNames::BODY).await?)
 }
 
 /// Records in a range that match an expression, page by page
@@ -151,6 +152,7 @@ pub(crate) async fn post(
 )]
 pub(crate) async fn get(
     State(state): State<Arc<ApiState>>,
+    Extension(requester): Extension<Requester>,
     headers: HeaderMap,
     query: Result<Query<SearchQuery>, QueryRejection>,
 ) -> Result<Response, DatadogProblem> {
@@ -179,7 +181,7 @@ pub(crate) async fn get(
             points: None,
         },
     };
-    Ok(answer(&state, &headers, params, ParameterNames::DATADOG).await?)
+    Ok(answer(&state, &requester, &headers, params, ParameterNames::DATADOG).await?)
 }
 
 /// The same as `/api/v2/logs/events`
@@ -189,14 +191,16 @@ pub(crate) async fn get(
 )]
 pub(crate) async fn get_in_place(
     state: State<Arc<ApiState>>,
+    requester: Extension<Requester>,
     headers: HeaderMap,
     query: Result<Query<SearchQuery>, QueryRejection>,
 ) -> Result<Response, DatadogProblem> {
-    get(state, headers, query).await
+    get(state, requester, headers, query).await
 }
 
 async fn answer(
     state: &ApiState,
+    requester: &Requester,
     headers: &HeaderMap,
     params: SearchBody,
     names: ParameterNames,
@@ -205,7 +209,7 @@ async fn answer(
     let zone = params.options.zone()?;
     let spec =
         QuerySpec::new(names, &params.filter, &params.weir.calculated_fields).with_zone(zone);
-    let mut filter = spec.filter(request_context.now_ns(), access(headers))?;
+    let mut filter = spec.filter(request_context.now_ns(), requester.access())?;
     request_context.lint(&spec.query, &filter.query);
     let hash = spec.hash(&format!("search {:?}", params.sort));
     let after = spec.resume_from(params.page.cursor.as_deref(), hash, &mut filter)?;

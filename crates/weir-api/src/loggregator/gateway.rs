@@ -17,10 +17,10 @@ use weir_host::Clock;
 use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, Face};
 
 use super::FaceState;
-use super::access::Denied;
 use super::body::{self, FaceBody, Step};
 use super::limits::HEARTBEAT;
 use super::query::{self, QueryError};
+use crate::access::tokens::Denied;
 
 /// An error of the original: status, name, text.
 struct Problem(StatusCode, &'static str, &'static str);

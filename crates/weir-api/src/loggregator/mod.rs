@@ -11,7 +11,6 @@
 //! limited; a body is produced only when the client can accept it, so the envelopes of a slow
 //! client wait, and are counted, in its queue; no connection outlives the thread.
 
-mod access;
 mod body;
 mod containers;
 mod egress;
@@ -40,13 +39,12 @@ use weir_pipeline::live::Face;
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
+use crate::access::tokens::{AccessSettings, Tokens};
 use log_cache::KnownSources;
 use stored::StoredEnvelopes;
 
-pub use access::{AccessSettings, UaaClient, UaaSettings};
 pub use health::{HealthOf, HealthSettings};
 
-use access::Access;
 use containers::Containers;
 use health::HealthState;
 
@@ -82,7 +80,7 @@ pub struct FaceSettings {
 struct FaceState {
     settings: FaceSettings,
     tls: Option<Acceptor>,
-    access: Option<Arc<Access>>,
+    access: Option<Arc<Tokens>>,
     view: watch::Sender<Option<Arc<PipelineView>>>,
     streams: Arc<Semaphore>,
     stored: Arc<StoredEnvelopes>,
@@ -113,10 +111,10 @@ impl FaceState {
 fn shared_access(
     settings: &[FaceSettings],
     clock: &Arc<dyn Clock>,
-) -> Result<Option<Arc<Access>>, (&'static str, io::Error)> {
+) -> Result<Option<Arc<Tokens>>, (&'static str, io::Error)> {
     let asks = |face: &FaceSettings| Some((face.face.name(), face.access.clone()?));
     let Some((face, access)) = settings.iter().find_map(asks) else { return Ok(None) };
-    let access = Access::new(&access, clock.clone()).map_err(|error| (face, error))?;
+    let access = Tokens::new(&access, clock.clone()).map_err(|error| (face, error))?;
     Ok(Some(Arc::new(access)))
 }
 

@@ -21,11 +21,11 @@ use weir_codec::{DropsondeConverter, DropsondeFilter, DropsondeRequest};
 use weir_pipeline::live::{EnvelopeStream, Face};
 
 use super::FaceState;
-use super::access::Denied;
 use super::body::FaceBody;
 use super::limits::{FORM_BYTES_MAX, RECENT_LOGS_MAX, REQUEST_TIMEOUT};
 use super::query::{parameters, path_decoded};
 use super::websocket::{self, Client, Session};
+use crate::access::tokens::Denied;
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]

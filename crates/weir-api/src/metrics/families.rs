@@ -428,6 +428,12 @@ pub const FAMILIES: &[FamilyInfo] = &[
         Counter,
         "Streams that were ended because their clients did not accept an envelope in time.",
     ),
+    family(
+        "weir_api_refused_requests_total",
+        Counter,
+        "Requests to the API that access control has refused, by reason; only with access control.",
+    ),
+    family("weir_api_sessions", Gauge, "Sessions of the page; only with access control."),
     family("weir_live_tails", Gauge, "Active live tails."),
     family(
         "weir_live_tails_refused_total",

@@ -6,7 +6,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
 use super::*;
+use crate::access::tokens::AccessSettings;
 use crate::explore::limits::BODY_TIMEOUT;
+
+/// The state of an API with this access control.
+fn state_with(access: Option<&ApiAccess>, stopped: watch::Receiver<bool>) -> Arc<ApiState> {
+    let gate = Gate::new(access, Arc::new(RealClock::new())).unwrap();
+    state("1.2.3", &QueryLimits::default(), gate, stopped)
+}
 
 /// A server with room for one connection, so that the next client is served only when the previous
 /// one is gone.
@@ -18,8 +25,7 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let state = |stopped| state("1.2.3", &QueryLimits::default(), stopped);
-        Self::serving(|stopped| router(state(stopped), AllowedHosts::new(&[])))
+        Self::serving(|stopped| router(state_with(None, stopped), AllowedHosts::new(&[])))
     }
 
     fn serving(router: impl FnOnce(watch::Receiver<bool>) -> Router) -> Self {
@@ -266,11 +272,11 @@ async fn what_only_this_machine_may_change_is_rejected_from_others() {
     ];
     let others = [("GET", "/weir/v1/drains"), ("POST", "/weir/v1/drains/00000000000000ff/test")];
     for is_local in [true, false] {
-        let state = |stopped| state("1.2.3", &QueryLimits::default(), stopped);
         let served = Served::serving(|stopped| {
+            let address = if is_local { [127, 0, 0, 1] } else { [10, 1, 2, 3] };
             // The innermost of several values applies.
-            let is_local = Extension(IsLocal(is_local));
-            router(state(stopped), AllowedHosts::new(&[])).layer(is_local)
+            let sender = Extension(Sender(Some(address.into())));
+            router(state_with(None, stopped), AllowedHosts::new(&[])).layer(sender)
         });
         for (method, path) in changes.into_iter().chain(others) {
             let request = format!(
@@ -286,4 +292,60 @@ async fn what_only_this_machine_may_change_is_rejected_from_others() {
         }
         served.finish().await;
     }
+}
+
+/// Access control with one operator and one reader.
+fn access() -> ApiAccess {
+    let secret = |text: &str| Some(weir_host::Secret::new(text.to_owned()));
+    let (uaa, cloud_controller, tls) = (None, None, weir_pipeline::config::TlsSettings::default());
+    let tokens = AccessSettings { tokens: secret("operator"), uaa, cloud_controller, tls };
+    ApiAccess { tokens, read_tokens: secret("reader") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_access_control_a_token_is_needed_from_everywhere() {
+    for address in [[127, 0, 0, 1], [10, 1, 2, 3]] {
+        let served = Served::serving(|stopped| {
+            let sender = Extension(Sender(Some(address.into())));
+            router(state_with(Some(&access()), stopped), AllowedHosts::new(&[])).layer(sender)
+        });
+        // Without a pipeline there are no drains yet.
+        for (token, status) in
+            [("operator", 503), ("reader", 403), ("Operator", 401), ("operator,", 401), ("", 401)]
+        {
+            let request = format!(
+                "DELETE /weir/v1/drains/00000000000000ff HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                 authorization: Bearer {token}\r\n\r\n"
+            );
+            let mut stream = served.connect().await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let answer = rest(&mut stream).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{token}: {answer}");
+        }
+        served.finish().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_invalid_tokens_are_answered_after_a_pause() {
+    let served = Served::serving(|stopped| {
+        router(state_with(Some(&access()), stopped), AllowedHosts::new(&[]))
+    });
+    for (headers, waits) in [
+        ("authorization: Bearer guess\r\n", true),
+        ("authorization: Bearer reader\r\n", false),
+        ("cookie: weir_session=guess\r\n", false),
+        ("", false),
+    ] {
+        let request = format!(
+            "GET /weir/v1/session HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n"
+        );
+        let mut stream = served.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let started = Instant::now();
+        let answer = rest(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 "), "{headers}: {answer}");
+        assert_eq!(started.elapsed() >= Duration::from_millis(200), waits, "{headers}: {answer}");
+    }
+    served.finish().await;
 }

@@ -7,7 +7,8 @@
 //!
 //! Invariants: a slow or absent reader costs a bounded amount of memory for a bounded time, and
 //! blocks nothing; what it misses is counted; a reader that reconnects with `Last-Event-ID` within
-//! [`sessions::SESSION_LIFETIME`] continues after that row.
+//! [`sessions::SESSION_LIFETIME`] continues after that row, if it may still see the same records;
+//! one whose token is from UAA must reconnect now and then.
 
 mod sampler;
 mod session;
@@ -28,6 +29,7 @@ use utoipa::IntoParams;
 use weir_expr::CompileError;
 use weir_pipeline::live::{LiveError, LiveTail};
 
+use crate::access::Requester;
 use crate::explore::parameters;
 use crate::problem::Problem;
 use crate::response::{NO_STORE, invalid_expression, problem, starting};
@@ -83,6 +85,7 @@ pub(crate) struct TailQuery {
 pub(crate) async fn tail(
     State(state): State<Arc<ApiState>>,
     Extension(is_live): Extension<IsLive>,
+    Extension(requester): Extension<Requester>,
     query: Result<Query<TailQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Response {
@@ -95,7 +98,7 @@ pub(crate) async fn tail(
                      one, or try again later";
         return unavailable(title);
     };
-    let (session, first) = match session(&state, &params, &headers).await {
+    let (session, first) = match session(&state, &requester, &params, &headers).await {
         Ok(begun) => begun,
         Err(refusal) => return refusal,
     };
@@ -129,6 +132,7 @@ fn compile_problem(query: &str, error: &CompileError) -> Response {
 /// The session that the reader continues or a new one, and the events that it starts with.
 async fn session(
     state: &Arc<ApiState>,
+    requester: &Requester,
     params: &TailQuery,
     headers: &HeaderMap,
 ) -> Result<(Session, Vec<u8>), Response> {
@@ -142,11 +146,13 @@ async fn session(
         && let Some((id, seq)) = session::parse_id(last)
         && let Some(mut session) = state.tails.take(id).await
         && session.query == params.query
+        && session.access == requester.access()
     {
         let first = session.resume(seq);
         return Ok((session, first));
     }
     let expression = weir_expr::parse(&params.query).map_err(|error| invalid_expression(&error))?;
+    let expression = requester.restricted(expression);
     let view = state.view().ok_or_else(starting)?;
     // Compiling a large expression must not block others.
     let joining = tokio::task::spawn_blocking(move || LiveTail::new(&view, &expression)).await;
@@ -163,7 +169,8 @@ async fn session(
         }
         Err(error) => return Err(unavailable(&error.to_string())),
     };
-    let session = Session::new(&params.query, tail, max_rate);
+    let session = Session::new(&params.query, requester, tail, max_rate)
+        .ok_or_else(|| unavailable("the system has no random numbers"))?;
     let first = if last.is_some() { session::unknown_gap() } else { Vec::new() };
     Ok((session, first))
 }

@@ -9,9 +9,11 @@ use http_body_util::channel::Sender;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use weir_pipeline::live::{LiveEvent, LiveTail, Rows};
+use weir_store::query::Access;
 
 use super::sampler::Sampler;
 use super::sessions::Sessions;
+use crate::access::{RECHECK_INTERVAL, Requester, random};
 
 /// Bytes of rows kept for a reader that reconnects.
 const RECENT_BYTES_MAX: usize = 512 * 1024;
@@ -26,6 +28,10 @@ pub(crate) struct Session {
     pub(super) id: u64,
     /// The parameters of the request.
     pub(super) query: String,
+    /// What its reader may see.
+    pub(super) access: Access,
+    /// Time after which access must be checked again.
+    recheck_interval: Option<Duration>,
     tail: LiveTail,
     sampler: Sampler,
     /// Number of the last record that matched.
@@ -54,17 +60,25 @@ pub(super) fn unknown_gap() -> Vec<u8> {
 }
 
 impl Session {
-    pub(super) fn new(query: &str, tail: LiveTail, max_rate: u32) -> Self {
-        Self {
-            id: fastrand::u64(..),
+    /// `None` if the system has no random numbers: whoever guesses an id continues the session.
+    pub(super) fn new(
+        query: &str,
+        requester: &Requester,
+        tail: LiveTail,
+        max_rate: u32,
+    ) -> Option<Self> {
+        Some(Self {
+            id: u64::from_ne_bytes(random().ok()?),
             query: query.to_owned(),
+            access: requester.access(),
+            recheck_interval: requester.is_of_uaa().then_some(RECHECK_INTERVAL),
             tail,
             sampler: Sampler::new(max_rate),
             seq: 0,
             recent: VecDeque::new(),
             recent_bytes: 0,
             forgotten_seq: 0,
-        }
+        })
     }
 
     /// The reader has everything up to a row: returns what was sent after it, to be sent again.
@@ -79,8 +93,8 @@ impl Session {
         events
     }
 
-    /// Sends events until the reader leaves, another connection takes over, or weir stops; then
-    /// keeps the session for the reader to reconnect.
+    /// Sends events until the reader leaves, another connection takes over, access must be checked
+    /// again, or weir stops; then keeps the session for the reader to reconnect.
     pub(super) async fn run(
         mut self,
         mut body: Body,
@@ -89,9 +103,11 @@ impl Session {
         mut stopped: watch::Receiver<bool>,
     ) {
         let released = sessions.enter(self.id);
+        let recheck = after(self.recheck_interval);
         let is_over = tokio::select! {
             ended = self.send_all(&mut body, first, sessions) => ended.is_ok(),
             () = released.notified() => false,
+            () = recheck => false,
             _ = stopped.wait_for(|stopped| *stopped) => true,
         };
         if is_over {
@@ -197,6 +213,14 @@ fn end() -> Bytes {
     Bytes::from_static(
         b"event: end\ndata: {\"reason\":\"weir is stopping or reloading its configuration\"}\n\n",
     )
+}
+
+/// Waits for this time, or forever.
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Returns ticks that start after one period; missed ticks are skipped.

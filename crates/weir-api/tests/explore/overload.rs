@@ -133,7 +133,7 @@ fn without_store_every_path_returns_409() {
     assert_eq!(read(ask(&api)).status, 409);
     api.shutdown();
     let starting =
-        Api::bind("127.0.0.1:0".parse().unwrap(), &[], "1", &QueryLimits::default()).unwrap();
+        Api::bind("127.0.0.1:0".parse().unwrap(), &[], "1", &QueryLimits::default(), None).unwrap();
     let reply = read(ask(&starting));
     assert_eq!(reply.status, 503);
     assert!(reply.text.contains("weir is starting"), "{reply:?}");

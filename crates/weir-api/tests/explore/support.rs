@@ -336,9 +336,14 @@ pub(crate) fn api(records: i64) -> (Api, Arc<MemoryStore>) {
 }
 
 pub(crate) fn api_of(store: Arc<MemoryStore>) -> Api {
-    let api =
-        Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &[], "1.2.3", &QueryLimits::default())
-            .unwrap();
+    let api = Api::bind(
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        &[],
+        "1.2.3",
+        &QueryLimits::default(),
+        None,
+    )
+    .unwrap();
     api.set_store(Some(store));
     api
 }

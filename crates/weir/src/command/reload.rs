@@ -122,7 +122,8 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
 fn needs_start(plan: &Plan, running: &Plan) -> bool {
     let is_api_changed = plan.api_listen != running.api_listen
         || plan.api_allowed_hosts != running.api_allowed_hosts
-        || plan.queries != running.queries;
+        || plan.queries != running.queries
+        || plan.api_access != running.api_access;
     let is_service_changed = plan.faces != running.faces
         || plan.health != running.health
         || plan.stored_deadline != running.stored_deadline;
@@ -153,6 +154,10 @@ mod tests {
         assert!(!needs_start(&log_cache("2s"), &log_cache("2s")));
         assert!(!needs_start(&plan("[[rule]]\nname = \"r\"\nto = [\"o\"]\n"), &plan("")));
         assert!(needs_start(&plan("[log]\nlevel = \"debug\"\n"), &plan("")));
+        let access = "[api.access]\nread_tokens = { env = \"PATH\" }\n";
+        assert!(
+            needs_start(&plan(access), &plan("")) && !needs_start(&plan(access), &plan(access))
+        );
     }
 
     #[test]

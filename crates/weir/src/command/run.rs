@@ -189,7 +189,8 @@ impl Running {
 
 fn bind(plan: &Plan) -> Result<Option<Api>> {
     let Some(listen) = plan.api_listen else { return Ok(None) };
-    match Api::bind(listen, &plan.api_allowed_hosts, env!("CARGO_PKG_VERSION"), &plan.queries) {
+    let (hosts, version) = (&plan.api_allowed_hosts, env!("CARGO_PKG_VERSION"));
+    match Api::bind(listen, hosts, version, &plan.queries, plan.api_access.as_ref()) {
         Ok(api) => {
             tracing::info!(address = %api.address(), "api listens");
             Ok(Some(api))

@@ -1,8 +1,9 @@
-//! `[loggregator.access]`: checks and settings of access control.
+//! `[api.access]` and `[loggregator.access]`: checks and settings of access control by tokens.
 //!
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
-use weir_api::{AccessSettings, UaaClient, UaaSettings};
+use weir_api::{AccessSettings, ApiAccess, UaaClient, UaaSettings};
+use weir_host::Secret;
 use weir_pipeline::config::Endpoint;
 
 use super::check_hec::{secret_file, tls, url};
@@ -11,14 +12,34 @@ use super::diagnostic::Diagnostics;
 use super::plan::{Sections, tls_settings};
 use super::section::Section;
 
-/// The table, if there is one.
-pub(crate) fn section(sections: &Sections) -> Option<&Section> {
+/// Minimum length of the tokens of the API: shorter ones can be guessed.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// The table of the API, if there is one.
+pub(crate) fn of_api(sections: &Sections) -> Option<&Section> {
+    sections.table("api").table("access")
+}
+
+/// The table of the services for readers, if there is one.
+pub(crate) fn of_readers(sections: &Sections) -> Option<&Section> {
     sections.table("loggregator").table("access")
 }
 
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
-    let Some(section) = section(sections) else { return };
+    if let Some(section) = of_api(sections) {
+        checked(section, &["tokens", "read_tokens"], diagnostics);
+        for key in ["tokens", "read_tokens"] {
+            long_enough(section, key, diagnostics);
+        }
+    }
+    if let Some(section) = of_readers(sections) {
+        checked(section, &["tokens"], diagnostics);
+    }
+}
+
+/// Checks a table with these lists of tokens.
+fn checked(section: &Section, lists: &[&'static str], diagnostics: &mut Diagnostics) {
     let mut is_encrypted = false;
     for key in ["uaa", "cloud_controller"] {
         let Some(endpoint) = url(section, key, Endpoint::url, diagnostics) else { continue };
@@ -36,20 +57,34 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     if section.is_set("tls") {
         tls(section, Some(is_encrypted), diagnostics);
     }
-    for key in ["tokens", "uaa_secret"] {
+    secret_file(section, "uaa_secret", diagnostics);
+    for key in lists {
         secret_file(section, key, diagnostics);
+        if section.secret(key).is_some_and(|tokens| tokens.list().is_none()) {
+            let message = "a token is empty, so every client could read everything";
+            diagnostics
+                .error(section.location(key), &section.key_path(key), message.to_owned())
+                .help("separate tokens by single commas");
+        }
     }
-    if section.secret("tokens").is_some_and(|tokens| tokens.list().is_none()) {
-        let message = "a token is empty, so every client could read everything";
+    together(section, lists, diagnostics);
+}
+
+/// Checks that tokens cannot be guessed.
+fn long_enough(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
+    let tokens = section.secret(key);
+    let tokens = tokens.as_ref().and_then(Secret::list).unwrap_or_default();
+    if tokens.iter().any(|token| (1..TOKEN_BYTES_MIN).contains(&token.len())) {
+        let message =
+            format!("a token is shorter than {TOKEN_BYTES_MIN} characters: it can be guessed");
         diagnostics
-            .error(section.location("tokens"), &section.key_path("tokens"), message.to_owned())
-            .help("separate tokens by single commas");
+            .error(section.location(key), &section.key_path(key), message)
+            .help("for example: openssl rand -hex 32");
     }
-    together(section, diagnostics);
 }
 
 /// Keys that only have an effect together.
-fn together(section: &Section, diagnostics: &mut Diagnostics) {
+fn together(section: &Section, lists: &[&str], diagnostics: &mut Diagnostics) {
     let needs = [
         ("uaa_client", "uaa"),
         ("uaa_secret", "uaa"),
@@ -73,12 +108,17 @@ fn together(section: &Section, diagnostics: &mut Diagnostics) {
                 .help(format!("add {other}, or remove {key}"));
         }
     }
-    if !section.is_set("uaa") && !section.is_set("tokens") {
+    if !section.is_set("uaa") && !lists.iter().any(|key| section.is_set(key)) {
         let message = format!("{} denies all access", section.path);
         diagnostics
             .error(section.location.clone(), &section.path, message)
             .help("add tokens, or uaa with uaa_client and uaa_secret");
     }
+}
+
+/// The settings of the API; `None` if something required is missing, which was reported.
+pub(crate) fn api_settings(section: &Section) -> Option<ApiAccess> {
+    Some(ApiAccess { tokens: settings(section)?, read_tokens: section.secret("read_tokens") })
 }
 
 /// The settings; `None` if something required is missing, which was reported.

@@ -35,6 +35,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     }
     super::check_source::read_twice(sections, diagnostics);
     super::check_listen::listen_twice(sections, diagnostics);
+    super::access::check(sections, diagnostics);
     super::readers::check(sections, diagnostics);
     super::drains::check(sections, diagnostics);
     super::check_file::written_twice(sections, diagnostics);
@@ -125,15 +126,22 @@ fn api(api: &Section, diagnostics: &mut Diagnostics) {
         }
     }
     let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) else { return };
-    if !listen.ip().is_loopback() {
-        diagnostics
-            .warn(
-                api.location("listen"),
-                "api.listen",
-                format!("the API is open to the network at {listen} without authentication"),
-            )
-            .help("write \"127.0.0.1:7080\" unless every user of that network may read the data");
+    if listen.ip().is_loopback() {
+        return;
     }
+    let (message, help) = if api.table("access").is_some() {
+        (
+            format!("tokens and records cross the network unencrypted at {listen}"),
+            "write \"127.0.0.1:7080\", with a proxy in front of it that terminates TLS",
+        )
+    } else {
+        (
+            format!("the API is open to the network at {listen} without authentication"),
+            "add [api.access], or write \"127.0.0.1:7080\" unless every user of that network may \
+             read the data",
+        )
+    };
+    diagnostics.warn(api.location("listen"), "api.listen", message).help(help);
 }
 
 /// Ring, windows, listeners and the store's head must fit in the memory that weir may use.

@@ -22,7 +22,10 @@ pub(crate) fn client_settings(
             Some(NodeValue::Table(node)) => node,
             _ => &empty,
         };
-        Some(section::read(node, &[table.fields], &[], name, None, diagnostics))
+        // Its secrets may be readable only for the running weir.
+        let entries = node.entries.iter().filter(|entry| entry.key != "access").cloned();
+        let node = NodeTable { entries: entries.collect() };
+        Some(section::read(&node, &[table.fields], &[], name, None, diagnostics))
     };
     let (api, store) = (table("api"), table("store"));
     let mut outputs: Vec<String> = match tree.get(OutputType::FAMILY).map(|entry| &entry.node.value)
@@ -39,5 +42,25 @@ pub(crate) fn client_settings(
         data_dir: top.file("data_dir").unwrap_or_default(),
         api_listen: api.filter(|api| api.bool("enabled")).and_then(|api| api.listen("listen")),
         outputs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Texts, tree};
+
+    use super::*;
+
+    #[test]
+    fn secrets_of_the_running_weir_are_not_needed() {
+        let mut texts = Texts::default();
+        let text = "[api]\nlisten = \"127.0.0.1:7081\"\n\
+                    [api.access]\ntokens = { file = \"/nonexistent/tokens\" }\n";
+        texts.add("weir.toml", text.to_owned());
+        let mut diagnostics = Diagnostics::default();
+        let tree = tree::parse(&texts, &mut diagnostics);
+        let settings = client_settings(&tree, &mut diagnostics);
+        assert!(diagnostics.0.is_empty(), "{:?}", diagnostics.0);
+        assert_eq!(settings.api_listen, Some("127.0.0.1:7081".parse().unwrap()));
     }
 }

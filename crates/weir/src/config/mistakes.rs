@@ -1,5 +1,6 @@
 //! Mistakes of every kind, as data: the text, its line, the expected message and the expected help.
 
+mod access;
 mod listeners;
 mod queries;
 mod syslog_output;
@@ -15,16 +16,16 @@ use crate::term::Paint;
 const LINES_BEFORE: usize = 7;
 
 /// The text, the line of the error (counted from the start of the text), the message, the help.
-type Mistake = (&'static str, usize, &'static str, &'static str);
+type Mistake<'a> = (&'a str, usize, &'a str, &'a str);
 
 /// Loads every text and reports all that is not as expected at once.
-fn check(mistakes: &[Mistake]) {
+fn check(mistakes: &[Mistake<'_>]) {
     let wrong: Vec<String> = mistakes.iter().filter_map(difference).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 /// What is not as expected of one of them.
-fn difference((written, line, message, help): &Mistake) -> Option<String> {
+fn difference((written, line, message, help): &Mistake<'_>) -> Option<String> {
     let loaded = loaded(&format!("{REST}{written}\n"));
     let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
     let problem = |what: String| Some(format!("{written:?} {what}:\n{shown}"));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_api::{FaceSettings, HealthSettings, QueryLimits};
+use weir_api::{ApiAccess, FaceSettings, HealthSettings, QueryLimits};
 use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
@@ -22,6 +22,7 @@ use weir_pipeline::config::{
 use weir_store::embedded::StoreConfig;
 use weir_store::query::{CalculatedField, Units};
 
+use super::access;
 use super::check;
 use super::check_listen;
 use super::check_syslog;
@@ -60,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) api_allowed_hosts: Vec<String>,
     /// Limits of searches and live tails.
     pub(crate) queries: QueryLimits,
+    /// Access control of the API.
+    pub(crate) api_access: Option<ApiAccess>,
     /// Services for readers of envelopes.
     pub(crate) faces: Vec<FaceSettings>,
     /// Addresses that serve the health of Loggregator's programs.
@@ -209,6 +212,10 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
         api_allowed_hosts: texts(api, "allowed_hosts"),
         queries: api.table("queries").map(queries).unwrap_or_default(),
+        api_access: match access::of_api(&sections) {
+            Some(section) => Some(access::api_settings(section)?),
+            None => None,
+        },
         faces: readers::settings(&sections)?,
         health: readers::health(&sections),
         has_original_metrics: sections.table("loggregator").bool("metrics"),

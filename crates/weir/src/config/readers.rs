@@ -42,7 +42,6 @@ fn services(sections: &Sections) -> impl Iterator<Item = (Face, &Section)> {
 
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
-    access::check(sections, diagnostics);
     for (face, service) in services(sections) {
         check_listen::tls(service, diagnostics);
         check_listen::networks(service, diagnostics);
@@ -51,7 +50,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         }
         let Some(listen) = service.listen("listen") else { continue };
         let knows_clients = service.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
-        let asks_for_tokens = face.has_tokens() && access::section(sections).is_some();
+        let asks_for_tokens = face.has_tokens() && access::of_readers(sections).is_some();
         if !listen.ip().is_loopback() && !knows_clients && !asks_for_tokens {
             let remedy = if face.has_tokens() { "[loggregator.access], " } else { "" };
             let message = format!(
@@ -172,7 +171,7 @@ pub(crate) fn stored_deadline(sections: &Sections) -> Duration {
 
 /// Settings of the services; `None` if a required file is missing.
 pub(crate) fn settings(sections: &Sections) -> Option<Vec<FaceSettings>> {
-    let access = match access::section(sections) {
+    let access = match access::of_readers(sections) {
         Some(section) => Some(Arc::new(access::settings(section)?)),
         None => None,
     };

@@ -1,5 +1,6 @@
 //! Every table of the configuration and its keys. This is the only place where keys are defined.
 
+mod access;
 mod collectors;
 mod drains;
 mod listeners;
@@ -164,9 +165,9 @@ pub(crate) const TABLES: &[Table] = &[
                 "listen",
                 ValueType::Listen,
                 Value("\"127.0.0.1:7080\""),
-                "Address to listen on. There is no authentication: keep it on the loopback \
-                 address, or on a network where every user may read the data. Port 0 picks a free \
-                 port, which is printed.",
+                "Address to listen on. Without `access` there is no authentication: keep it on the \
+                 loopback address, or on a network where every user may read the data. Port 0 picks \
+                 a free port, which is printed.",
             ),
             field(
                 "allowed_hosts",
@@ -182,6 +183,13 @@ pub(crate) const TABLES: &[Table] = &[
                 ValueType::Table(queries::QUERIES),
                 Value("{}"),
                 "Limits for searches and live tails.",
+            ),
+            field(
+                "access",
+                ValueType::Table(access::API),
+                None("every client that can connect may read everything"),
+                "Access control: all requests need a token, except for `/health` and the files of \
+                 the page. See [access](../guide/access.md).",
             ),
         ],
     },

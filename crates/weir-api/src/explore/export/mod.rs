@@ -130,13 +130,14 @@ impl ExportQuery {
 )]
 pub(crate) async fn get(
     State(state): State<Arc<ApiState>>,
+    Extension(requester): Extension<Requester>,
     version: Version,
     headers: HeaderMap,
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let params = parameters(query)?;
     let ExportStart { request, spec, hash, remaining } =
-        ExportStart::of(&state, &headers, &params)?;
+        ExportStart::of(&state, &requester, &params)?;
     let columns = CsvColumns::parse(params.columns.as_deref())?;
     let calculated_fields =
         state.explore.calculated_fields(&request.filter.calculated_fields)?.into();
@@ -178,7 +179,7 @@ struct ExportStart {
 }
 
 impl ExportStart {
-    fn of(state: &ApiState, headers: &HeaderMap, params: &ExportQuery) -> Result<Self, Problem> {
+    fn of(state: &ApiState, requester: &Requester, params: &ExportQuery) -> Result<Self, Problem> {
         let (from, to) = (params.from.as_deref(), params.to.as_deref());
         let spec = QuerySpec::from_query_string(
             &params.query,
@@ -187,7 +188,8 @@ impl ExportStart {
             params.calculated_fields.as_deref(),
         )?
         .without_default_start();
-        let mut filter = spec.filter(state.explore.request_context().now_ns(), access(headers))?;
+        let mut filter =
+            spec.filter(state.explore.request_context().now_ns(), requester.access())?;
         let hash = spec.hash(&format!("export {:?} {:?}", params.sort, params.limit));
         if params.wants_pieces() && params.format != Format::Parquet {
             let name = if params.cursor.is_some() { "cursor" } else { "pieces" };

@@ -9,9 +9,9 @@ use weir_codec::GrpcStatus;
 use weir_pipeline::grpc::{self, Status};
 
 use super::super::FaceState;
-use super::super::access::Denied;
 use super::super::body::FaceBody;
 use super::{promql, request};
+use crate::access::tokens::Denied;
 
 /// Checks access to the requested sources; an error is the response.
 pub(super) async fn check(

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::choices::{Choice as _, TokenCheck};
 use super::listeners::SERVER_TLS;
-use super::{Field, FieldDefault, TLS as CLIENT_TLS, Table, ValueType, field, time};
+use super::{Field, FieldDefault, Table, ValueType, access, field, time};
 use FieldDefault::{None, Value};
 
 pub(super) const LOGGREGATOR: Table = Table {
@@ -51,7 +50,7 @@ pub(super) const LOGGREGATOR: Table = Table {
         ),
         field(
             "access",
-            ValueType::Table(ACCESS),
+            ValueType::Table(access::READERS),
             None("every client that can connect may read everything"),
             "Access control over HTTP. Requests must have a token from UAA or one of `tokens`.",
         ),
@@ -108,59 +107,6 @@ const HEALTH: &[Field] = &[
         ValueType::Listen,
         None("the address of the log-cache; without it, `127.0.0.1:8080`"),
         "Address for the health of the scheduler and the adapters of drains.",
-    ),
-];
-
-const ACCESS: &[Field] = &[
-    field(
-        "tokens",
-        ValueType::Secret,
-        None("only tokens from UAA"),
-        "Comma-separated list of tokens that may read everything, in addition to those from UAA.",
-    ),
-    field(
-        "uaa",
-        ValueType::Url,
-        None("only `tokens`"),
-        "URL of the UAA that issues the tokens of clients. Tokens with the scope `doppler.firehose` \
-         or `logs.admin` may read everything.",
-    ),
-    field(
-        "uaa_verify",
-        ValueType::Choice(TokenCheck::WORDS),
-        Value("\"check_token\""),
-        "How to verify tokens from UAA.",
-    ),
-    field(
-        "uaa_client",
-        ValueType::Text,
-        None("required with `uaa`, unless `uaa_verify` is `keys`"),
-        "Name of a UAA client with the authority `uaa.resource`.",
-    ),
-    field(
-        "uaa_secret",
-        ValueType::Secret,
-        None("required with `uaa`, unless `uaa_verify` is `keys`"),
-        "Secret of `uaa_client`.",
-    ),
-    field(
-        "uaa_audience",
-        ValueType::Text,
-        None("any audience"),
-        "Audience (`aud`) that tokens from UAA must have, such as `doppler`; others are rejected.",
-    ),
-    field(
-        "cloud_controller",
-        ValueType::Url,
-        None("only operators may read"),
-        "URL of the Cloud Controller, which decides whether the owner of a token may read the logs \
-         of an application. A positive answer is cached for a minute.",
-    ),
-    field(
-        "tls",
-        ValueType::Table(CLIENT_TLS),
-        None("the system's CA certificates"),
-        "TLS settings for UAA and the Cloud Controller.",
     ),
 ];
 

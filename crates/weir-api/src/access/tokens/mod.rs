@@ -1,9 +1,9 @@
 //! Access control: tokens from UAA, and the Cloud Controller's decision whether their owner may
 //! read the logs of an application.
 //!
-//! An operator, whose token has one of the scopes [`OPERATOR_SCOPES`] or is one of the configured
-//! ones, may read everything. Everyone else may read the sources that the Cloud Controller allows,
-//! one by one.
+//! The owner of a configured token, or of one with a scope of [`READ_SCOPES`], may read everything.
+//! Everyone else may read the sources that the Cloud Controller allows: one by one for readers of
+//! Loggregator, all that it lists ([`applications`]) for the API.
 //!
 //! UAA checks each token, or weir verifies its signature with UAA's [`keys`].
 //!
@@ -12,6 +12,7 @@
 //! token is valid until it expires and no longer; tokens are kept as hashes and never appear in
 //! messages.
 
+pub(crate) mod applications;
 mod grants;
 mod jwt;
 mod keys;
@@ -28,6 +29,7 @@ use weir_host::{Clock, Secret};
 use weir_pipeline::ask::{Ask, AskClient};
 use weir_pipeline::config::{Endpoint, TlsSettings};
 
+use applications::{ApplicationLists, LISTING_BYTES_MAX};
 use grants::Grants;
 use jwt::Texts;
 use keys::Keys;
@@ -44,8 +46,14 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of sources in a request, if each must be checked.
 const SOURCES_MAX: usize = 100;
 
+/// Maximum number of cached decisions: a thousand readers of sixty applications each, in 5 MiB.
+const GRANTS_MAX: usize = 65_536;
+
 /// Scopes that may read everything.
-const OPERATOR_SCOPES: [&str; 2] = ["doppler.firehose", "logs.admin"];
+const READ_SCOPES: [&str; 2] = ["doppler.firehose", "logs.admin"];
+
+/// Scope of the administrators of the platform.
+const ADMIN_SCOPE: &str = "cloud_controller.admin";
 
 /// Settings of access control.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,18 +88,27 @@ pub struct UaaClient {
     pub secret: Secret,
 }
 
-/// Who has sent a request.
+/// The owner of a valid token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reader {
-    /// May read everything.
-    Operator,
-    /// May read what the Cloud Controller allows.
-    User,
+pub(crate) enum Owner {
+    /// It is one of the configured tokens.
+    Configured,
+    /// A user or client of UAA.
+    OfUaa(Rights),
+}
+
+/// What the scopes of a token say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// Its owner may read everything.
+    pub(crate) reads_everything: bool,
+    /// Its owner administers the platform.
+    pub(crate) administers: bool,
 }
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Denied {
+pub(crate) enum Denied {
     /// There is no token, or it is not valid.
     #[error("the token is missing or not valid")]
     Unknown,
@@ -103,14 +120,17 @@ pub(super) enum Denied {
     Unavailable(String),
 }
 
-/// Decides who may read what.
+/// Verifies tokens, and decides what their owners may read.
 #[derive(Debug)]
-pub(super) struct Access {
-    /// Hashes of the tokens that may read everything.
-    operators: Vec<[u8; 32]>,
+pub(crate) struct Tokens {
+    configured: TokenHashes,
     uaa: Option<Uaa>,
     cloud_controller: Option<AskClient>,
-    grants: Grants,
+    applications: Option<ApplicationLists>,
+    /// Verified tokens with the rights of their owners.
+    owners: Grants<Rights>,
+    /// Sources that the owners of tokens may read.
+    grants: Grants<()>,
     clock: Arc<dyn Clock>,
 }
 
@@ -132,14 +152,16 @@ struct CheckedToken {
     aud: Texts,
 }
 
-impl Access {
+impl Tokens {
     /// Reads the certificate files.
-    pub(super) fn new(settings: &AccessSettings, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let client = |endpoint: &Endpoint| {
-            AskClient::new(endpoint, settings.tls.files(), ANSWER_BYTES_MAX)
-                .map_err(io::Error::other)
+    pub(crate) fn new(settings: &AccessSettings, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let client_with = |endpoint: &Endpoint, bytes_max| {
+            AskClient::new(endpoint, settings.tls.files(), bytes_max).map_err(io::Error::other)
         };
-        let tokens = settings.tokens.as_ref().and_then(Secret::list).unwrap_or_default();
+        let client = |endpoint: &Endpoint| client_with(endpoint, ANSWER_BYTES_MAX);
+        let listing = |endpoint: &Endpoint| {
+            Ok::<_, io::Error>(ApplicationLists::new(client_with(endpoint, LISTING_BYTES_MAX)?))
+        };
         let uaa = settings.uaa.as_ref().map(|settings| {
             let UaaSettings { endpoint, client: own, audience } = settings;
             let (uaa, audience) = (client(endpoint)?, audience.clone());
@@ -149,51 +171,56 @@ impl Access {
             })
         });
         Ok(Self {
-            operators: tokens.into_iter().map(|token| hash(&[token.as_bytes()])).collect(),
+            configured: TokenHashes::new(settings.tokens.as_ref()),
             uaa: uaa.transpose()?,
             cloud_controller: settings.cloud_controller.as_ref().map(client).transpose()?,
-            grants: Grants::new(CACHE_TIME),
+            applications: settings.cloud_controller.as_ref().map(listing).transpose()?,
+            owners: Grants::new(CACHE_TIME, GRANTS_MAX),
+            grants: Grants::new(CACHE_TIME, GRANTS_MAX),
             clock,
         })
     }
 
     /// Checks whether the sender of a request may read all of these sources; no sources stand for
     /// everything.
-    pub(super) async fn check(&self, headers: &HeaderMap, sources: &[&str]) -> Result<(), Denied> {
+    pub(crate) async fn check(&self, headers: &HeaderMap, sources: &[&str]) -> Result<(), Denied> {
         let token = token(headers).ok_or(Denied::Unknown)?;
-        match self.reader(&token).await? {
-            Reader::Operator => Ok(()),
-            Reader::User => self.allows(&token, sources).await,
+        match self.owner(&token).await? {
+            Owner::Configured | Owner::OfUaa(Rights { reads_everything: true, .. }) => Ok(()),
+            Owner::OfUaa(_) => self.allows(&token, sources).await,
         }
     }
 
     /// Verifies a token and identifies its owner.
-    async fn reader(&self, token: &str) -> Result<Reader, Denied> {
-        let own = hash(&[token.as_bytes()]);
-        if self.operators.contains(&own) {
-            return Ok(Reader::Operator);
+    pub(crate) async fn owner(&self, token: &str) -> Result<Owner, Denied> {
+        if self.configured.has(token) {
+            return Ok(Owner::Configured);
         }
         match &self.uaa {
             None => Err(Denied::Unknown),
-            Some(Uaa::Keys(keys)) => Ok(Reader::with(&keys.scopes(token).await?)),
+            Some(Uaa::Keys(keys)) => Ok(Owner::OfUaa(Rights::with(&keys.scopes(token).await?))),
             Some(Uaa::CheckTokens { uaa, client, audience }) => {
                 let now = self.clock.monotonic();
-                let is_operator = hash(&[b"operator", token.as_bytes()]);
-                if self.grants.has(&is_operator, now) {
-                    return Ok(Reader::Operator);
-                }
-                if self.grants.has(&own, now) {
-                    return Ok(Reader::User);
+                let own = hash(&[token.as_bytes()]);
+                if let Some(rights) = self.owners.get(&own, now) {
+                    return Ok(Owner::OfUaa(rights));
                 }
                 let checked = ask_about(uaa, client, token).await?;
                 if audience.as_ref().is_some_and(|audience| !checked.aud.contain(audience)) {
                     return Err(Denied::Unknown);
                 }
-                let reader = Reader::with(&checked.scope);
-                self.grants.add(if reader == Reader::Operator { is_operator } else { own }, now);
-                Ok(reader)
+                let rights = Rights::with(&checked.scope);
+                self.owners.add(own, rights, now);
+                Ok(Owner::OfUaa(rights))
             }
         }
+    }
+
+    /// Returns the ids of all applications and service instances that the owner of a token may see;
+    /// `None` if there are too many ([`APPLICATIONS_MAX`](applications::APPLICATIONS_MAX)).
+    pub(crate) async fn applications(&self, token: &str) -> Result<Option<Arc<[String]>>, Denied> {
+        let lists = self.applications.as_ref().ok_or(Denied::Forbidden)?;
+        lists.of(token, self.clock.monotonic()).await
     }
 
     /// Checks whether the owner of a token may read these sources.
@@ -208,11 +235,11 @@ impl Access {
             }
             let now = self.clock.monotonic();
             let grant = hash(&[token.as_bytes(), b" ", source.as_bytes()]);
-            if self.grants.has(&grant, now) {
+            if self.grants.get(&grant, now).is_some() {
                 continue;
             }
             self.ask_for(client, token, source).await?;
-            self.grants.add(grant, now);
+            self.grants.add(grant, (), now);
         }
         Ok(())
     }
@@ -235,11 +262,34 @@ impl Access {
     }
 }
 
-impl Reader {
-    /// The reader whose token has these scopes.
+impl Rights {
+    /// The rights of the owner of a token with these scopes.
     fn with(scopes: &Texts) -> Self {
-        let is_operator = OPERATOR_SCOPES.iter().any(|scope| scopes.contain(scope));
-        if is_operator { Self::Operator } else { Self::User }
+        Self {
+            reads_everything: READ_SCOPES.iter().any(|scope| scopes.contain(scope)),
+            administers: scopes.contain(ADMIN_SCOPE),
+        }
+    }
+}
+
+/// Configured tokens, as hashes.
+#[derive(Debug)]
+pub(crate) struct TokenHashes(Vec<[u8; 32]>);
+
+impl TokenHashes {
+    /// The tokens of a list, separated by commas.
+    pub(crate) fn new(tokens: Option<&Secret>) -> Self {
+        let tokens = tokens.and_then(Secret::list).unwrap_or_default();
+        Self(tokens.into_iter().map(|token| hash(&[token.as_bytes()])).collect())
+    }
+
+    /// Whether this is one of them. All are compared to their ends, so that the time tells nothing.
+    pub(crate) fn has(&self, token: &str) -> bool {
+        let own = hash(&[token.as_bytes()]);
+        let difference = |known: &[u8; 32]| {
+            known.iter().zip(&own).fold(0, |different, (a, b)| different | (a ^ b))
+        };
+        self.0.iter().filter(|known| difference(known) == 0).count() > 0
     }
 }
 
@@ -285,13 +335,18 @@ fn token(headers: &HeaderMap) -> Option<String> {
     let (kind, token) = text.split_once(' ').unwrap_or(("bearer", text));
     let is_valid = kind.eq_ignore_ascii_case("bearer")
         && !token.eq_ignore_ascii_case("bearer")
-        && !token.is_empty()
-        && token.len() <= TOKEN_BYTES_MAX
-        && token.bytes().all(|byte| byte.is_ascii_graphic());
+        && may_be_token(token);
     is_valid.then(|| token.to_owned())
 }
 
-fn hash(parts: &[&[u8]]) -> [u8; 32] {
+/// Whether a text has the form of a token. Anything else could be part of a header.
+pub(crate) fn may_be_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= TOKEN_BYTES_MAX
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+pub(crate) fn hash(parts: &[&[u8]]) -> [u8; 32] {
     let bytes = parts.concat();
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, &bytes).as_ref());

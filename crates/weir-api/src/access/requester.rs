@@ -1,0 +1,158 @@
+//! Permissions of routes, and who has sent a request.
+//!
+//! Invariant: a developer never has a permission other than those for records of its applications;
+//! an expression that restricts a developer to no applications matches nothing.
+
+use axum::http::StatusCode;
+use weir_expr::{Expr, ExprKind, Field, Literal, Reserved, Test};
+use weir_store::query::Access;
+
+use crate::problem::Problem;
+
+/// What a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Nothing: health, files of the page, and signing in.
+    Public,
+    /// A valid token.
+    SignedIn,
+    /// To read records: everything, or those of some applications. The handler restricts what it
+    /// reads to [`Requester::access`].
+    Records,
+    /// To read everything.
+    Everything,
+    /// To change what weir keeps for the page, or to make it connect to a destination.
+    Change,
+    /// To change what cannot be undone, or sends records elsewhere. Without access control only
+    /// clients on this machine may; for others this is the title of the problem.
+    Operate(&'static str),
+}
+
+/// The role of who has sent a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Without access control: any client.
+    Anyone {
+        /// It is on this machine.
+        is_local: bool,
+    },
+    /// May read and change everything.
+    Operator,
+    /// May read everything.
+    Reader,
+    /// May read the records of its applications.
+    Developer,
+}
+
+/// Who has sent a request, with what it may see.
+#[derive(Debug, Clone)]
+pub(crate) struct Requester {
+    pub(super) role: Role,
+    pub(super) access: Access,
+    /// Its token is from UAA, so it may expire or be revoked.
+    pub(super) is_of_uaa: bool,
+}
+
+impl Requester {
+    /// The records that it may see, for every query.
+    pub(crate) fn access(&self) -> Access {
+        self.access.clone()
+    }
+
+    /// This expression, restricted to the records that it may see.
+    pub(crate) fn restricted(&self, query: Expr) -> Expr {
+        match self.access.restriction() {
+            Some(only) => Expr::new(ExprKind::And(vec![query, only.clone()])),
+            None => query,
+        }
+    }
+
+    /// Whether access must be checked again after a while.
+    pub(crate) fn is_of_uaa(&self) -> bool {
+        self.is_of_uaa
+    }
+}
+
+impl Role {
+    /// The name in documents.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Anyone { .. } => "anyone",
+            Self::Operator => "operator",
+            Self::Reader => "reader",
+            Self::Developer => "developer",
+        }
+    }
+
+    /// Fails with a problem if the role does not have a permission.
+    pub(super) fn require(self, permission: Permission) -> Result<(), Problem> {
+        let only_operators = "the token may only be used to read, not to change anything";
+        let title = match (self, permission) {
+            (Self::Operator | Self::Anyone { is_local: true }, _)
+            | (_, Permission::Public | Permission::SignedIn | Permission::Records)
+            | (Self::Reader, Permission::Everything)
+            | (Self::Anyone { .. }, Permission::Everything | Permission::Change) => return Ok(()),
+            (Self::Anyone { is_local: false }, Permission::Operate(title)) => title,
+            (Self::Reader, Permission::Change | Permission::Operate(_)) => only_operators,
+            (
+                Self::Developer,
+                Permission::Everything | Permission::Change | Permission::Operate(_),
+            ) => "the token may only be used to read the records of the applications of its owner",
+        };
+        Err(Problem::new(StatusCode::FORBIDDEN, title))
+    }
+}
+
+/// Access to the records of these applications. The service of a record is its application
+/// (Loggregator's source id), and a resource's service takes precedence over one that a record
+/// names itself.
+pub(super) fn access_to(applications: &[String]) -> Access {
+    let service = Field::Reserved(Reserved::Service);
+    let is_of =
+        |id: &String| Expr::term(service.clone(), Test::Equals(Literal::quoted(id.as_str())));
+    let mut terms: Vec<Expr> = applications.iter().map(is_of).collect();
+    Access::only(match terms.len() {
+        0 => Expr::all().negated(),
+        1 => terms.remove(0),
+        _ => Expr::new(ExprKind::Or(terms)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_have_the_permissions_of_their_name() {
+        const OPERATE: Permission = Permission::Operate("only from here");
+        let all = [
+            Permission::SignedIn,
+            Permission::Records,
+            Permission::Everything,
+            Permission::Change,
+            OPERATE,
+        ];
+        for (role, allowed) in [
+            (Role::Operator, 5),
+            (Role::Anyone { is_local: true }, 5),
+            (Role::Anyone { is_local: false }, 4),
+            (Role::Reader, 3),
+            (Role::Developer, 2),
+        ] {
+            let found = all.map(|permission| role.require(permission).is_ok());
+            let wanted: [bool; 5] = std::array::from_fn(|index| index < allowed);
+            assert_eq!(found, wanted, "{role:?}");
+        }
+    }
+
+    #[test]
+    fn developers_see_their_applications_alone() {
+        let shown = |ids: &[&str]| {
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            access_to(&ids).restriction().unwrap().to_string()
+        };
+        assert_eq!(shown(&["a"]), "service:a");
+        assert_eq!(shown(&["a", "b"]), "service:a OR service:b");
+        assert!(access_to(&[]).restriction().unwrap().is_never());
+    }
+}

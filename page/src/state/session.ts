@@ -1,0 +1,64 @@
+// Who reads this page: what weir allows them, signing in and signing out. The token itself is not
+// kept here; weir gives the browser a cookie that scripts cannot read.
+import { computed, signal } from '@preact/signals'
+import { asProblem, change, get, type Problem, post, rootPath, signInNeeded } from '../api/client'
+import type { SessionDocument } from '../api/schema'
+import type { Screen } from './location'
+
+export type Role = 'anyone' | 'operator' | 'reader' | 'developer'
+
+/** Until weir has told, nothing is left out. */
+export const role = signal<Role | undefined>(undefined)
+
+/** The screens that show records alone. */
+const ofRecords = new Set<Screen>(['explore', 'live'])
+
+/** Whether the reader may see more than the records of some applications. */
+export const seesEverything = computed(() => role.value !== 'developer')
+
+/** Whether what the reader does may be kept for all readers. */
+export const mayChange = computed(() => role.value !== 'developer' && role.value !== 'reader')
+
+/** Whether the reader has signed in, and may sign out. */
+export const isSignedIn = computed(
+  () => !signInNeeded.value && role.value !== undefined && role.value !== 'anyone',
+)
+
+export function maySee(screen: Screen): boolean {
+  return seesEverything.value || ofRecords.has(screen)
+}
+
+const path = '/weir/v1/session'
+
+export async function loadSession(): Promise<void> {
+  try {
+    const found: SessionDocument = await get(path, {})
+    role.value = found.role as Role
+  } catch {
+    // Whether to sign in, or that weir is away, is known from every request.
+  }
+}
+
+/** Signs in with a token, also as `cf oauth-token` prints it; gives the problem if there is one. */
+export async function signIn(typed: string): Promise<Problem | undefined> {
+  const token = typed.trim().replace(/^bearer\s+/i, '')
+  try {
+    const found: SessionDocument = await post(path, { token, path: rootPath })
+    role.value = found.role as Role
+    signInNeeded.value = false
+    return undefined
+  } catch (error) {
+    return asProblem(error)
+  }
+}
+
+export async function signOut(): Promise<Problem | undefined> {
+  try {
+    await change<SessionDocument>('DELETE', path)
+    role.value = undefined
+    signInNeeded.value = true
+    return undefined
+  } catch (error) {
+    return asProblem(error)
+  }
+}
