@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
-use weir_pipeline::live::{Face, FaceStats};
+use weir_pipeline::live::{ReaderService, ReaderServiceStats};
 use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
 use weir_pipeline::view::{OutputView, PipelineView};
 
@@ -228,24 +228,27 @@ pub struct ReadersEntry {
 impl ReadersEntry {
     /// Reads the services that are configured.
     pub(crate) fn all(view: &PipelineView) -> Vec<Self> {
-        Face::ALL.into_iter().filter_map(|face| Self::of(face, view.face(face))).collect()
+        ReaderService::ALL
+            .into_iter()
+            .filter_map(|service| Self::of(service, view.reader_service(service)))
+            .collect()
     }
 
-    fn of(face: Face, face_stats: &FaceStats) -> Option<Self> {
-        let address = face_stats.address.get()?.to_string();
+    fn of(service: ReaderService, stats: &ReaderServiceStats) -> Option<Self> {
+        let address = stats.address.get()?.to_string();
         let mut entry = Self {
-            name: face.name().to_owned(),
+            name: service.name().to_owned(),
             address,
-            readers: stats::get(&face_stats.readers),
-            matched: stats::get(&face_stats.matched),
-            delivered: stats::get(&face_stats.delivered),
-            lost: stats::get(&face_stats.lost),
-            abandoned: stats::get(&face_stats.abandoned),
-            queued: stats::get(&face_stats.queued),
-            queued_bytes: stats::get(&face_stats.queued_bytes),
-            missed: stats::get(&face_stats.missed),
-            refused: stats::get(&face_stats.refused),
-            cut: stats::get(&face_stats.cut),
+            readers: stats::get(&stats.readers),
+            matched: stats::get(&stats.matched),
+            delivered: stats::get(&stats.delivered),
+            lost: stats::get(&stats.lost),
+            abandoned: stats::get(&stats.abandoned),
+            queued: stats::get(&stats.queued),
+            queued_bytes: stats::get(&stats.queued_bytes),
+            missed: stats::get(&stats.missed),
+            refused: stats::get(&stats.refused),
+            cut: stats::get(&stats.cut),
             unaccounted: 0,
         };
         let accounted = entry.delivered + entry.lost + entry.abandoned + entry.queued;

@@ -49,7 +49,7 @@ pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
     RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
 };
-pub use loggregator::{FaceSettings, Faces, HealthOf, HealthSettings};
+pub use loggregator::{HealthOf, HealthSettings, ReaderServiceSettings, ReaderServices};
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};

@@ -83,6 +83,13 @@ pub(crate) struct CursorLog {
     failed: bool,
 }
 
+impl CursorLog {
+    /// Returns the length of the current generation: at least what a rewrite takes, bytes.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.len
+    }
+}
+
 fn file_name(dir: &Path, generation: u64) -> PathBuf {
     dir.join(format!("cursors-{generation:010}.wcur"))
 }

@@ -61,6 +61,10 @@ pub(crate) const MERGE_BACKLOG_SLOTS: usize = 1024;
 /// the earlier arrival, and a second is below what the clocks of senders are trusted for.
 pub(crate) const MERGE_ARRIVAL_NS_MAX: u64 = 1_000_000_000;
 
+/// Minimum space that frames leave free for positions: a new generation of a short cursor log with
+/// the blocks that a file system needs for it.
+pub(crate) const POSITIONS_RESERVE_BYTES_MIN: u64 = 64 * 1024;
+
 /// Minimum charge for a waiting batch: about what the header, resource, book and state of a frame
 /// take on disk, and what the journal stores about it in memory.
 pub(crate) const ENTRY_BYTES_MIN: u64 = 512;

@@ -18,7 +18,10 @@ use weir_model::Batch;
 use crate::JournalShared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::index::SegmentIndex;
-use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES, SEGMENT_FRAMES_MAX};
+use crate::limits::{
+    DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES, POSITIONS_RESERVE_BYTES_MIN,
+    SEGMENT_FRAMES_MAX,
+};
 use crate::recovery::{Lock, Opened};
 use crate::segment::{self, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
@@ -305,6 +308,12 @@ impl Writer {
         Ok(())
     }
 
+    /// Space that is left for positions: frames are only freed once positions are on disk, so a disk
+    /// without any space for them would stay full.
+    fn positions_reserve(&self) -> u64 {
+        POSITIONS_RESERVE_BYTES_MIN.max(2 * self.cursor_log.len_bytes())
+    }
+
     /// Refuses to write beyond the journal's own limit or the minimum free space, or when the
     /// directory is gone.
     fn check_space(&self, bytes: u64) -> io::Result<()> {
@@ -323,7 +332,9 @@ impl Writer {
             );
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
-        check_free_space(&*self.disk, &dir, bytes, free_min, " (journal.keep_free)")
+        let free_min = free_min.saturating_add(self.positions_reserve());
+        let hint = " (journal.keep_free, and space for positions)";
+        check_free_space(&*self.disk, &dir, bytes, free_min, hint)
     }
 
     fn open_segment_if_needed(&mut self) -> io::Result<()> {
@@ -433,7 +444,11 @@ impl Writer {
             segment.map(|s| std::mem::take(&mut s.index)).unwrap_or_default()
         };
         let encoded = index.encode(current.salt);
-        let written = current.file.write_all_at(&mut [IoSlice::new(&encoded)], current.len);
+        let dir = self.shared.lock().config.dir.clone();
+        let (bytes, free_min) = (encoded.len() as u64, self.positions_reserve());
+        let space = check_free_space(&*self.disk, &dir, bytes, free_min, " for positions");
+        let written = space
+            .and_then(|()| current.file.write_all_at(&mut [IoSlice::new(&encoded)], current.len));
         if written.is_err() {
             // A part of an index would be taken for damage. If it cannot be cut off, it is set
             // aside.

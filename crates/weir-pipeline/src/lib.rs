@@ -4,7 +4,6 @@
 //! time of each is the CPU time of its thread.
 #![forbid(unsafe_code)]
 
-pub mod ask;
 mod component;
 pub mod config;
 pub mod drain;
@@ -15,6 +14,7 @@ pub mod live;
 pub mod originals;
 pub mod output;
 mod pipeline;
+pub mod platform;
 pub mod rule;
 pub mod source;
 pub mod stats;

@@ -12,7 +12,7 @@ use weir_journal::Ledger;
 use weir_model::{DiscardReason, SourceBook};
 
 use crate::config::{OutputType, SourceType};
-use crate::live::{Face, FaceStats};
+use crate::live::{ReaderService, ReaderServiceStats};
 use crate::stats::{self, get};
 use crate::view::PipelineView;
 pub use events::OriginalEvent;
@@ -214,16 +214,16 @@ pub struct ReaderCounts {
 }
 
 impl ReaderCounts {
-    fn add(mut self, face: &FaceStats) -> Self {
-        self.readers += get(&face.readers);
-        self.firehoses += get(&face.firehoses);
-        self.matched += get(&face.matched);
-        self.delivered += get(&face.delivered);
-        self.delivered_to_firehoses += get(&face.delivered_to_firehoses);
-        self.lost += get(&face.lost);
-        self.missed += get(&face.missed);
-        self.refused += get(&face.refused);
-        self.cut += get(&face.cut);
+    fn add(mut self, service: &ReaderServiceStats) -> Self {
+        self.readers += get(&service.readers);
+        self.firehoses += get(&service.firehoses);
+        self.matched += get(&service.matched);
+        self.delivered += get(&service.delivered);
+        self.delivered_to_firehoses += get(&service.delivered_to_firehoses);
+        self.lost += get(&service.lost);
+        self.missed += get(&service.missed);
+        self.refused += get(&service.refused);
+        self.cut += get(&service.cut);
         self
     }
 }
@@ -235,8 +235,10 @@ impl PipelineView {
     }
 
     /// Returns the sum of the counts of these services.
-    pub fn readers(&self, faces: &[Face]) -> ReaderCounts {
-        faces.iter().fold(ReaderCounts::default(), |sum, face| sum.add(self.face(*face)))
+    pub fn readers(&self, reader_services: &[ReaderService]) -> ReaderCounts {
+        reader_services
+            .iter()
+            .fold(ReaderCounts::default(), |sum, service| sum.add(self.reader_service(*service)))
     }
 
     /// Returns the totals of all drains; `None` if there are none.
@@ -268,7 +270,9 @@ impl PipelineView {
             output.type_name == OutputType::Loggregator.name()
                 && !output.stats.failing.load(std::sync::atomic::Ordering::Relaxed)
         });
-        let serves = Face::ALL.iter().any(|face| self.face(*face).address.get().is_some());
+        let serves = ReaderService::ALL
+            .iter()
+            .any(|service| self.reader_service(*service).address.get().is_some());
         works.count() as u64 + u64::from(serves)
     }
 
@@ -348,7 +352,11 @@ impl PipelineView {
 
     /// Adds the metrics about the envelopes of readers.
     fn read(&self, metrics: &mut Metrics) {
-        let all = self.readers(&[Face::Egress, Face::Gateway, Face::TrafficController]);
+        let all = self.readers(&[
+            ReaderService::Egress,
+            ReaderService::Gateway,
+            ReaderService::TrafficController,
+        ]);
         metrics
             .of(Original::Doppler)
             .counter("egress", &[], all.delivered)
@@ -357,13 +365,13 @@ impl PipelineView {
         if all.missed > 0 {
             metrics.counter("dropped", AT_MOST, all.missed);
         }
-        let v1 = self.readers(&[Face::TrafficController]);
+        let v1 = self.readers(&[ReaderService::TrafficController]);
         metrics
             .of(Original::DopplerServer)
             .counter("sinks.dropped", &[], v1.lost)
             .gauge("messageRouter.numberOfFirehoseSinks", "sinks", v1.firehoses as f64)
             .gauge("grpcManager.subscriptions", "subscriptions", all.readers as f64);
-        let proxy = self.readers(&[Face::Egress, Face::Gateway]);
+        let proxy = self.readers(&[ReaderService::Egress, ReaderService::Gateway]);
         metrics
             .of(Original::ReverseLogProxy)
             .counter("ingress", GRPC, proxy.matched)

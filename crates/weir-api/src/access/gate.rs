@@ -189,20 +189,22 @@ impl Gate {
         let Some(checks) = &self.checks else {
             let role = Role::Anyone { is_local: sender(&head.extensions).is_local() };
             role.require(permission).map_err(Refusal::forbidden)?;
-            return Ok(Requester { role, access: Access::all(), is_of_uaa: false });
+            let session = None;
+            return Ok(Requester { role, access: Access::all(), is_of_uaa: false, session });
         };
         let (token, session) = match credentials(&head.headers)? {
             Credentials::Token(token) => (token, None),
             Credentials::Session(id) => {
-                let token = checks.sign_ins.token(&id, self.clock.monotonic());
-                (token.ok_or_else(Refusal::without_session)?, Some(id))
+                let session = checks.sign_ins.token(&id, self.clock.monotonic());
+                let (token, end) = session.ok_or_else(Refusal::without_session)?;
+                (token, Some((id, end)))
             }
         };
-        let (role, is_of_uaa) = match (checks.role(&token).await, session) {
+        let (role, is_of_uaa) = match (checks.role(&token).await, &session) {
             (Ok(role), _) => role,
-            (Err(Denied::Unknown), Some(id)) => {
+            (Err(Denied::Unknown), Some((id, _))) => {
                 // The token has expired or was revoked.
-                checks.sign_ins.end(&id);
+                checks.sign_ins.end(id);
                 return Err(Refusal::without_session());
             }
             (Err(denied), _) => return Err(Refusal::of(denied)),
@@ -214,7 +216,7 @@ impl Gate {
             (Role::Developer, _) => access_to(&[]),
             (Role::Operator | Role::Reader | Role::Anyone { .. }, _) => Access::all(),
         };
-        Ok(Requester { role, access, is_of_uaa })
+        Ok(Requester { role, access, is_of_uaa, session: session.map(|(_, end)| end) })
     }
 
     /// Begins a session: the id for its cookie, and the role. `None` without access control.
@@ -351,7 +353,7 @@ mod tests {
         let cookie = format!("weir_session={id}");
         let requester = asked(&gate, "cookie", &cookie).await.unwrap();
         assert_eq!(requester.access(), access_to(&[OWN.to_owned()]));
-        assert!(requester.is_of_uaa());
+        assert!(requester.may_lose_access());
         cloud.remove_token("developer");
         assert!(asked(&gate, "cookie", &cookie).await.is_ok(), "it was verified a moment ago");
         clock.advance(MINUTE);

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use weir_expr::{Expr, ExprKind, Field, Literal, Reserved, Test};
 use weir_store::query::Access;
 
+use super::sign_ins::SessionEnd;
 use crate::problem::Problem;
 
 /// What a route needs.
@@ -51,6 +52,8 @@ pub(crate) struct Requester {
     pub(super) access: Access,
     /// Its token is from UAA, so it may expire or be revoked.
     pub(super) is_of_uaa: bool,
+    /// The end of its session; `None` if it has sent a token.
+    pub(super) session: Option<SessionEnd>,
 }
 
 impl Requester {
@@ -68,8 +71,19 @@ impl Requester {
     }
 
     /// Whether access must be checked again after a while.
-    pub(crate) fn is_of_uaa(&self) -> bool {
-        self.is_of_uaa
+    pub(crate) fn may_lose_access(&self) -> bool {
+        self.is_of_uaa || self.session.is_some()
+    }
+
+    /// Returns when its session has ended; never if it has none.
+    pub(crate) fn session_end(&self) -> impl Future<Output = ()> + Send + 'static {
+        let session = self.session.clone();
+        async move {
+            match session {
+                Some(session) => session.ended().await,
+                None => std::future::pending().await,
+            }
+        }
     }
 }
 

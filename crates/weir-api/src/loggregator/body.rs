@@ -20,14 +20,14 @@ pub(super) trait Parts: Send {
 }
 
 /// The body of a response.
-pub(super) enum FaceBody {
+pub(super) enum ServiceBody {
     /// Known from the beginning.
     Whole(Option<Bytes>),
     /// Computed part by part.
     Stream(Option<Step>),
 }
 
-impl FaceBody {
+impl ServiceBody {
     pub(super) fn empty() -> Self {
         Self::Whole(None)
     }
@@ -37,7 +37,7 @@ impl FaceBody {
     }
 }
 
-impl Body for FaceBody {
+impl Body for ServiceBody {
     type Data = Bytes;
     type Error = Infallible;
 

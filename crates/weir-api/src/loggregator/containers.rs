@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use weir_codec::{DropsondeContainer, DropsondeEnvelope, DropsondeMessage, LoggregatorBatch};
 use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream};
 
-use super::FaceState;
+use super::ServiceState;
 use super::limits::{CONTAINER_BYTES_MAX, CONTAINER_TTL, CONTAINERS_BYTES_MAX};
 
 /// Memory of an entry besides its envelope.
@@ -129,7 +129,7 @@ impl Containers {
     }
 }
 
-impl FaceState {
+impl ServiceState {
     /// The metrics of containers.
     pub(super) fn containers(&self) -> MutexGuard<'_, Containers> {
         self.containers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -137,7 +137,7 @@ impl FaceState {
 }
 
 /// Caches the metrics of containers until weir stops, also over restarts of the pipeline.
-pub(super) async fn follow(state: Arc<FaceState>) {
+pub(super) async fn follow(state: Arc<ServiceState>) {
     let mut views = state.view.subscribe();
     let mut stopped = state.stopped.clone();
     loop {

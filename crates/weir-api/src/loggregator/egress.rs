@@ -17,10 +17,10 @@ use weir_codec::{
     LoggregatorRequest, add_to_loggregator_batch, write_grpc_message,
 };
 use weir_pipeline::grpc::{self, Refused, Status};
-use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, Face};
+use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, ReaderService};
 
-use super::FaceState;
-use super::body::{FaceBody, Parts, Step};
+use super::ServiceState;
+use super::body::{Parts, ServiceBody, Step};
 use super::limits::{REFUSAL_PAUSE, REQUEST_BYTES_MAX, REQUEST_TIMEOUT, SELECTORS_MAX};
 
 const SERVICE: &str = "loggregator.v2.Egress";
@@ -58,15 +58,18 @@ impl Call {
 }
 
 /// Answers a request.
-pub(super) async fn answer<B: Body>(state: &FaceState, request: Request<B>) -> Response<FaceBody>
+pub(super) async fn answer<B: Body>(
+    state: &ServiceState,
+    request: Request<B>,
+) -> Response<ServiceBody>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    let mut response = Response::new(FaceBody::empty());
+    let mut response = Response::new(ServiceBody::empty());
     match open(state, &head, body).await {
         Ok(stream) => {
-            *response.body_mut() = FaceBody::stream(stream);
+            *response.body_mut() = ServiceBody::stream(stream);
             grpc::add_headers(response.headers_mut());
         }
         Err(Refused::Http(code)) => *response.status_mut() = code,
@@ -85,7 +88,7 @@ where
 }
 
 /// Opens the requested stream.
-async fn open<B: Body>(state: &FaceState, head: &Head, body: B) -> Result<EgressStream, Refused>
+async fn open<B: Body>(state: &ServiceState, head: &Head, body: B) -> Result<EgressStream, Refused>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -105,8 +108,10 @@ where
     let starting = || Status::new(GrpcStatus::Unavailable, "the server is starting");
     let view = state.view().ok_or_else(starting)?;
     let envelopes = match request {
-        EnvelopeRequest::V2(request) => EnvelopeStream::new(&view, Face::Egress, &request),
-        EnvelopeRequest::V1(request) => EnvelopeStream::of_v1(&view, Face::Egress, request),
+        EnvelopeRequest::V2(request) => EnvelopeStream::new(&view, ReaderService::Egress, &request),
+        EnvelopeRequest::V1(request) => {
+            EnvelopeStream::of_v1(&view, ReaderService::Egress, request)
+        }
     };
     let envelopes =
         envelopes.map_err(|error| Status::new(GrpcStatus::Unavailable, error.to_string()))?;

@@ -14,10 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 use weir_codec::{LoggregatorBatch, write_loggregator_json};
 use weir_host::Clock;
-use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, Face};
+use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, ReaderService};
 
-use super::FaceState;
-use super::body::{self, FaceBody, Step};
+use super::ServiceState;
+use super::body::{self, ServiceBody, Step};
 use super::limits::HEARTBEAT;
 use super::query::{self, QueryError};
 use crate::access::tokens::Denied;
@@ -41,14 +41,14 @@ impl Problem {
         "streaming is temporarily unavailable",
     );
 
-    fn response(&self) -> Response<FaceBody> {
+    fn response(&self) -> Response<ServiceBody> {
         let Self(status, name, text) = self;
         error(*status, format!("{{\"message\":\"{text}\",\"error\":\"{name}\"}}\n\n"))
     }
 }
 
-fn error(status: StatusCode, text: String) -> Response<FaceBody> {
-    let mut response = Response::new(FaceBody::Whole(Some(text.into())));
+fn error(status: StatusCode, text: String) -> Response<ServiceBody> {
+    let mut response = Response::new(ServiceBody::Whole(Some(text.into())));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -57,7 +57,7 @@ fn error(status: StatusCode, text: String) -> Response<FaceBody> {
 }
 
 /// Answers a request.
-pub(super) async fn answer<B>(state: &FaceState, request: Request<B>) -> Response<FaceBody> {
+pub(super) async fn answer<B>(state: &ServiceState, request: Request<B>) -> Response<ServiceBody> {
     // The body is not needed, and would have to be shared between threads.
     let (head, _) = request.into_parts();
     if head.uri.path() != "/v2/read" {
@@ -74,7 +74,7 @@ pub(super) async fn answer<B>(state: &FaceState, request: Request<B>) -> Respons
             return problem.response();
         }
     };
-    let mut response = Response::new(FaceBody::stream(stream));
+    let mut response = Response::new(ServiceBody::stream(stream));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -86,7 +86,7 @@ pub(super) async fn answer<B>(state: &FaceState, request: Request<B>) -> Respons
 
 /// Checks access to the requested sources. As in the original, this is the first check, and a
 /// request without access is answered with 404.
-async fn allowed(state: &FaceState, head: &Parts) -> Result<(), Problem> {
+async fn allowed(state: &ServiceState, head: &Parts) -> Result<(), Problem> {
     let Some(access) = &state.access else { return Ok(()) };
     let asked = query::parse(head.uri.query().unwrap_or_default()).ok();
     let selectors = asked.iter().flat_map(|asked| &asked.selectors);
@@ -104,7 +104,7 @@ async fn allowed(state: &FaceState, head: &Parts) -> Result<(), Problem> {
     }
 }
 
-fn open(state: &FaceState, head: &Parts) -> Result<Events, Problem> {
+fn open(state: &ServiceState, head: &Parts) -> Result<Events, Problem> {
     if head.method != Method::GET {
         return Err(Problem::METHOD);
     }
@@ -115,7 +115,7 @@ fn open(state: &FaceState, head: &Parts) -> Result<Events, Problem> {
     })?;
     let permit = state.streams.clone().try_acquire_owned().map_err(|_| Problem::UNAVAILABLE)?;
     let view = state.view().ok_or(Problem::UNAVAILABLE)?;
-    let envelopes = EnvelopeStream::new(&view, Face::Gateway, &asked);
+    let envelopes = EnvelopeStream::new(&view, ReaderService::Gateway, &asked);
     let envelopes = envelopes.map_err(|_| Problem::UNAVAILABLE)?;
     let now = Instant::now();
     Ok(Events {

@@ -21,10 +21,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use weir_host::{ConnectionSlot, ConnectionSlots};
-use weir_pipeline::live::Face;
+use weir_pipeline::live::ReaderService;
 use weir_pipeline::view::PipelineView;
 
-use super::FaceState;
+use super::ServiceState;
 use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEALTH_CONNECTIONS_MAX, HEALTH_TIMEOUT};
 use super::stored::StoredEnvelopes;
 
@@ -71,7 +71,7 @@ pub(super) struct HealthState {
     pub(super) view: watch::Sender<Option<Arc<PipelineView>>>,
     pub(super) stored: Arc<StoredEnvelopes>,
     /// The service that keeps the metrics of containers, if there is one.
-    pub(super) containers: Option<Arc<FaceState>>,
+    pub(super) containers: Option<Arc<ServiceState>>,
     /// Whether a service reads stored records.
     pub(super) has_stored: bool,
     pub(super) stopped: watch::Receiver<bool>,
@@ -148,7 +148,7 @@ async fn answer<B>(
         HealthOf::Metron => metron(&view),
         HealthOf::Doppler => doppler(state, &view).await,
         HealthOf::ReverseLogProxy => {
-            let proxy = view.readers(&[Face::Egress, Face::Gateway]);
+            let proxy = view.readers(&[ReaderService::Egress, ReaderService::Gateway]);
             vec![(
                 "loggregator_reverseLogProxy_subscriptionCount",
                 "Number of open subscriptions",
@@ -175,10 +175,14 @@ fn metron(view: &PipelineView) -> Vec<Gauge> {
 }
 
 async fn doppler(state: &HealthState, view: &PipelineView) -> Vec<Gauge> {
-    let all = view.readers(&[Face::Egress, Face::Gateway, Face::TrafficController]);
-    let v1 = view.readers(&[Face::TrafficController]);
+    let all = view.readers(&[
+        ReaderService::Egress,
+        ReaderService::Gateway,
+        ReaderService::TrafficController,
+    ]);
+    let v1 = view.readers(&[ReaderService::TrafficController]);
     let containers = state.containers.as_ref();
-    let containers = containers.map_or(0, |face| face.containers().count(Instant::now()));
+    let containers = containers.map_or(0, |service| service.containers().count(Instant::now()));
     let mut stored = 0;
     if state.has_stored
         && let Ok(sources) = state.stored.sources().await

@@ -35,7 +35,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use weir_expr::Network;
 use weir_host::{Acceptor, Clock, RealClock, ServerTlsFiles};
-use weir_pipeline::live::Face;
+use weir_pipeline::live::ReaderService;
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
@@ -50,9 +50,9 @@ use health::HealthState;
 
 /// Settings of one service.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FaceSettings {
+pub struct ReaderServiceSettings {
     /// Which one.
-    pub face: Face,
+    pub service: ReaderService,
     /// The address to listen on.
     pub listen: SocketAddr,
     /// TLS certificate files; `None`: connections are not encrypted.
@@ -77,8 +77,8 @@ pub struct FaceSettings {
 
 /// The state that all connections of a service share.
 #[derive(Debug)]
-struct FaceState {
-    settings: FaceSettings,
+struct ServiceState {
+    settings: ReaderServiceSettings,
     tls: Option<Acceptor>,
     access: Option<Arc<Tokens>>,
     view: watch::Sender<Option<Arc<PipelineView>>>,
@@ -90,40 +90,44 @@ struct FaceState {
     /// Empty except for the traffic controller.
     containers: Mutex<Containers>,
     /// The log-cache, if this service also serves its paths.
-    log_cache: OnceLock<Arc<FaceState>>,
+    log_cache: OnceLock<Arc<ServiceState>>,
 }
 
-impl FaceState {
+impl ServiceState {
     fn view(&self) -> Option<Arc<PipelineView>> {
         self.view.borrow().clone()
     }
 
     /// Counts a request that is refused.
     fn refuse(&self, reason: &str) {
-        tracing::debug!(service = self.settings.face.name(), reason, "refused a request");
+        tracing::debug!(service = self.settings.service.name(), reason, "refused a request");
         if let Some(view) = self.view() {
-            view.face(self.settings.face).refused.fetch_add(1, Ordering::Relaxed);
+            view.reader_service(self.settings.service).refused.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 /// Returns the access control that all services share, if one of them needs it.
 fn shared_access(
-    settings: &[FaceSettings],
+    settings: &[ReaderServiceSettings],
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<Arc<Tokens>>, (&'static str, io::Error)> {
-    let asks = |face: &FaceSettings| Some((face.face.name(), face.access.clone()?));
-    let Some((face, access)) = settings.iter().find_map(asks) else { return Ok(None) };
-    let access = Tokens::new(&access, clock.clone()).map_err(|error| (face, error))?;
+    let asks =
+        |service: &ReaderServiceSettings| Some((service.service.name(), service.access.clone()?));
+    let Some((service, access)) = settings.iter().find_map(asks) else { return Ok(None) };
+    let access = Tokens::new(&access, clock.clone()).map_err(|error| (service, error))?;
     Ok(Some(Arc::new(access)))
 }
 
 /// Connects services to the log-cache, whose paths the originals also serve on their ports.
-fn connect(all: &[(Arc<FaceState>, SocketAddr)]) {
-    let log_cache = all.iter().find(|(state, _)| state.settings.face == Face::LogCache);
+fn connect(all: &[(Arc<ServiceState>, SocketAddr)]) {
+    let log_cache = all.iter().find(|(state, _)| state.settings.service == ReaderService::LogCache);
     let Some((log_cache, _)) = log_cache else { return };
     for (state, _) in all {
-        if matches!(state.settings.face, Face::TrafficController | Face::Gateway) {
+        if matches!(
+            state.settings.service,
+            ReaderService::TrafficController | ReaderService::Gateway
+        ) {
             let _set_once = state.log_cache.set(log_cache.clone());
         }
     }
@@ -131,8 +135,8 @@ fn connect(all: &[(Arc<FaceState>, SocketAddr)]) {
 
 /// The services, and the thread that serves them.
 #[derive(Debug)]
-pub struct Faces {
-    all: Vec<(Arc<FaceState>, SocketAddr)>,
+pub struct ReaderServices {
+    all: Vec<(Arc<ServiceState>, SocketAddr)>,
     health: Vec<(HealthOf, SocketAddr)>,
     health_state: Arc<HealthState>,
     stored: Arc<StoredEnvelopes>,
@@ -140,14 +144,14 @@ pub struct Faces {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Faces {
+impl ReaderServices {
     /// Binds the ports and serves; until [`Self::set_pipeline`] clients are told to retry. A read
     /// from the store takes at most `stored_deadline`.
     ///
     /// # Errors
     /// With the name of the service that cannot be started.
     pub fn bind(
-        settings: &[FaceSettings],
+        settings: &[ReaderServiceSettings],
         stored_deadline: Duration,
         health: &[HealthSettings],
     ) -> Result<Self, (&'static str, io::Error)> {
@@ -159,13 +163,13 @@ impl Faces {
         let access = shared_access(settings, &clock)?;
         let mut listeners = Vec::new();
         for settings in settings {
-            let at = |error| (settings.face.name(), error);
+            let at = |error| (settings.service.name(), error);
             let acceptor = |files: &ServerTlsFiles| {
                 Acceptor::new(files.clone(), limits::HANDSHAKE_TIMEOUT).map_err(io::Error::other)
             };
             let tls = settings.tls.as_ref().map(acceptor).transpose().map_err(at)?;
             let (listener, address) = weir_host::listen(settings.listen).map_err(at)?;
-            let state = FaceState {
+            let state = ServiceState {
                 settings: settings.clone(),
                 tls,
                 access: settings.access.as_ref().and(access.clone()),
@@ -183,12 +187,12 @@ impl Faces {
             all.push((state, address));
         }
         connect(&all);
-        let find = |face| all.iter().find(|(state, _)| state.settings.face == face);
+        let find = |service| all.iter().find(|(state, _)| state.settings.service == service);
         let health_state = Arc::new(HealthState {
             view: watch::Sender::new(None),
             stored: stored.clone(),
-            containers: find(Face::TrafficController).map(|(state, _)| state.clone()),
-            has_stored: all.iter().any(|(state, _)| state.settings.face.reads_store()),
+            containers: find(ReaderService::TrafficController).map(|(state, _)| state.clone()),
+            has_stored: all.iter().any(|(state, _)| state.settings.service.reads_store()),
             stopped,
         });
         let (mut addresses, mut ports) = (Vec::new(), Vec::new());
@@ -207,8 +211,8 @@ impl Faces {
     }
 
     /// The addresses that were bound.
-    pub fn addresses(&self) -> impl Iterator<Item = (Face, SocketAddr)> {
-        self.all.iter().map(|(state, address)| (state.settings.face, *address))
+    pub fn addresses(&self) -> impl Iterator<Item = (ReaderService, SocketAddr)> {
+        self.all.iter().map(|(state, address)| (state.settings.service, *address))
     }
 
     /// The addresses of the health ports.
@@ -223,12 +227,12 @@ impl Faces {
         store: Option<Arc<dyn LogStore>>,
         envelope_sources: &BTreeSet<String>,
     ) {
-        if self.all.iter().any(|(state, _)| state.settings.face.reads_store()) {
+        if self.all.iter().any(|(state, _)| state.settings.service.reads_store()) {
             self.stored.set_store(store, envelope_sources.clone());
         }
         self.health_state.view.send_replace(Some(view.clone()));
         for (state, address) in &self.all {
-            let _already_set = view.face(state.settings.face).address.set(*address);
+            let _already_set = view.reader_service(state.settings.service).address.set(*address);
             state.view.send_replace(Some(view.clone()));
         }
     }

@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use weir_expr::Network;
 use weir_host::{AddressShare, AddressShares, ConnectionSlot, ConnectionSlots};
-use weir_pipeline::live::Face;
+use weir_pipeline::live::ReaderService;
 
-use super::body::FaceBody;
+use super::body::ServiceBody;
 use super::health::{HealthOf, HealthState};
 use super::limits::{
     ACCEPT_PAUSE, HEAD_BYTES_MAX, HEAD_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
@@ -29,7 +29,7 @@ use super::limits::{
 };
 use super::query::cleaned_path;
 use super::websocket::Session;
-use super::{FaceState, containers, egress, gateway, health, log_cache, traffic_controller};
+use super::{ServiceState, containers, egress, gateway, health, log_cache, traffic_controller};
 use crate::absence::{limit_absence, with_write_timeout};
 use crate::gathering::gathered;
 
@@ -38,7 +38,7 @@ const LOG_CACHE_PATHS: &str = "/api/v1/";
 
 /// Starts the thread.
 pub(super) fn spawn(
-    listeners: Vec<(Arc<FaceState>, TcpListener)>,
+    listeners: Vec<(Arc<ServiceState>, TcpListener)>,
     (health_state, ports): (Arc<HealthState>, Vec<(HealthOf, TcpListener)>),
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -46,7 +46,7 @@ pub(super) fn spawn(
         runtime.block_on(async {
             let mut all = JoinSet::new();
             for (state, listener) in listeners {
-                if state.settings.face == Face::TrafficController {
+                if state.settings.service == ReaderService::TrafficController {
                     all.spawn(containers::follow(state.clone()));
                 }
                 all.spawn(serve(state, listener));
@@ -59,7 +59,7 @@ pub(super) fn spawn(
     })
 }
 
-async fn serve(state: Arc<FaceState>, listener: TcpListener) {
+async fn serve(state: Arc<ServiceState>, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the readers' service cannot listen"),
@@ -99,7 +99,11 @@ async fn serve(state: Arc<FaceState>, listener: TcpListener) {
 }
 
 /// Whether an address may connect.
-fn admit(state: &FaceState, by_address: &AddressShares, address: IpAddr) -> Option<AddressShare> {
+fn admit(
+    state: &ServiceState,
+    by_address: &AddressShares,
+    address: IpAddr,
+) -> Option<AddressShare> {
     if !Network::allow(&state.settings.allowed_networks, address) {
         state.refuse("the address is not allowed");
         return None;
@@ -112,7 +116,7 @@ fn admit(state: &FaceState, by_address: &AddressShares, address: IpAddr) -> Opti
 }
 
 async fn connection(
-    state: &Arc<FaceState>,
+    state: &Arc<ServiceState>,
     tcp: TcpStream,
     peer: SocketAddr,
     slot: ConnectionSlot,
@@ -133,7 +137,7 @@ async fn connection(
 }
 
 async fn serve_stream(
-    state: &Arc<FaceState>,
+    state: &Arc<ServiceState>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     slot: &ConnectionSlot,
@@ -162,10 +166,10 @@ async fn serve_stream(
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_send_buf_size(SEND_BYTES_MAX)
         .max_concurrent_streams(state.settings.streams_max.min(u32::MAX as usize) as u32);
-    match state.settings.face {
-        Face::Egress => builder = builder.http2_only(),
-        Face::Gateway | Face::LogCache => {}
-        Face::TrafficController => builder = builder.http1_only(),
+    match state.settings.service {
+        ReaderService::Egress => builder = builder.http2_only(),
+        ReaderService::Gateway | ReaderService::LogCache => {}
+        ReaderService::TrafficController => builder = builder.http1_only(),
     }
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut stopped = state.stopped.clone();
@@ -191,9 +195,9 @@ async fn serve_stream(
 }
 
 /// Redirects to another path, as the original does.
-fn moved(path: &str, query: Option<&str>) -> Option<Response<FaceBody>> {
+fn moved(path: &str, query: Option<&str>) -> Option<Response<ServiceBody>> {
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-    let mut response = Response::new(FaceBody::empty());
+    let mut response = Response::new(ServiceBody::empty());
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     let location = HeaderValue::from_str(&format!("{path}{query}")).ok()?;
     response.headers_mut().insert(LOCATION, location);
@@ -202,12 +206,12 @@ fn moved(path: &str, query: Option<&str>) -> Option<Response<FaceBody>> {
 
 /// Answers a request. If its connection becomes a WebSocket, the stream is put into `upgraded`.
 async fn answer(
-    state: &Arc<FaceState>,
+    state: &Arc<ServiceState>,
     request: Request<Incoming>,
     peer: SocketAddr,
     upgraded: &Mutex<Option<Session>>,
-) -> Response<FaceBody> {
-    if state.settings.face != Face::Egress
+) -> Response<ServiceBody> {
+    if state.settings.service != ReaderService::Egress
         && let Some(cleaned) = cleaned_path(request.uri().path())
         && let Some(response) = moved(&cleaned, request.uri().query())
     {
@@ -218,14 +222,14 @@ async fn answer(
     {
         return log_cache::answer(log_cache, request).await;
     }
-    match state.settings.face {
-        Face::Egress => egress::answer(state, request).await,
-        Face::Gateway => gateway::answer(state, request).await,
-        Face::TrafficController => {
+    match state.settings.service {
+        ReaderService::Egress => egress::answer(state, request).await,
+        ReaderService::Gateway => gateway::answer(state, request).await,
+        ReaderService::TrafficController => {
             let (response, session) = traffic_controller::answer(state, request, peer).await;
             *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = session;
             response
         }
-        Face::LogCache => log_cache::answer(state, request).await,
+        ReaderService::LogCache => log_cache::answer(state, request).await,
     }
 }

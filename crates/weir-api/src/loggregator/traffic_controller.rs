@@ -18,10 +18,10 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout};
 use weir_codec::{DropsondeConverter, DropsondeFilter, DropsondeRequest};
-use weir_pipeline::live::{EnvelopeStream, Face};
+use weir_pipeline::live::{EnvelopeStream, ReaderService};
 
-use super::FaceState;
-use super::body::FaceBody;
+use super::ServiceState;
+use super::body::ServiceBody;
 use super::limits::{FORM_BYTES_MAX, RECENT_LOGS_MAX, REQUEST_TIMEOUT};
 use super::query::{parameters, path_decoded};
 use super::websocket::{self, Client, Session};
@@ -67,10 +67,10 @@ impl Route {
 
 /// Answers a request; the second value is a stream if its connection becomes a WebSocket.
 pub(super) async fn answer<B: Body>(
-    state: &Arc<FaceState>,
+    state: &Arc<ServiceState>,
     mut request: Request<B>,
     peer: SocketAddr,
-) -> (Response<FaceBody>, Option<Session>)
+) -> (Response<ServiceBody>, Option<Session>)
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -112,7 +112,7 @@ where
 }
 
 /// Checks access to the requested sources.
-async fn allowed(state: &FaceState, route: &Route, headers: &HeaderMap) -> Result<(), Denied> {
+async fn allowed(state: &ServiceState, route: &Route, headers: &HeaderMap) -> Result<(), Denied> {
     let Some(access) = &state.access else { return Ok(()) };
     match route {
         Route::SetCookie => Ok(()),
@@ -124,7 +124,7 @@ async fn allowed(state: &FaceState, route: &Route, headers: &HeaderMap) -> Resul
 }
 
 /// The response to a request without access.
-fn not_allowed(route: &Route, denied: &Denied) -> Response<FaceBody> {
+fn not_allowed(route: &Route, denied: &Denied) -> Response<ServiceBody> {
     match (denied, route) {
         (
             Denied::Forbidden,
@@ -142,7 +142,7 @@ fn not_allowed(route: &Route, denied: &Denied) -> Response<FaceBody> {
 
 /// Opens a stream.
 fn open<B>(
-    state: &Arc<FaceState>,
+    state: &Arc<ServiceState>,
     request: &mut Request<B>,
     peer: SocketAddr,
     asked: DropsondeRequest,
@@ -151,7 +151,7 @@ fn open<B>(
     let (on_upgrade, accept) = websocket::handshake(request)?;
     let permit = state.streams.clone().try_acquire_owned().map_err(|_| UNAVAILABLE)?;
     let view = state.view().ok_or(UNAVAILABLE)?;
-    let envelopes = EnvelopeStream::of_v1(&view, Face::TrafficController, asked);
+    let envelopes = EnvelopeStream::of_v1(&view, ReaderService::TrafficController, asked);
     let envelopes = envelopes.map_err(|_| UNAVAILABLE)?;
     let client = Client::new(peer, request.headers(), request.uri());
     let session = Session { on_upgrade, envelopes, state: state.clone(), client, _permit: permit };
@@ -160,7 +160,7 @@ fn open<B>(
 
 /// The newest logs of an application, oldest first. A response that may be incomplete has a header
 /// with the reason.
-async fn recent_logs(state: &FaceState, app: String, query: &str) -> Response<FaceBody> {
+async fn recent_logs(state: &ServiceState, app: String, query: &str) -> Response<ServiceBody> {
     let parameters = parameters(query);
     let limit = parameters.iter().find(|(key, _)| key == "limit");
     let limit = limit.and_then(|(_, value)| value.parse().ok());
@@ -195,15 +195,15 @@ fn filter_of(query: &str) -> DropsondeFilter {
     }
 }
 
-fn status(code: StatusCode) -> Response<FaceBody> {
-    let mut response = Response::new(FaceBody::empty());
+fn status(code: StatusCode) -> Response<ServiceBody> {
+    let mut response = Response::new(ServiceBody::empty());
     *response.status_mut() = code;
     response
 }
 
-fn text(code: StatusCode, text: &str) -> Response<FaceBody> {
+fn text(code: StatusCode, text: &str) -> Response<ServiceBody> {
     let mut response =
-        Response::new(FaceBody::Whole(Some(Bytes::copy_from_slice(text.as_bytes()))));
+        Response::new(ServiceBody::Whole(Some(Bytes::copy_from_slice(text.as_bytes()))));
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -212,7 +212,7 @@ fn text(code: StatusCode, text: &str) -> Response<FaceBody> {
 }
 
 /// The response to a refused request for a stream.
-fn refused(code: StatusCode) -> Response<FaceBody> {
+fn refused(code: StatusCode) -> Response<ServiceBody> {
     if code == StatusCode::SERVICE_UNAVAILABLE {
         return status(code);
     }
@@ -222,7 +222,7 @@ fn refused(code: StatusCode) -> Response<FaceBody> {
 }
 
 /// Envelopes as the parts of one body, each without headers.
-fn multipart(envelopes: &[Bytes]) -> Response<FaceBody> {
+fn multipart(envelopes: &[Bytes]) -> Response<ServiceBody> {
     let boundary = format!("{:032x}{:016x}", fastrand::u128(..), fastrand::u64(..));
     let mut body = Vec::new();
     for (number, envelope) in envelopes.iter().enumerate() {
@@ -231,7 +231,7 @@ fn multipart(envelopes: &[Bytes]) -> Response<FaceBody> {
         body.extend_from_slice(envelope);
     }
     body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
-    let mut response = Response::new(FaceBody::Whole(Some(body.into())));
+    let mut response = Response::new(ServiceBody::Whole(Some(body.into())));
     let content_type = format!("multipart/x-protobuf; boundary={boundary}");
     if let Ok(content_type) = HeaderValue::from_str(&content_type) {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -240,7 +240,7 @@ fn multipart(envelopes: &[Bytes]) -> Response<FaceBody> {
 }
 
 /// Sets the cookie that a form names.
-async fn set_cookie<B: Body>(state: &FaceState, request: Request<B>) -> Response<FaceBody>
+async fn set_cookie<B: Body>(state: &ServiceState, request: Request<B>) -> Response<ServiceBody>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {

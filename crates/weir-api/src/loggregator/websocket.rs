@@ -30,7 +30,7 @@ use weir_codec::LoggregatorBatch;
 use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream};
 use weir_pipeline::originals::{Original, OriginalEvent};
 
-use super::FaceState;
+use super::ServiceState;
 use super::limits::{
     CLIENT_MESSAGE_BYTES_MAX, CLIENT_TEXT_CHARS_MAX, CLOSE_TIMEOUT, PING_PAUSE, PONG_TIMEOUT,
     SLOW_TIMEOUT, SOCKET_READ_BYTES, SOCKET_WRITE_BYTES,
@@ -42,7 +42,7 @@ type Socket = WebSocketStream<TokioIo<Upgraded>>;
 pub(super) struct Session {
     pub(super) on_upgrade: OnUpgrade,
     pub(super) envelopes: EnvelopeStream,
-    pub(super) state: Arc<FaceState>,
+    pub(super) state: Arc<ServiceState>,
     pub(super) client: Client,
     pub(super) _permit: OwnedSemaphorePermit,
 }
@@ -157,7 +157,7 @@ impl Session {
             End::Left => return,
             End::Slow => {
                 if let Some(view) = state.view() {
-                    view.face(state.settings.face).cut.fetch_add(1, Ordering::Relaxed);
+                    view.reader_service(state.settings.service).cut.fetch_add(1, Ordering::Relaxed);
                     view.note_original_event(client.slow_event(state.clock.unix_ns()));
                 }
                 let Client { address, url, .. } = client;

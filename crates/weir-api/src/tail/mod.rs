@@ -106,7 +106,7 @@ pub(crate) async fn tail(
     let (sender, body) = Channel::new(CHUNKS_WAITING);
     let stopped = state.stopped.clone();
     tokio::spawn(async move {
-        session.run(sender, first, &state.tails, stopped).await;
+        session.run(sender, first, &requester, &state.tails, stopped).await;
         drop(permit);
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), NO_STORE];

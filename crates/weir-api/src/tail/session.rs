@@ -30,8 +30,6 @@ pub(crate) struct Session {
     pub(super) query: String,
     /// What its reader may see.
     pub(super) access: Access,
-    /// Time after which access must be checked again.
-    recheck_interval: Option<Duration>,
     tail: LiveTail,
     sampler: Sampler,
     /// Number of the last record that matched.
@@ -71,7 +69,6 @@ impl Session {
             id: u64::from_ne_bytes(random().ok()?),
             query: query.to_owned(),
             access: requester.access(),
-            recheck_interval: requester.is_of_uaa().then_some(RECHECK_INTERVAL),
             tail,
             sampler: Sampler::new(max_rate),
             seq: 0,
@@ -93,21 +90,23 @@ impl Session {
         events
     }
 
-    /// Sends events until the reader leaves, another connection takes over, access must be checked
-    /// again, or weir stops; then keeps the session for the reader to reconnect.
+    /// Sends events until the reader leaves or signs out, another connection takes over, access must
+    /// be checked again, or weir stops; then keeps the session for the reader to reconnect.
     pub(super) async fn run(
         mut self,
         mut body: Body,
         first: Vec<u8>,
+        requester: &Requester,
         sessions: &Arc<Sessions>,
         mut stopped: watch::Receiver<bool>,
     ) {
         let released = sessions.enter(self.id);
-        let recheck = after(self.recheck_interval);
+        let recheck = after(requester.may_lose_access().then_some(RECHECK_INTERVAL));
         let is_over = tokio::select! {
             ended = self.send_all(&mut body, first, sessions) => ended.is_ok(),
             () = released.notified() => false,
             () = recheck => false,
+            () = requester.session_end() => false,
             _ = stopped.wait_for(|stopped| *stopped) => true,
         };
         if is_over {

@@ -15,7 +15,9 @@ use weir_codec::{LoggregatorRequest, Renames};
 use weir_expr::{CalculatedField, Expr, Units};
 use weir_model::Batch;
 
-use super::envelopes::{Budget, FaceStats, FacesStats, Form, Index, Reader, Reading};
+use super::envelopes::{
+    Budget, Form, Index, Reader, ReaderServiceStats, ReaderServicesStats, Reading,
+};
 use super::limits::BACKLOG_BYTES;
 use super::matcher::{self, Set};
 use super::{LiveError, LiveEvent, Rows};
@@ -31,7 +33,7 @@ pub(crate) struct Hub {
     pub(super) changed: Notify,
     /// Memory limit of readers of envelopes.
     pub(super) budget: Arc<Budget>,
-    pub(super) faces: FacesStats,
+    pub(super) reader_services: ReaderServicesStats,
 }
 
 #[derive(Debug, Default)]
@@ -228,7 +230,7 @@ impl Hub {
     pub(super) fn read(
         self: &Arc<Self>,
         view: &PipelineView,
-        stats: Arc<FaceStats>,
+        stats: Arc<ReaderServiceStats>,
         form: Form,
         request: LoggregatorRequest,
     ) -> io::Result<Arc<Reader>> {

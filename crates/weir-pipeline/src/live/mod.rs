@@ -26,7 +26,9 @@ use weir_model::Batch;
 
 use crate::view::PipelineView;
 pub(crate) use envelopes::RecordEnvelopes;
-pub use envelopes::{EnvelopeChunk, EnvelopeOrigin, EnvelopeStream, Face, FaceStats};
+pub use envelopes::{
+    EnvelopeChunk, EnvelopeOrigin, EnvelopeStream, ReaderService, ReaderServiceStats,
+};
 pub(crate) use hub::Hub;
 use hub::{Names, TailNext};
 

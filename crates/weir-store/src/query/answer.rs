@@ -51,7 +51,8 @@ pub enum PartialReason {
 /// How complete a result is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Coverage {
-    /// What was read.
+    /// What was read. Nothing if the reader may not see all records: how much was read depends on
+    /// the others, too.
     pub scanned: ScanStats,
     /// Why the result is partial; empty = it is complete.
     pub partial_reasons: Vec<PartialReason>,

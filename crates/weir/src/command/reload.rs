@@ -124,7 +124,7 @@ fn needs_start(plan: &Plan, running: &Plan) -> bool {
         || plan.api_allowed_hosts != running.api_allowed_hosts
         || plan.queries != running.queries
         || plan.api_access != running.api_access;
-    let is_service_changed = plan.faces != running.faces
+    let is_service_changed = plan.reader_services != running.reader_services
         || plan.health != running.health
         || plan.stored_deadline != running.stored_deadline;
     is_api_changed || is_service_changed || plan.log != running.log

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::time::MissedTickBehavior;
-use weir_api::{Api, Faces};
+use weir_api::{Api, ReaderServices};
 use weir_host::units::group_digits;
 use weir_host::{Clock, Disk, RealClock, RealDisk};
 use weir_journal::JournalError;
@@ -50,10 +50,10 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     let plan = load_plan(args, color)?;
     logging::init(&plan.log, color)?;
     let api = bind(&plan)?;
-    let faces = bind_faces(&plan)?;
+    let reader_services = bind_reader_services(&plan)?;
     let (pipeline, store) = start(&plan)?;
     print_started(&plan, args, api.as_ref(), color);
-    let mut running = Running { pipeline, store, plan, api, faces };
+    let mut running = Running { pipeline, store, plan, api, reader_services };
     running.publish();
     let mut files = args.config.as_deref().map(Watch::new);
     let name = loop {
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
             }
         }
     };
-    let Running { pipeline, api, faces, .. } = running;
+    let Running { pipeline, api, reader_services, .. } = running;
     let view = pipeline.view();
     tracing::info!(
         "{name}: stopping; outputs have {} s to finish deliveries (a second signal exits at once)",
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
         return Ok(exit);
     }
     let exit = print_stopped(&view);
-    faces.shutdown();
+    reader_services.shutdown();
     if let Some(api) = api {
         api.shutdown();
     }
@@ -91,7 +91,7 @@ struct Running {
     store: Option<Arc<EmbeddedStore>>,
     plan: Plan,
     api: Option<Api>,
-    faces: Faces,
+    reader_services: ReaderServices,
 }
 
 impl Running {
@@ -105,7 +105,7 @@ impl Running {
             let explorer = explorer.with_calculated_fields(calculated_fields.clone());
             Arc::new(explorer.with_units(self.plan.units.clone())) as Arc<_>
         });
-        self.faces.set_pipeline(&view, explorer.clone(), &self.plan.envelope_sources);
+        self.reader_services.set_pipeline(&view, explorer.clone(), &self.plan.envelope_sources);
         if let Some(api) = &self.api {
             view.set_names(calculated_fields, &self.plan.renames, &self.plan.units);
             api.set_data_dir(Arc::new(RealDisk), &self.plan.pipeline.data_dir);
@@ -163,7 +163,7 @@ impl Running {
         if let Some(api) = &self.api {
             api.clear_store();
         }
-        self.faces.clear_store();
+        self.reader_services.clear_store();
         self.store = None;
         self.pipeline.stop(STOP_DEADLINE);
         let ((pipeline, store), is_applied) = match start(&plan) {
@@ -208,9 +208,9 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
     }
 }
 
-fn bind_faces(plan: &Plan) -> Result<Faces> {
-    let bound = Faces::bind(&plan.faces, plan.stored_deadline, &plan.health);
-    let faces = bound.map_err(|(service, error)| {
+fn bind_reader_services(plan: &Plan) -> Result<ReaderServices> {
+    let bound = ReaderServices::bind(&plan.reader_services, plan.stored_deadline, &plan.health);
+    let reader_services = bound.map_err(|(service, error)| {
         let what = format!("the service loggregator.{service} cannot");
         match error.kind() {
             std::io::ErrorKind::AddrInUse => ExitError::with(
@@ -220,13 +220,13 @@ fn bind_faces(plan: &Plan) -> Result<Faces> {
             _ => ExitError::with(Exit::Failed, format!("{what} be started: {error}")),
         }
     })?;
-    for (face, address) in faces.addresses() {
-        tracing::info!(%address, "loggregator.{} listens", face.name());
+    for (service, address) in reader_services.addresses() {
+        tracing::info!(%address, "loggregator.{} listens", service.name());
     }
-    for (of, address) in faces.health_addresses() {
+    for (of, address) in reader_services.health_addresses() {
         tracing::info!(%address, "loggregator.health.{} listens", of.name());
     }
-    Ok(faces)
+    Ok(reader_services)
 }
 
 fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {

@@ -30,7 +30,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     if let Some(section) = of_api(sections) {
         checked(section, &["tokens", "read_tokens"], diagnostics);
         for key in ["tokens", "read_tokens"] {
-            long_enough(section, key, diagnostics);
+            usable(section, key, diagnostics);
         }
     }
     if let Some(section) = of_readers(sections) {
@@ -70,10 +70,18 @@ fn checked(section: &Section, lists: &[&'static str], diagnostics: &mut Diagnost
     together(section, lists, diagnostics);
 }
 
-/// Checks that tokens cannot be guessed.
-fn long_enough(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
+/// Checks that tokens can be sent, and cannot be guessed.
+fn usable(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
     let tokens = section.secret(key);
     let tokens = tokens.as_ref().and_then(Secret::list).unwrap_or_default();
+    if tokens.iter().any(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        let message = "a token contains a space or a character that is not ASCII: no request can \
+                       send it"
+            .to_owned();
+        diagnostics
+            .error(section.location(key), &section.key_path(key), message)
+            .help("for example: openssl rand -hex 32");
+    }
     if tokens.iter().any(|token| (1..TOKEN_BYTES_MIN).contains(&token.len())) {
         let message =
             format!("a token is shorter than {TOKEN_BYTES_MIN} characters: it can be guessed");

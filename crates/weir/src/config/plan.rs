@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_api::{ApiAccess, FaceSettings, HealthSettings, QueryLimits};
+use weir_api::{ApiAccess, HealthSettings, QueryLimits, ReaderServiceSettings};
 use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
     /// Access control of the API.
     pub(crate) api_access: Option<ApiAccess>,
     /// Services for readers of envelopes.
-    pub(crate) faces: Vec<FaceSettings>,
+    pub(crate) reader_services: Vec<ReaderServiceSettings>,
     /// Addresses that serve the health of Loggregator's programs.
     pub(crate) health: Vec<HealthSettings>,
     /// Whether `/metrics` also includes the metrics of Loggregator's programs.
@@ -216,7 +216,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             Some(section) => Some(access::api_settings(section)?),
             None => None,
         },
-        faces: readers::settings(&sections)?,
+        reader_services: readers::settings(&sections)?,
         health: readers::health(&sections),
         has_original_metrics: sections.table("loggregator").bool("metrics"),
         stored_deadline: readers::stored_deadline(&sections),

@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_api::{FaceSettings, HealthOf, HealthSettings};
+use weir_api::{HealthOf, HealthSettings, ReaderServiceSettings};
 use weir_expr::Network;
 use weir_host::ServerProtocol;
 use weir_pipeline::config::SourceType;
-use weir_pipeline::live::Face;
+use weir_pipeline::live::ReaderService;
 
 use super::access;
 use super::check_listen;
@@ -35,24 +35,26 @@ const STORED_BYTES: u64 = 64 << 20;
 const STORED_DEADLINE: Duration = Duration::from_millis(1500);
 
 /// The configured services.
-fn services(sections: &Sections) -> impl Iterator<Item = (Face, &Section)> {
+fn services(sections: &Sections) -> impl Iterator<Item = (ReaderService, &Section)> {
     let loggregator = sections.table("loggregator");
-    Face::ALL.into_iter().filter_map(|face| Some((face, loggregator.table(face.name())?)))
+    ReaderService::ALL.into_iter().filter_map(|reader_service| {
+        Some((reader_service, loggregator.table(reader_service.name())?))
+    })
 }
 
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
-    for (face, service) in services(sections) {
+    for (reader_service, service) in services(sections) {
         check_listen::tls(service, diagnostics);
         check_listen::networks(service, diagnostics);
-        if face == Face::TrafficController {
+        if reader_service == ReaderService::TrafficController {
             cookie_domain(service, diagnostics);
         }
         let Some(listen) = service.listen("listen") else { continue };
         let knows_clients = service.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
-        let asks_for_tokens = face.has_tokens() && access::of_readers(sections).is_some();
+        let asks_for_tokens = reader_service.has_tokens() && access::of_readers(sections).is_some();
         if !listen.ip().is_loopback() && !knows_clients && !asks_for_tokens {
-            let remedy = if face.has_tokens() { "[loggregator.access], " } else { "" };
+            let remedy = if reader_service.has_tokens() { "[loggregator.access], " } else { "" };
             let message = format!(
                 "every client that can connect to {listen} could read the logs of all applications: \
                  client certificates are required"
@@ -130,20 +132,20 @@ pub(crate) fn ports(
 
 /// Memory of all services.
 pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
-    let own = services(sections).map(|(face, _)| match face {
-        Face::Egress | Face::Gateway | Face::LogCache => BASE_BYTES,
-        Face::TrafficController => BASE_BYTES + CONTAINERS_BYTES,
+    let own = services(sections).map(|(reader_service, _)| match reader_service {
+        ReaderService::Egress | ReaderService::Gateway | ReaderService::LogCache => BASE_BYTES,
+        ReaderService::TrafficController => BASE_BYTES + CONTAINERS_BYTES,
     });
-    let reads_store = services(sections).any(|(face, _)| face.reads_store());
+    let reads_store = services(sections).any(|(reader_service, _)| reader_service.reads_store());
     let stored = if reads_store && sections.has_store() { STORED_BYTES } else { 0 };
     buffer_bytes(sections) + own.sum::<u64>() + stored
 }
 
 /// Memory for envelopes that wait for readers; 0 without a service that streams them.
 pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
-    let is_live = |(face, _): (Face, &Section)| match face {
-        Face::Egress | Face::Gateway | Face::TrafficController => true,
-        Face::LogCache => false,
+    let is_live = |(reader_service, _): (ReaderService, &Section)| match reader_service {
+        ReaderService::Egress | ReaderService::Gateway | ReaderService::TrafficController => true,
+        ReaderService::LogCache => false,
     };
     if services(sections).any(is_live) {
         sections.table("loggregator").size("buffer_max")
@@ -155,7 +157,7 @@ pub(crate) fn buffer_bytes(sections: &Sections) -> u64 {
 /// Names of the sources of which the store keeps the original envelopes. Empty without a service
 /// that reads the store.
 pub(crate) fn envelope_sources(sections: &Sections) -> BTreeSet<String> {
-    if !services(sections).any(|(face, _)| face.reads_store()) {
+    if !services(sections).any(|(reader_service, _)| reader_service.reads_store()) {
         return BTreeSet::new();
     }
     let is_envelope =
@@ -170,16 +172,21 @@ pub(crate) fn stored_deadline(sections: &Sections) -> Duration {
 }
 
 /// Settings of the services; `None` if a required file is missing.
-pub(crate) fn settings(sections: &Sections) -> Option<Vec<FaceSettings>> {
+pub(crate) fn settings(sections: &Sections) -> Option<Vec<ReaderServiceSettings>> {
     let access = match access::of_readers(sections) {
         Some(section) => Some(Arc::new(access::settings(section)?)),
         None => None,
     };
     services(sections)
-        .map(|(face, service)| {
-            let access = access.clone().filter(|_| face.has_tokens());
-            let has_health_of_drains = face == Face::LogCache && answers_health_of_drains(sections);
-            Some(FaceSettings { access, has_health_of_drains, ..face_settings(face, service)? })
+        .map(|(reader_service, service)| {
+            let access = access.clone().filter(|_| reader_service.has_tokens());
+            let has_health_of_drains =
+                reader_service == ReaderService::LogCache && answers_health_of_drains(sections);
+            Some(ReaderServiceSettings {
+                access,
+                has_health_of_drains,
+                ..reader_service_settings(reader_service, service)?
+            })
         })
         .collect()
 }
@@ -190,38 +197,45 @@ fn answers_health_of_drains(sections: &Sections) -> bool {
     health.is_some_and(|health| health.listen("drains").is_none())
 }
 
-fn face_settings(face: Face, service: &Section) -> Option<FaceSettings> {
+fn reader_service_settings(
+    reader_service: ReaderService,
+    service: &Section,
+) -> Option<ReaderServiceSettings> {
     let count = |key| service.count(key).map_or(usize::MAX, |count| count as usize);
-    let protocol = match face {
-        Face::Egress => ServerProtocol::Http2,
-        Face::Gateway | Face::LogCache => ServerProtocol::Http1And2,
-        Face::TrafficController => ServerProtocol::Http1,
+    let protocol = match reader_service {
+        ReaderService::Egress => ServerProtocol::Http2,
+        ReaderService::Gateway | ReaderService::LogCache => ServerProtocol::Http1And2,
+        ReaderService::TrafficController => ServerProtocol::Http1,
     };
     let tls = match service.table("tls") {
         Some(tls) => Some(server_tls(tls, protocol)?),
         None => None,
     };
     let networks = service.list("allow").iter();
-    Some(FaceSettings {
-        face,
+    Some(ReaderServiceSettings {
+        service: reader_service,
         listen: service.listen("listen")?,
         tls,
         allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
         connections_max: count("connections_max"),
         connections_per_address_max: count("connections_per_address_max"),
-        streams_max: match face {
-            Face::Egress | Face::Gateway | Face::TrafficController => count("streams_max"),
-            Face::LogCache => count("requests_max"),
+        streams_max: match reader_service {
+            ReaderService::Egress | ReaderService::Gateway | ReaderService::TrafficController => {
+                count("streams_max")
+            }
+            ReaderService::LogCache => count("requests_max"),
         },
         access: None,
         has_health_of_drains: false,
-        stream_timeout: match face {
-            Face::Egress | Face::TrafficController | Face::LogCache => Duration::MAX,
-            Face::Gateway => service.duration("stream_timeout"),
+        stream_timeout: match reader_service {
+            ReaderService::Egress | ReaderService::TrafficController | ReaderService::LogCache => {
+                Duration::MAX
+            }
+            ReaderService::Gateway => service.duration("stream_timeout"),
         },
-        cookie_domain: match face {
-            Face::Egress | Face::Gateway | Face::LogCache => None,
-            Face::TrafficController => service.text("cookie_domain").map(str::to_owned),
+        cookie_domain: match reader_service {
+            ReaderService::Egress | ReaderService::Gateway | ReaderService::LogCache => None,
+            ReaderService::TrafficController => service.text("cookie_domain").map(str::to_owned),
         },
     })
 }

@@ -5,7 +5,7 @@
 //! time; errors in what was added are reported at the table that has added it.
 
 use weir_pipeline::config::SourceType;
-use weir_pipeline::live::Face;
+use weir_pipeline::live::ReaderService;
 
 use super::diagnostic::Diagnostics;
 use super::field::list_or;
@@ -29,7 +29,7 @@ const SOURCES: [SourceType; 3] =
 /// The names of all parts. The source of type `loggregator` is what agents and programs send to.
 fn parts() -> impl Iterator<Item = &'static str> {
     let sources = SOURCES.into_iter().map(SourceType::name);
-    sources.chain(Face::ALL.into_iter().map(Face::name)).chain([HEALTH])
+    sources.chain(ReaderService::ALL.into_iter().map(ReaderService::name)).chain([HEALTH])
 }
 
 /// Returns the tree with all parts that are enabled by default.
@@ -62,10 +62,10 @@ fn with_usual_set(mut tree: NodeTable, diagnostics: &mut Diagnostics) -> NodeTab
     }
     let has_store = !is_off(&tree, "store", "enabled");
     let Some(table) = table_mut(&mut tree, TABLE, &at) else { return tree };
-    for face in Face::ALL.into_iter().filter(|face| is_wanted(face.name())) {
+    for service in ReaderService::ALL.into_iter().filter(|service| is_wanted(service.name())) {
         // It answers from the store.
-        if face != Face::LogCache || has_store {
-            table_mut(table, face.name(), &at);
+        if service != ReaderService::LogCache || has_store {
+            table_mut(table, service.name(), &at);
         }
     }
     if table.get("buffer_max").is_none() {
@@ -167,18 +167,18 @@ mod tests {
 
     fn names(plan: &Plan) -> (Vec<&str>, Vec<&str>, usize) {
         let sources = plan.pipeline.sources.iter().map(|source| source.name.as_str()).collect();
-        let faces = plan.faces.iter().map(|face| face.face.name()).collect();
-        (sources, faces, plan.health.len())
+        let services = plan.reader_services.iter().map(|settings| settings.service.name());
+        (sources, services.collect(), plan.health.len())
     }
 
     #[test]
     fn an_empty_table_enables_everything_without_a_clash() {
         let plan = planned("[loggregator]\n");
         let sources = vec!["loggregator", "dropsonde", "loggregator_metrics"];
-        let faces = vec!["egress", "gateway", "traffic_controller", "log_cache"];
-        assert_eq!(names(&plan), (sources, faces, 3));
-        assert!(plan.faces.iter().any(|face| face.has_health_of_drains));
-        assert!(plan.faces.iter().all(|face| face.listen.ip().is_loopback()));
+        let services = vec!["egress", "gateway", "traffic_controller", "log_cache"];
+        assert_eq!(names(&plan), (sources, services, 3));
+        assert!(plan.reader_services.iter().any(|service| service.has_health_of_drains));
+        assert!(plan.reader_services.iter().all(|service| service.listen.ip().is_loopback()));
     }
 
     #[test]
@@ -188,8 +188,8 @@ mod tests {
              [loggregator.gateway]\nlisten = \"127.0.0.1:18088\"\n\
              [source.cf]\ntype = \"loggregator\"\nlisten = \"127.0.0.1:13458\"\n",
         );
-        let faces = vec!["egress", "gateway", "traffic_controller"];
-        assert_eq!(names(&plan), (vec!["cf", "loggregator_metrics"], faces, 4));
+        let services = vec!["egress", "gateway", "traffic_controller"];
+        assert_eq!(names(&plan), (vec!["cf", "loggregator_metrics"], services, 4));
         assert!(plan.health.iter().any(|health| health.of == HealthOf::Drains));
         let one = planned(
             "[loggregator.egress]\n[source.cf]\ntype = \"loggregator\"\n\

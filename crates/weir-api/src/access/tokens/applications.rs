@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::sync::OnceCell;
-use weir_pipeline::ask::{Ask, AskClient};
+use weir_pipeline::platform::{PlatformClient, PlatformRequest};
 
 use super::grants::Grants;
 use super::{CACHE_TIME, Denied, hash, is_guid};
@@ -37,7 +37,7 @@ type List = Option<Arc<[String]>>;
 /// Lists of applications, by token.
 #[derive(Debug)]
 pub(super) struct ApplicationLists {
-    cloud_controller: AskClient,
+    cloud_controller: PlatformClient,
     cached: Grants<Arc<OnceCell<List>>>,
 }
 
@@ -60,7 +60,7 @@ struct Resource {
 }
 
 impl ApplicationLists {
-    pub(super) fn new(cloud_controller: AskClient) -> Self {
+    pub(super) fn new(cloud_controller: PlatformClient) -> Self {
         Self { cloud_controller, cached: Grants::new(CACHE_TIME, LISTS_MAX) }
     }
 
@@ -96,8 +96,8 @@ impl ApplicationLists {
     }
 
     async fn page(&self, path: &str, token: &str) -> Result<Page, Denied> {
-        let ask = Ask::Get { path, token: Some(token) };
-        let answer = self.cloud_controller.ask(&ask).await.map_err(Denied::Unavailable)?;
+        let request = PlatformRequest::Get { path, token: Some(token) };
+        let answer = self.cloud_controller.send(&request).await.map_err(Denied::Unavailable)?;
         match answer.status {
             200 => serde_json::from_slice(&answer.body).map_err(|error| {
                 let text = format!("the Cloud Controller returned an invalid list: {error}");

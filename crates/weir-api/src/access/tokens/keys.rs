@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::sync::{Mutex, MutexGuard};
 use weir_host::Clock;
-use weir_pipeline::ask::{Ask, AskClient};
+use weir_pipeline::platform::{PlatformClient, PlatformRequest};
 
 use super::Denied;
 use super::jwt::{Jwk, Jwt, JwtError, Key, Texts};
@@ -29,7 +29,7 @@ const KEYS_MAX: usize = 100;
 /// UAA's keys.
 #[derive(Debug)]
 pub(super) struct Keys {
-    uaa: AskClient,
+    uaa: PlatformClient,
     audience: Option<String>,
     clock: Arc<dyn Clock>,
     known: RwLock<Arc<FetchedKeys>>,
@@ -69,7 +69,11 @@ enum Unverified {
 
 impl Keys {
     /// Without an audience, tokens for any audience are accepted.
-    pub(super) fn new(uaa: AskClient, audience: Option<String>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        uaa: PlatformClient,
+        audience: Option<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self { uaa, audience, clock, known: RwLock::default(), last_fetch: Mutex::default() }
     }
 
@@ -158,7 +162,8 @@ impl Keys {
     }
 
     async fn fetch(&self) -> Result<HashMap<String, Key>, String> {
-        let answer = self.uaa.ask(&Ask::Get { path: "/token_keys", token: None }).await?;
+        let answer =
+            self.uaa.send(&PlatformRequest::Get { path: "/token_keys", token: None }).await?;
         if answer.status != 200 {
             return Err(format!("UAA returned status {} instead of its keys", answer.status));
         }

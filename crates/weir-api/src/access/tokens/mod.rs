@@ -26,8 +26,8 @@ use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use weir_codec::{form_decoded, percent_encoded};
 use weir_host::{Clock, Secret};
-use weir_pipeline::ask::{Ask, AskClient};
 use weir_pipeline::config::{Endpoint, TlsSettings};
+use weir_pipeline::platform::{PlatformClient, PlatformRequest};
 
 use applications::{ApplicationLists, LISTING_BYTES_MAX};
 use grants::Grants;
@@ -125,7 +125,7 @@ pub(crate) enum Denied {
 pub(crate) struct Tokens {
     configured: TokenHashes,
     uaa: Option<Uaa>,
-    cloud_controller: Option<AskClient>,
+    cloud_controller: Option<PlatformClient>,
     applications: Option<ApplicationLists>,
     /// Verified tokens with the rights of their owners.
     owners: Grants<Rights>,
@@ -138,7 +138,7 @@ pub(crate) struct Tokens {
 #[derive(Debug)]
 enum Uaa {
     /// It checks each token.
-    CheckTokens { uaa: AskClient, client: UaaClient, audience: Option<String> },
+    CheckTokens { uaa: PlatformClient, client: UaaClient, audience: Option<String> },
     /// It provides the keys for verifying signatures.
     Keys(Keys),
 }
@@ -156,7 +156,7 @@ impl Tokens {
     /// Reads the certificate files.
     pub(crate) fn new(settings: &AccessSettings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let client_with = |endpoint: &Endpoint, bytes_max| {
-            AskClient::new(endpoint, settings.tls.files(), bytes_max).map_err(io::Error::other)
+            PlatformClient::new(endpoint, settings.tls.files(), bytes_max).map_err(io::Error::other)
         };
         let client = |endpoint: &Endpoint| client_with(endpoint, ANSWER_BYTES_MAX);
         let listing = |endpoint: &Endpoint| {
@@ -245,11 +245,16 @@ impl Tokens {
     }
 
     /// Checks with the Cloud Controller, as an application, then as a service instance.
-    async fn ask_for(&self, client: &AskClient, token: &str, source: &str) -> Result<(), Denied> {
+    async fn ask_for(
+        &self,
+        client: &PlatformClient,
+        token: &str,
+        source: &str,
+    ) -> Result<(), Denied> {
         for path in ["/internal/v4/log_access/", "/v3/service_instances/"] {
             let path = format!("{path}{source}");
-            let ask = Ask::Get { path: &path, token: Some(token) };
-            match client.ask(&ask).await.map_err(Denied::Unavailable)?.status {
+            let request = PlatformRequest::Get { path: &path, token: Some(token) };
+            match client.send(&request).await.map_err(Denied::Unavailable)?.status {
                 200 => return Ok(()),
                 401 | 403 | 404 => {}
                 status => {
@@ -295,17 +300,17 @@ impl TokenHashes {
 
 /// Checks a token with UAA.
 async fn ask_about(
-    uaa: &AskClient,
+    uaa: &PlatformClient,
     client: &UaaClient,
     token: &str,
 ) -> Result<CheckedToken, Denied> {
-    let ask = Ask::Form {
+    let request = PlatformRequest::Form {
         path: "/check_token",
         user: &client.name,
         password: client.secret.expose(),
         form: format!("token={}", percent_encoded(token)),
     };
-    let answer = uaa.ask(&ask).await.map_err(Denied::Unavailable)?;
+    let answer = uaa.send(&request).await.map_err(Denied::Unavailable)?;
     match answer.status {
         200 => {}
         400 => return Err(Denied::Unknown),

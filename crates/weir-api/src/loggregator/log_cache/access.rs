@@ -8,17 +8,17 @@ use hyper::{Response, StatusCode};
 use weir_codec::GrpcStatus;
 use weir_pipeline::grpc::{self, Status};
 
-use super::super::FaceState;
-use super::super::body::FaceBody;
+use super::super::ServiceState;
+use super::super::body::ServiceBody;
 use super::{promql, request};
 use crate::access::tokens::Denied;
 
 /// Checks access to the requested sources; an error is the response.
 pub(super) async fn check(
-    state: &FaceState,
+    state: &ServiceState,
     head: &Head,
     is_grpc: bool,
-) -> Result<(), Response<FaceBody>> {
+) -> Result<(), Response<ServiceBody>> {
     let path = head.uri.path();
     // Whoever has not logged in yet asks which release it is.
     let Some(access) = state.access.as_ref().filter(|_| path != "/api/v1/info") else {
@@ -52,8 +52,8 @@ fn sources(path: &str, query: Option<&str>) -> Vec<String> {
     }
 }
 
-fn in_http(denied: &Denied) -> Response<FaceBody> {
-    let mut response = Response::new(FaceBody::empty());
+fn in_http(denied: &Denied) -> Response<ServiceBody> {
+    let mut response = Response::new(ServiceBody::empty());
     *response.status_mut() = match denied {
         Denied::Unknown | Denied::Forbidden => StatusCode::NOT_FOUND,
         Denied::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -61,12 +61,12 @@ fn in_http(denied: &Denied) -> Response<FaceBody> {
     response
 }
 
-fn in_grpc(denied: &Denied) -> Response<FaceBody> {
+fn in_grpc(denied: &Denied) -> Response<ServiceBody> {
     let code = match denied {
         Denied::Unknown | Denied::Forbidden => GrpcStatus::Unauthenticated,
         Denied::Unavailable(_) => GrpcStatus::Unavailable,
     };
-    let mut response = Response::new(FaceBody::empty());
+    let mut response = Response::new(ServiceBody::empty());
     grpc::add_headers(response.headers_mut());
     Status::new(code, denied.to_string()).write(response.headers_mut());
     response

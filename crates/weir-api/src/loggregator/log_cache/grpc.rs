@@ -14,8 +14,8 @@ use weir_codec::{
 };
 use weir_pipeline::grpc::{self, Refused, Status};
 
-use super::super::FaceState;
-use super::super::body::{FaceBody, Parts, Step};
+use super::super::ServiceState;
+use super::super::body::{Parts, ServiceBody, Step};
 use super::super::egress::read_message;
 use super::super::limits::STORED_REQUEST_BYTES_MAX;
 use super::super::stored::ReadError;
@@ -46,17 +46,20 @@ impl From<QueryError> for Refused {
 }
 
 /// Answers a request.
-pub(super) async fn answer<B: Body>(state: &FaceState, request: Request<B>) -> Response<FaceBody>
+pub(super) async fn answer<B: Body>(
+    state: &ServiceState,
+    request: Request<B>,
+) -> Response<ServiceBody>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    let mut response = Response::new(FaceBody::empty());
+    let mut response = Response::new(ServiceBody::empty());
     match call(state, &head, body).await {
         Ok((message, partial)) => {
             let mut bytes = Vec::with_capacity(message.len() + 8);
             write_grpc_message(&message, &mut bytes);
-            *response.body_mut() = FaceBody::stream(Answer(Some(bytes.into())));
+            *response.body_mut() = ServiceBody::stream(Answer(Some(bytes.into())));
             grpc::add_headers(response.headers_mut());
             if let Some(reason) = partial {
                 response.headers_mut().insert(PARTIAL, HeaderValue::from_static(reason));
@@ -73,7 +76,7 @@ where
 }
 
 async fn call<B: Body>(
-    state: &FaceState,
+    state: &ServiceState,
     head: &Head,
     body: B,
 ) -> Result<(Vec<u8>, Option<&'static str>), Refused>

@@ -6,8 +6,8 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use weir_codec::{GrpcStatus, write_log_cache_meta_json, write_loggregator_json};
 
-use super::super::FaceState;
-use super::super::body::FaceBody;
+use super::super::ServiceState;
+use super::super::body::ServiceBody;
 use super::super::health::drains;
 use super::super::stored::{ReadError, StoredBatch};
 use super::request::{self, InvalidParameter};
@@ -35,7 +35,7 @@ impl Problem {
         Self { http, code, message: message.into() }
     }
 
-    fn response(&self) -> Response<FaceBody> {
+    fn response(&self) -> Response<ServiceBody> {
         let Self { http, code, message } = self;
         let message = serde_json::Value::from(message.as_str());
         let body = format!("{{\"code\":{code},\"message\":{message},\"details\":[]}}");
@@ -61,9 +61,9 @@ impl From<InvalidParameter> for Problem {
     }
 }
 
-fn json(status: StatusCode, mut text: Vec<u8>) -> Response<FaceBody> {
+fn json(status: StatusCode, mut text: Vec<u8>) -> Response<ServiceBody> {
     text.push(b'\n');
-    let mut response = Response::new(FaceBody::Whole(Some(text.into())));
+    let mut response = Response::new(ServiceBody::Whole(Some(text.into())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -71,7 +71,7 @@ fn json(status: StatusCode, mut text: Vec<u8>) -> Response<FaceBody> {
 
 /// The health of drains, which the originals serve on the port of the log-cache; no token is
 /// needed.
-pub(super) fn health(state: &FaceState) -> Response<FaceBody> {
+pub(super) fn health(state: &ServiceState) -> Response<ServiceBody> {
     match state.view() {
         Some(view) => json(StatusCode::OK, drains(&view).trim_end().as_bytes().to_vec()),
         None => Problem::from(ReadError::Starting).response(),
@@ -79,7 +79,7 @@ pub(super) fn health(state: &FaceState) -> Response<FaceBody> {
 }
 
 /// Answers a request.
-pub(super) async fn answer<B>(state: &FaceState, request: &Request<B>) -> Response<FaceBody> {
+pub(super) async fn answer<B>(state: &ServiceState, request: &Request<B>) -> Response<ServiceBody> {
     match respond(state, request).await {
         Ok(response) => response,
         Err(problem) => {
@@ -90,9 +90,9 @@ pub(super) async fn answer<B>(state: &FaceState, request: &Request<B>) -> Respon
 }
 
 async fn respond<B>(
-    state: &FaceState,
+    state: &ServiceState,
     request: &Request<B>,
-) -> Result<Response<FaceBody>, Problem> {
+) -> Result<Response<ServiceBody>, Problem> {
     let path = request.uri().path();
     let Some(path) = path.strip_prefix("/api/v1/") else {
         return Err(Problem::new(StatusCode::NOT_FOUND, Problem::NOT_FOUND, "Not Found"));
@@ -114,13 +114,13 @@ async fn respond<B>(
     }
 }
 
-fn info() -> Response<FaceBody> {
+fn info() -> Response<ServiceBody> {
     let uptime = rustix::system::sysinfo().uptime;
     let text = format!("{{\"version\":\"{VERSION}\",\"vm_uptime\":\"{uptime}\"}}");
     json(StatusCode::OK, text.into_bytes())
 }
 
-async fn meta(state: &FaceState) -> Result<Response<FaceBody>, Problem> {
+async fn meta(state: &ServiceState) -> Result<Response<ServiceBody>, Problem> {
     let sources = sources(state).await?;
     let mut text = Vec::with_capacity(128 * sources.spans.len() + 16);
     write_log_cache_meta_json(of_answer(&sources), &mut text);
@@ -132,10 +132,10 @@ async fn meta(state: &FaceState) -> Result<Response<FaceBody>, Problem> {
 }
 
 async fn envelopes(
-    state: &FaceState,
+    state: &ServiceState,
     source_id: &str,
     query: &str,
-) -> Result<Response<FaceBody>, Problem> {
+) -> Result<Response<ServiceBody>, Problem> {
     let asked = request::read(source_id, query)?;
     let (text, partial) = read(state, asked, text_of).await?;
     let mut response = json(StatusCode::OK, text);

@@ -19,11 +19,11 @@ use hyper::{Request, Response};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use weir_codec::{LogCacheRead, LogCacheSource};
-use weir_pipeline::live::Face;
+use weir_pipeline::live::ReaderService;
 use weir_store::query::Services;
 
-use super::FaceState;
-use super::body::FaceBody;
+use super::ServiceState;
+use super::body::ServiceBody;
 use super::limits::META_AGE_MAX;
 use super::stored::{ReadError, StoredBatch, StoredRead};
 
@@ -32,7 +32,10 @@ use super::stored::{ReadError, StoredBatch, StoredRead};
 pub(super) struct KnownSources(Mutex<Option<(Instant, Arc<Services>)>>);
 
 /// Answers a request.
-pub(super) async fn answer<B: Body>(state: &FaceState, request: Request<B>) -> Response<FaceBody>
+pub(super) async fn answer<B: Body>(
+    state: &ServiceState,
+    request: Request<B>,
+) -> Response<ServiceBody>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -54,7 +57,7 @@ where
 
 /// Reads envelopes and creates a response, with the reason why it may be incomplete.
 async fn read<T: Send + 'static>(
-    state: &FaceState,
+    state: &ServiceState,
     read: LogCacheRead,
     answer: impl FnOnce(&StoredBatch) -> T + Send + 'static,
 ) -> Result<(T, Option<&'static str>), ReadError> {
@@ -63,7 +66,7 @@ async fn read<T: Send + 'static>(
     let answer = move |batch: StoredBatch| (answer(&batch), batch.partial, batch.count() as u64);
     let (answer, partial, count) = state.stored.read(read, answer).await?;
     if let Some(view) = state.view() {
-        let stats = view.face(Face::LogCache);
+        let stats = view.reader_service(ReaderService::LogCache);
         stats.matched.fetch_add(count, Ordering::Relaxed);
         stats.delivered.fetch_add(count, Ordering::Relaxed);
     }
@@ -71,7 +74,7 @@ async fn read<T: Send + 'static>(
 }
 
 /// Returns the sources, at most as old as in the original.
-async fn sources(state: &FaceState) -> Result<Arc<Services>, ReadError> {
+async fn sources(state: &ServiceState) -> Result<Arc<Services>, ReadError> {
     let _permit = state.streams.clone().try_acquire_owned().map_err(|_| ReadError::Busy)?;
     // Concurrent requests wait for the same result.
     let mut known = state.sources.0.lock().await;

@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_host::ConnectError;
 
-use crate::ask::{Ask, AskClient};
 use crate::config::{Endpoint, TlsSettings};
+use crate::platform::{PlatformClient, PlatformRequest};
 pub use list::{BindingList, RejectedBinding};
 use list::{ListBuilder, PageError};
 
@@ -119,7 +119,7 @@ pub struct ProviderState {
 /// A provider.
 #[derive(Debug)]
 pub struct Provider {
-    client: AskClient,
+    client: PlatformClient,
     target: String,
     kind: ProviderKind,
     interval: Duration,
@@ -130,7 +130,7 @@ impl Provider {
     /// Reads the certificate files.
     pub fn new(settings: &ProviderSettings) -> Result<Self, ConnectError> {
         Ok(Self {
-            client: AskClient::new(&settings.endpoint, settings.tls.files(), LIST_BYTES_MAX)?,
+            client: PlatformClient::new(&settings.endpoint, settings.tls.files(), LIST_BYTES_MAX)?,
             target: settings.endpoint.authority.clone(),
             kind: settings.kind,
             interval: settings.interval,
@@ -204,8 +204,8 @@ impl Provider {
     }
 
     async fn get(&self, path: &str) -> Result<Vec<u8>, ProviderError> {
-        let ask = Ask::Get { path, token: None };
-        let answer = self.client.ask(&ask).await.map_err(ProviderError::Unreachable)?;
+        let request = PlatformRequest::Get { path, token: None };
+        let answer = self.client.send(&request).await.map_err(ProviderError::Unreachable)?;
         if answer.status != 200 {
             let (target, path) = (self.target.clone(), path.to_owned());
             return Err(ProviderError::Status { target, path, status: answer.status });

@@ -6,9 +6,9 @@
 //! matching reader, from which the reader takes whole batches.
 //!
 //! Invariants: a reader receives each matching envelope once, or it is counted as lost, in its own
-//! stream and in the statistics of its face; a slow reader has a limited queue and does not affect
-//! others; all queues together have one memory limit; the envelope of a record that a rule has
-//! changed is rewritten, so that no redacted byte remains.
+//! stream and in the statistics of its service; a slow reader has a limited queue and does not
+//! affect others; all queues together have one memory limit; the envelope of a record that a rule
+//! has changed is rewritten, so that no redacted byte remains.
 
 mod dispatch;
 mod index;
@@ -34,7 +34,7 @@ pub use write::Origin as EnvelopeOrigin;
 
 /// The service through which envelopes are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Face {
+pub enum ReaderService {
     /// gRPC, as from the reverse log proxy.
     Egress,
     /// HTTP, as from its gateway.
@@ -45,8 +45,8 @@ pub enum Face {
     LogCache,
 }
 
-impl Face {
-    /// All faces.
+impl ReaderService {
+    /// All services.
     pub const ALL: [Self; 4] =
         [Self::Egress, Self::Gateway, Self::TrafficController, Self::LogCache];
 
@@ -78,9 +78,9 @@ impl Face {
     }
 }
 
-/// The counts of a face: `matched = delivered + lost + abandoned + queued` envelopes.
+/// The counts of a service: `matched = delivered + lost + abandoned + queued` envelopes.
 #[derive(Debug, Default)]
-pub struct FaceStats {
+pub struct ReaderServiceStats {
     /// The address of the service; unset if it is not configured.
     pub address: OnceLock<SocketAddr>,
     /// Current number of readers.
@@ -120,17 +120,17 @@ pub(super) enum Form {
     V1(DropsondeRequest),
 }
 
-/// Statistics of all faces.
+/// Statistics of all services.
 #[derive(Debug, Default)]
-pub(super) struct FacesStats([Arc<FaceStats>; Face::ALL.len()]);
+pub(super) struct ReaderServicesStats([Arc<ReaderServiceStats>; ReaderService::ALL.len()]);
 
-impl FacesStats {
-    pub(super) fn of(&self, face: Face) -> &Arc<FaceStats> {
-        match face {
-            Face::Egress => &self.0[0],
-            Face::Gateway => &self.0[1],
-            Face::TrafficController => &self.0[2],
-            Face::LogCache => &self.0[3],
+impl ReaderServicesStats {
+    pub(super) fn of(&self, service: ReaderService) -> &Arc<ReaderServiceStats> {
+        match service {
+            ReaderService::Egress => &self.0[0],
+            ReaderService::Gateway => &self.0[1],
+            ReaderService::TrafficController => &self.0[2],
+            ReaderService::LogCache => &self.0[3],
         }
     }
 }
@@ -149,11 +149,11 @@ impl EnvelopeStream {
     /// If no thread can be started.
     pub fn new(
         view: &PipelineView,
-        face: Face,
+        service: ReaderService,
         request: &LoggregatorRequest,
     ) -> Result<Self, LiveError> {
         let form = if request.prefers_tags { Form::Tags } else { Form::DeprecatedTags };
-        Self::start(view, view.live.faces.of(face).clone(), form, request.clone())
+        Self::start(view, view.live.reader_services.of(service).clone(), form, request.clone())
     }
 
     /// The same with envelopes of version 1.
@@ -162,10 +162,10 @@ impl EnvelopeStream {
     /// As above.
     pub fn of_v1(
         view: &PipelineView,
-        face: Face,
+        service: ReaderService,
         request: DropsondeRequest,
     ) -> Result<Self, LiveError> {
-        let stats = view.live.faces.of(face).clone();
+        let stats = view.live.reader_services.of(service).clone();
         let in_v2 = request.in_v2();
         Self::start(view, stats, Form::V1(request), in_v2)
     }
@@ -184,7 +184,7 @@ impl EnvelopeStream {
 
     fn start(
         view: &PipelineView,
-        stats: Arc<FaceStats>,
+        stats: Arc<ReaderServiceStats>,
         form: Form,
         request: LoggregatorRequest,
     ) -> Result<Self, LiveError> {
@@ -218,9 +218,9 @@ impl PipelineView {
         self.live.budget.set(bytes);
     }
 
-    /// Returns the counts of a face.
-    pub fn face(&self, face: Face) -> &FaceStats {
-        self.live.faces.of(face)
+    /// Returns the counts of a service.
+    pub fn reader_service(&self, service: ReaderService) -> &ReaderServiceStats {
+        self.live.reader_services.of(service)
     }
 }
 

@@ -16,7 +16,7 @@ use weir_host::Clock;
 
 use super::super::limits::{BACKLOG_SHARE, CHUNK_BYTES_MAX, CHUNK_ENVELOPES_MAX, READER_SHARE};
 use super::write::Loss;
-use super::{FaceStats, Form, add, subtract};
+use super::{Form, ReaderServiceStats, add, subtract};
 
 /// Envelopes that are sent together.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl Staged {
 #[derive(Debug)]
 pub(in super::super) struct Reader {
     pub(super) form: Form,
-    stats: Arc<FaceStats>,
+    stats: Arc<ReaderServiceStats>,
     budget: Arc<Budget>,
     clock: Arc<dyn Clock>,
     wake: Notify,
@@ -181,7 +181,7 @@ struct Queue {
 impl Reader {
     pub(in super::super) fn new(
         form: Form,
-        stats: Arc<FaceStats>,
+        stats: Arc<ReaderServiceStats>,
         budget: Arc<Budget>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {

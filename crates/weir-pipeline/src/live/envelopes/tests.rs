@@ -20,7 +20,7 @@ use super::*;
 /// Readers without a thread: batches are dispatched by hand.
 struct Scene {
     readings: Vec<Reading>,
-    stats: Arc<FaceStats>,
+    stats: Arc<ReaderServiceStats>,
     budget: Arc<Budget>,
     dispatcher: Dispatcher,
 }
@@ -61,7 +61,7 @@ impl Scene {
 
     fn assert_balanced(&self) {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let FaceStats { matched, delivered, lost, abandoned, queued, .. } = &*self.stats;
+        let ReaderServiceStats { matched, delivered, lost, abandoned, queued, .. } = &*self.stats;
         let accounted = get(delivered) + get(lost) + get(abandoned) + get(queued);
         assert_eq!(get(matched), accounted);
     }

@@ -8,7 +8,7 @@ use weir_codec::{
     encode_promql_vector,
 };
 
-use super::super::super::body::FaceBody;
+use super::super::super::body::ServiceBody;
 use super::super::super::stored::ReadError;
 use super::QueryError;
 use super::eval::Value;
@@ -44,7 +44,7 @@ impl Problem {
         Self { status, kind, message }
     }
 
-    pub(super) fn response(&self) -> Response<FaceBody> {
+    pub(super) fn response(&self) -> Response<ServiceBody> {
         let Self { status, kind, message } = self;
         let body = json!({ "status": "error", "errorType": kind, "error": message });
         respond(*status, &body)
@@ -52,7 +52,7 @@ impl Problem {
 }
 
 /// The response with a result.
-pub(super) fn success(value: &Value) -> Response<FaceBody> {
+pub(super) fn success(value: &Value) -> Response<ServiceBody> {
     let (kind, result) = match value {
         Value::Scalar(at_ms, value) => ("scalar", point(*at_ms, *value)),
         Value::Vector(all) => ("vector", all.iter().map(sample).collect()),
@@ -83,9 +83,9 @@ fn messages(all: &[Series]) -> impl Iterator<Item = PromqlSeries<'_>> {
     all.iter().map(|series| PromqlSeries { labels: &series.labels, points: &series.points })
 }
 
-fn respond(status: StatusCode, body: &Json) -> Response<FaceBody> {
+fn respond(status: StatusCode, body: &Json) -> Response<ServiceBody> {
     let text = format!("{body}\n");
-    let mut response = Response::new(FaceBody::Whole(Some(text.into())));
+    let mut response = Response::new(ServiceBody::Whole(Some(text.into())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

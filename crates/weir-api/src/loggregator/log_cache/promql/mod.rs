@@ -20,8 +20,8 @@ use hyper::Response;
 use weir_codec::{GrpcStatus, PromqlInstant, PromqlRange, parse_rfc3339};
 use weir_pipeline::grpc::Status;
 
-use super::super::FaceState;
-use super::super::body::FaceBody;
+use super::super::ServiceState;
+use super::super::body::ServiceBody;
 use super::super::limits::{PROMQL_STEPS_MAX, PROMQL_TIMEOUT};
 use super::super::stored::ReadError;
 use super::request::{self, InvalidParameter};
@@ -65,20 +65,20 @@ impl From<QueryError> for Status {
 }
 
 /// Answers `/api/v1/query`.
-pub(super) async fn query(state: &FaceState, query: &str) -> Response<FaceBody> {
+pub(super) async fn query(state: &ServiceState, query: &str) -> Response<ServiceBody> {
     let asked = request::instant(query).map_err(QueryError::from);
     respond(state, asked.and_then(|asked| instant(state, &asked))).await
 }
 
 /// Answers `/api/v1/query_range`.
-pub(super) async fn query_range(state: &FaceState, query: &str) -> Response<FaceBody> {
+pub(super) async fn query_range(state: &ServiceState, query: &str) -> Response<ServiceBody> {
     let asked = request::range(query).map_err(QueryError::from);
     respond(state, asked.and_then(|asked| range(&asked))).await
 }
 
 /// Answers `InstantQuery` with the bytes of an `InstantQueryResult`.
 pub(super) async fn instant_message(
-    state: &FaceState,
+    state: &ServiceState,
     asked: &PromqlInstant,
 ) -> Result<Vec<u8>, QueryError> {
     evaluate(state, instant(state, asked)?, answer::instant_message).await
@@ -86,7 +86,7 @@ pub(super) async fn instant_message(
 
 /// Answers `RangeQuery` with the bytes of a `RangeQueryResult`.
 pub(super) async fn range_message(
-    state: &FaceState,
+    state: &ServiceState,
     asked: &PromqlRange,
 ) -> Result<Vec<u8>, QueryError> {
     evaluate(state, range(asked)?, answer::range_message).await
@@ -103,9 +103,9 @@ pub(super) fn sources(query: &str) -> Vec<String> {
 }
 
 async fn respond(
-    state: &FaceState,
+    state: &ServiceState,
     asked: Result<(Query, Times), QueryError>,
-) -> Response<FaceBody> {
+) -> Response<ServiceBody> {
     let answered = match asked {
         Ok(asked) => evaluate(state, asked, answer::success).await,
         Err(error) => Err(error),
@@ -122,7 +122,7 @@ async fn respond(
 
 /// Evaluates a query and creates a response from its result.
 async fn evaluate<T: Send + 'static>(
-    state: &FaceState,
+    state: &ServiceState,
     (query, times): (Query, Times),
     answer: fn(&Value) -> T,
 ) -> Result<T, QueryError> {
@@ -139,7 +139,7 @@ fn bad<T>(text: impl Into<String>) -> Result<T, QueryError> {
     Err(QueryError::Bad(text.into()))
 }
 
-fn instant(state: &FaceState, asked: &PromqlInstant) -> Result<(Query, Times), QueryError> {
+fn instant(state: &ServiceState, asked: &PromqlInstant) -> Result<(Query, Times), QueryError> {
     let at_ms = match asked.time.as_str() {
         "" => state.stored.now_ns() / 1_000_000_000 * 1000,
         text => time(text)?,

@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) calculated_fields: Arc<[CalculatedField]>,
     pub(super) units: Units,
     pub(super) deleted: Vec<DeletedFilter>,
+    /// The reader may not see all records.
+    pub(super) is_restricted: bool,
 }
 
 impl Plan {
@@ -92,6 +94,7 @@ impl Plan {
             calculated_fields: filter.calculated_fields.clone().into(),
             units: filter.units.clone(),
             deleted,
+            is_restricted: filter.access.restriction().is_some(),
         };
         plan.put_in_order(node);
         Ok(plan)
@@ -179,7 +182,8 @@ impl<'a> TermCompiler<'a> {
     }
 
     fn add(&mut self, term: &Term) -> Result<TermId, QueryError> {
-        self.budget.check().map_err(|stop| match stop {
+        // A query is not paused before it can return anything.
+        self.budget.check_limits().map_err(|stop| match stop {
             StopReason::Cancelled => QueryError::Cancelled,
             StopReason::Deadline | StopReason::Memory => QueryError::TooSlow,
         })?;

@@ -110,7 +110,9 @@ pub(super) fn run<S: Sink>(
     let mut partial_reasons = BTreeSet::new();
     for result in results {
         let result = result?;
-        coverage.scanned.add(result.scanned);
+        if !plan.is_restricted {
+            coverage.scanned.add(result.scanned);
+        }
         damaged.extend(result.damaged);
         partial_reasons.extend(result.stop.map(|stop| stop == StopReason::Memory));
         sinks.push(result.sink);

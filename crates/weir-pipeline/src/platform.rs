@@ -27,7 +27,7 @@ const REQUESTS_MAX: usize = 32;
 
 /// A client of one server.
 #[derive(Debug)]
-pub struct AskClient {
+pub struct PlatformClient {
     connector: Connector,
     authority: String,
     /// Prefix of every path.
@@ -37,7 +37,7 @@ pub struct AskClient {
 }
 
 /// A request.
-pub enum Ask<'a> {
+pub enum PlatformRequest<'a> {
     /// A form, with the credentials of a client.
     Form {
         /// The path of the request.
@@ -60,21 +60,21 @@ pub enum Ask<'a> {
 
 /// A response.
 #[derive(Debug)]
-pub struct AskAnswer {
+pub struct PlatformResponse {
     /// Its status.
     pub status: u16,
     /// All of its body.
     pub body: Vec<u8>,
 }
 
-impl AskAnswer {
+impl PlatformResponse {
     /// Returns whether the body contains a word.
     pub fn says(&self, word: &str) -> bool {
         String::from_utf8_lossy(&self.body).contains(word)
     }
 }
 
-impl AskClient {
+impl PlatformClient {
     /// Reads the certificate files. Responses longer than `answer_bytes_max` are errors.
     pub fn new(
         endpoint: &Endpoint,
@@ -98,11 +98,11 @@ impl AskClient {
     }
 
     /// Sends a request. The error text does not contain the request.
-    pub async fn ask(&self, ask: &Ask<'_>) -> Result<AskAnswer, String> {
+    pub async fn send(&self, request: &PlatformRequest<'_>) -> Result<PlatformResponse, String> {
         let target = self.connector.target();
         // The semaphore is never closed.
         let _turn = self.open.acquire().await;
-        match timeout(REQUEST_TIMEOUT, self.exchange(ask)).await {
+        match timeout(REQUEST_TIMEOUT, self.exchange(request)).await {
             Ok(answer) => answer.map_err(|error| format!("{target}: {error}")),
             Err(_) => Err(format!("{target} did not respond within {REQUEST_TIMEOUT:?}")),
         }
@@ -110,32 +110,35 @@ impl AskClient {
 
     async fn exchange(
         &self,
-        ask: &Ask<'_>,
-    ) -> Result<AskAnswer, Box<dyn std::error::Error + Send + Sync>> {
+        request: &PlatformRequest<'_>,
+    ) -> Result<PlatformResponse, Box<dyn std::error::Error + Send + Sync>> {
         let stream = self.connector.connect().await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // Ends with the connection; the request reports its errors.
         tokio::spawn(connection);
-        let response = sender.send_request(self.request(ask)?).await?;
+        let response = sender.send_request(self.http_request(request)?).await?;
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), self.answer_bytes_max).collect().await?;
-        Ok(AskAnswer { status, body: body.to_bytes().into() })
+        Ok(PlatformResponse { status, body: body.to_bytes().into() })
     }
 
-    fn request(&self, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    fn http_request(
+        &self,
+        request: &PlatformRequest<'_>,
+    ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let builder = |path: &str| {
             Request::builder()
                 .uri(format!("{}{path}", self.prefix))
                 .header(HOST, &self.authority)
                 .header(ACCEPT, "application/json")
         };
-        match ask {
-            Ask::Form { path, user, password, form } => builder(path)
+        match request {
+            PlatformRequest::Form { path, user, password, form } => builder(path)
                 .method(Method::POST)
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
                 .header(AUTHORIZATION, secret(&basic(user, password))?)
                 .body(Full::new(form.clone().into())),
-            Ask::Get { path, token } => {
+            PlatformRequest::Get { path, token } => {
                 let mut builder = builder(path).method(Method::GET);
                 if let Some(token) = token {
                     builder = builder.header(AUTHORIZATION, secret(&format!("bearer {token}"))?);
