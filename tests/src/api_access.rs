@@ -285,9 +285,11 @@ fn a_session_ends_when_its_user_signs_out_or_weir_restarts() {
         let refused = ask(&world.weir, "GET", "/weir/v1/session", &foreign, "");
         assert_eq!(refused.status, 403, "{refused:?}");
         let header = By::Cookie(&cookie).header();
+        let mut tail = tail(&world, By::Cookie(&cookie), "*");
         let ended = ask(&world.weir, "DELETE", "/weir/v1/session", &header, "");
         assert!(ended.header("set-cookie").unwrap().ends_with("Max-Age=0"), "{ended:?}");
         assert_eq!(role(&world, By::Cookie(&cookie)).0, 401);
+        tail.read_to_end(&mut Vec::new()).expect("the tail ends with the session");
     }
     let secure = ask(
         &world.weir,
@@ -314,6 +316,18 @@ fn a_session_ends_when_its_user_signs_out_or_weir_restarts() {
     world.finish(0);
 }
 
+/// Starts a live tail.
+fn tail(world: &World, by: By<'_>, query: &str) -> BufReader<TcpStream> {
+    let address = world.weir.api().unwrap();
+    let mut tail = TcpStream::connect(address).unwrap();
+    tail.set_read_timeout(Some(PATIENCE)).unwrap();
+    let path = format!("/weir/v1/tail?query={query}");
+    write!(tail, "GET {path} HTTP/1.0\r\nhost: {address}\r\n{}\r\n", by.header()).unwrap();
+    let mut tail = BufReader::new(tail);
+    rows_until(&mut tail, ": live tail");
+    tail
+}
+
 /// Reads the rows of a live tail until this text occurs.
 fn rows_until(tail: &mut impl std::io::BufRead, text: &str) -> Vec<String> {
     let mut rows = Vec::new();
@@ -333,17 +347,7 @@ fn rows_until(tail: &mut impl std::io::BufRead, text: &str) -> Vec<String> {
 fn developers_see_only_their_applications() {
     let mut world = World::new();
     let by = By::Token(DEVELOPER);
-    let mut tail = TcpStream::connect(world.weir.api().unwrap()).unwrap();
-    tail.set_read_timeout(Some(PATIENCE)).unwrap();
-    let wanted = format!("service:{OTHER}%20OR%20service:{OWN}");
-    write!(
-        tail,
-        "GET /weir/v1/tail?query={wanted} HTTP/1.0\r\nhost: localhost\r\n{}\r\n",
-        by.header()
-    )
-    .unwrap();
-    let mut tail = BufReader::new(tail);
-    rows_until(&mut tail, ": live tail");
+    let mut tail = tail(&world, by, &format!("service:{OTHER}%20OR%20service:{OWN}"));
     world.write_records(0..50);
     world.wait_found(100);
     let rows = rows_until(&mut tail, "own request 49");
@@ -379,6 +383,12 @@ fn developers_see_only_their_applications() {
     let (found, all) = (world.get(&path, by), world.get(&path, By::Token(OPERATOR)));
     assert_eq!(found.json()["data"].as_array().unwrap().len(), 50, "{found:?}");
     let all = all.json();
+    // How much was read depends on the records of others.
+    assert!(all["meta"]["weir"]["rows"].as_u64() >= Some(100), "{}", all["meta"]);
+    let read = &found.json()["meta"]["weir"];
+    for key in ["parts", "rows", "pages", "pages_pruned", "bytes"] {
+        assert_eq!(read[key], 0, "{key}: {read}");
+    }
     let is_other = |record: &&Value| record["attributes"]["service"] == OTHER;
     let other = all["data"].as_array().unwrap().iter().find(is_other).unwrap();
     let context = format!("/weir/v1/context?id={}", other["id"].as_str().unwrap());
