@@ -83,13 +83,6 @@ pub(crate) struct CursorLog {
     failed: bool,
 }
 
-impl CursorLog {
-    /// Returns the length of the current generation: at least what a rewrite takes, bytes.
-    pub(crate) fn len_bytes(&self) -> u64 {
-        self.len
-    }
-}
-
 fn file_name(dir: &Path, generation: u64) -> PathBuf {
     dir.join(format!("cursors-{generation:010}.wcur"))
 }
@@ -545,6 +538,11 @@ fn write_generation(
 }
 
 impl CursorLog {
+    /// Returns the length of the current generation, bytes.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
     /// Appends records and makes them durable.
     pub(crate) fn write(&mut self, records: &Records) -> io::Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| !self.failed) else {

@@ -57,8 +57,8 @@ impl SignIn {
 }
 
 impl SignIns {
-    /// Begins a session with this token; returns its id. If there are too many, one of the token that
-    /// has most of them ends: the one that was not used for the longest time.
+    /// Begins a session with this token; returns its id. If there are too many, one of the token
+    /// that has most of them ends: the one that was not used for the longest time.
     pub(super) fn begin(
         &self,
         token: &str,

@@ -10,8 +10,9 @@
 //! A query that has run for long makes room for others, as [`Slots`] decides.
 //!
 //! Invariants: at most [`QueryLimits::workers`] queries run and [`QueryLimits::waiting_max`] wait;
-//! paused queries keep at most [`QueryLimits::paused_bytes_max`]; none runs on the API's own thread; a query whose sender has left does not start, or stops soon
-//! after it has started; every query is counted once.
+//! paused queries keep at most [`QueryLimits::paused_bytes_max`]; none runs on the API's own thread;
+//! a query whose sender has left does not start, or stops soon after it has started; every query is
+//! counted once.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -379,16 +380,8 @@ impl Turn {
         *self.waited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a slot is free; with its lock, so that each of the query's threads waits and the
-    /// time counts once.
-    fn pause(&self, budget: &Budget) {
-        let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut queue = self.inner.queue();
-        if queue.slots.state(self.ticket) != Some(QueryState::Paused) {
-            return;
-        }
-        let since = self.inner.clock.monotonic();
-        let bytes = self.inner.limits.query_bytes_max - budget.memory_left_bytes();
+    /// Waits until a slot is free, or the query must end.
+    fn pause(&self, mut queue: MutexGuard<'_, Queue>, budget: &Budget, bytes: usize) {
         queue.paused_bytes += bytes;
         self.inner.changed.notify_one();
         while queue.slots.state(self.ticket) == Some(QueryState::Paused) {
@@ -400,27 +393,32 @@ impl Turn {
             (queue, _) = resumed.unwrap_or_else(PoisonError::into_inner);
         }
         queue.paused_bytes -= bytes;
-        *waited += self.inner.clock.monotonic().saturating_sub(since);
     }
 }
 
 impl Turns for Turn {
     fn wait(&self, budget: &Budget) -> Result<(), StopReason> {
         let inner = &self.inner;
-        if inner.clock.monotonic().saturating_sub(self.started) < SHORT_QUERY_TIME_MAX {
+        let now = inner.clock.monotonic();
+        if now.saturating_sub(self.started) < SHORT_QUERY_TIME_MAX {
             return Ok(());
         }
+        // While it is paused, the other threads of the query wait for this lock.
+        let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queue = inner.queue();
         let bytes = inner.limits.query_bytes_max - budget.memory_left_bytes();
         let may_pause =
             !queue.is_stopped && queue.paused_bytes + bytes <= inner.limits.paused_bytes_max();
-        let state = queue.slots.lengthen(self.ticket, may_pause);
-        // The parts of an export that were sent are of no use without the others.
-        let is_in_the_way = !queue.waiting.is_empty() && self.kind != QueryKind::Export;
-        drop(queue);
-        match state {
-            Some(QueryState::Paused) => self.pause(budget),
-            Some(QueryState::Short) if is_in_the_way => {
+        match queue.slots.lengthen(self.ticket, may_pause) {
+            Some(QueryState::Paused) => {
+                let since = inner.clock.monotonic();
+                self.pause(queue, budget, bytes);
+                *waited += inner.clock.monotonic().saturating_sub(since);
+            }
+            // The parts of an export that were sent are of no use without the others.
+            Some(QueryState::Short)
+                if !queue.waiting.is_empty() && self.kind != QueryKind::Export =>
+            {
                 self.is_refused.store(true, Ordering::Relaxed);
                 return Err(StopReason::Cancelled);
             }

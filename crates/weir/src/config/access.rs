@@ -74,20 +74,18 @@ fn checked(section: &Section, lists: &[&'static str], diagnostics: &mut Diagnost
 fn usable(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
     let tokens = section.secret(key);
     let tokens = tokens.as_ref().and_then(Secret::list).unwrap_or_default();
+    let mut report = |message| {
+        diagnostics
+            .error(section.location(key), &section.key_path(key), message)
+            .help("for example: openssl rand -hex 32");
+    };
     if tokens.iter().any(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
         let message = "a token contains a space or a character that is not ASCII: no request can \
-                       send it"
-            .to_owned();
-        diagnostics
-            .error(section.location(key), &section.key_path(key), message)
-            .help("for example: openssl rand -hex 32");
+                       send it";
+        report(message.to_owned());
     }
     if tokens.iter().any(|token| (1..TOKEN_BYTES_MIN).contains(&token.len())) {
-        let message =
-            format!("a token is shorter than {TOKEN_BYTES_MIN} characters: it can be guessed");
-        diagnostics
-            .error(section.location(key), &section.key_path(key), message)
-            .help("for example: openssl rand -hex 32");
+        report(format!("a token is shorter than {TOKEN_BYTES_MIN} characters: it can be guessed"));
     }
 }
 
