@@ -198,6 +198,7 @@ fn every_route_requires_what_it_says() {
         "/weir/v1/context",
         "/weir/v1/patterns",
         "/weir/v1/export",
+        "/weir/v1/drains",
         "/weir/v1/tail",
         "/weir/v1/session",
         "/weir/v1/openapi.json",
@@ -224,7 +225,7 @@ fn every_route_requires_what_it_says() {
         let by_reader = status(By::Token(READER)).status;
         assert_eq!(by_reader == 403, is_change, "{method} {path}: {by_reader}");
         let by_developer = status(By::Token(DEVELOPER)).status;
-        let is_of_developers = of_developers.contains(&path.as_str());
+        let is_of_developers = of_developers.contains(&path.as_str()) && !is_change;
         assert_eq!(by_developer == 403, !is_of_developers, "{method} {path}: {by_developer}");
         let by_operator = status(By::Token(OPERATOR)).status;
         assert!(![0, 401, 403].contains(&by_operator), "{method} {path}: {by_operator}");
@@ -562,4 +563,43 @@ fn commands_send_a_token() {
     let notes = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(notes.contains("may only be used to read the records of the applications"), "{notes}");
     world.finish(12);
+}
+
+#[test]
+fn developers_see_the_drains_of_their_applications() {
+    let mut world = World::new();
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("syslog://{}", collector.local_addr().unwrap());
+    for drain in [
+        json!({ "app": OWN, "url": url }),
+        json!({ "app": OTHER, "url": url }),
+        json!({ "space": "a-space", "url": url }),
+        json!({ "url": url }),
+    ] {
+        let added = ask(
+            &world.weir,
+            "POST",
+            "/weir/v1/drains",
+            &By::Token(OPERATOR).header(),
+            &drain.to_string(),
+        );
+        assert_eq!(added.status, 200, "{added:?}");
+    }
+    world.write_records(0..10);
+    let list = |token: &str| {
+        let document = world.get("/weir/v1/drains", By::Token(token)).json();
+        assert_eq!(document["balanced"], true, "{document}");
+        let drains = document["drains"].as_array().unwrap().clone();
+        drains.iter().map(|drain| drain["selects"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let is_listed = || (list(OPERATOR).len() == 4).then_some(());
+    assert!(wait_for(PATIENCE, is_listed).is_some(), "{:?}", list(OPERATOR));
+    assert_eq!(list(READER).len(), 4);
+    assert_eq!(list(DEVELOPER), [format!("app {OWN}")]);
+    for (method, path) in [("POST", "/weir/v1/drains"), ("DELETE", "/weir/v1/drains/1")] {
+        let refused = ask(&world.weir, method, path, &By::Token(DEVELOPER).header(), "{}");
+        assert_eq!(refused.status, 403, "{refused:?}");
+    }
+    world.weir.books().assert_balanced();
+    world.weir.stop();
 }

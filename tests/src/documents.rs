@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use weir_testkit::binary;
+use weir_testkit::{Pki, binary};
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests are a folder of the repository")
@@ -57,12 +57,18 @@ fn assert_passes(command: &str, file: &Path, block: &str, page: &Path) {
 fn every_configuration_in_the_documents_is_valid_and_passes_its_tests() {
     let dir = tempfile::tempdir().expect("a directory can be made");
     let file = dir.path().join("weir.toml");
+    let (certificate, key) = Pki::new().server_pem();
+    for (name, content) in [("tls.crt", certificate), ("tls.key", key)] {
+        std::fs::write(dir.path().join(name), content).expect("it can be written");
+    }
+    let own = dir.path().display().to_string() + "/tls.";
     let mut checked = 0;
     for (path, page) in pages() {
         for block in blocks(&page, "toml") {
             // Files named in an example do not exist on this machine.
-            let block =
-                block.replace("/etc/ssl/splunk-ca.pem", "/etc/ssl/certs/ca-certificates.crt");
+            let block = block
+                .replace("/etc/ssl/splunk-ca.pem", "/etc/ssl/certs/ca-certificates.crt")
+                .replace("/etc/weir/tls.", &own);
             std::fs::write(&file, &block).expect("it can be written");
             assert_passes("check", &file, &block, &path);
             if block.contains("[[test]]") {

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod api_access;
+mod api_tls;
 #[cfg(test)]
 mod behind;
 #[cfg(test)]

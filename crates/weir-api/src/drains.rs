@@ -1,11 +1,13 @@
 //! Drains: their state, and changes by an operator.
 //!
-//! Invariants: a response contains neither the credentials nor the query of a URL; a change is
-//! saved before it is acknowledged; only operators can make one, or without access control clients
-//! on this machine, since a drain may send all records anywhere.
+//! Invariants: a response contains neither the credentials nor the query of a URL; developers see
+//! the drains of their applications alone; a change is saved before it is acknowledged; only
+//! operators can make one, or without access control clients on this machine, since a drain may
+//! send all records anywhere.
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -14,9 +16,10 @@ use axum::routing::{delete, get, post};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_pipeline::drain::{DrainChangeError, DrainStatus, Drains, StoredDrain};
+use weir_pipeline::view::PipelineView;
 
-use crate::access::Permission::{Change, Everything, Operate};
-use crate::access::{Permission, Routes, needs};
+use crate::access::Permission::{Change, Operate, Records};
+use crate::access::{Permission, Requester, Routes, needs};
 use crate::ledger::{ByReason, discarded};
 use crate::problem::Problem;
 use crate::response::{json_response, problem, starting};
@@ -38,7 +41,7 @@ pub(crate) const PATHS: [&str; 5] = [
 pub(crate) fn routes() -> Routes {
     const OPERATE: Permission = Operate(ONLY_LOCAL);
     Routes::default()
-        .on("/weir/v1/drains", [needs(Everything, get(list)), needs(OPERATE, post(add))])
+        .on("/weir/v1/drains", [needs(Records, get(list)), needs(OPERATE, post(add))])
         .on("/weir/v1/drains/{id}", [needs(OPERATE, delete(remove))])
         .on("/weir/v1/drains/{id}/pause", [needs(OPERATE, post(pause))])
         .on("/weir/v1/drains/{id}/resume", [needs(OPERATE, post(resume))])
@@ -50,9 +53,11 @@ pub(crate) fn routes() -> Routes {
 pub struct DrainsDocument {
     /// `weir.drains.v1`.
     pub schema: String,
-    /// The drains, by what they select.
+    /// When it was read, nanoseconds since 1970, for computing rates.
+    pub time_unix_ns: i64,
+    /// The drains, by what they select; for developers, those of their applications.
     pub drains: Vec<DrainEntry>,
-    /// The servers from which drains are obtained.
+    /// The servers from which drains are obtained; for developers, none.
     pub providers: Vec<DrainProviderEntry>,
     /// Whether every book balances.
     pub balanced: bool,
@@ -75,6 +80,9 @@ pub struct DrainEntry {
     pub error: Option<String>,
     /// How long it has been failing, seconds.
     pub failing_seconds: f64,
+    /// Age of its oldest waiting record, seconds: 0 if none waits, and `null` if it is not known,
+    /// since an earlier run has left the records and none was read yet.
+    pub lag_seconds: Option<f64>,
     /// Its counts since weir started.
     pub book: DrainCounts,
     /// 0 when the book balances.
@@ -165,6 +173,7 @@ impl From<&DrainStatus> for DrainEntry {
             state: status.state.name().to_owned(),
             error: status.error.clone(),
             failing_seconds: status.failing_seconds,
+            lag_seconds: status.lag_seconds,
             book: DrainCounts {
                 routed: book.routed,
                 delivered: book.delivered,
@@ -179,13 +188,19 @@ impl From<&DrainStatus> for DrainEntry {
 }
 
 impl DrainsDocument {
-    fn of(drains: Option<&Drains>) -> Self {
+    /// The drains that the requester may see.
+    fn of(view: &PipelineView, requester: &Requester) -> Self {
+        let drains = view.drains.as_deref();
         let statuses = drains.map(Drains::statuses).unwrap_or_default();
-        let providers = drains.map(Drains::providers).unwrap_or_default();
+        let may_see = |status: &&DrainStatus| requester.may_see_drain(status.app.as_deref());
+        let statuses: Vec<&DrainStatus> = statuses.iter().filter(may_see).collect();
+        let sees_all = requester.sees_everything();
+        let providers = drains.filter(|_| sees_all).map(Drains::providers).unwrap_or_default();
         Self {
             schema: "weir.drains.v1".to_owned(),
+            time_unix_ns: view.now_unix_ns(),
             balanced: statuses.iter().all(|drain| drain.unaccounted == 0),
-            drains: statuses.iter().map(DrainEntry::from).collect(),
+            drains: statuses.into_iter().map(DrainEntry::from).collect(),
             providers: providers
                 .into_iter()
                 .map(|provider| DrainProviderEntry {
@@ -206,9 +221,12 @@ impl DrainsDocument {
     get, path = "/weir/v1/drains", tag = "status",
     responses((status = 200, description = "The drains", body = DrainsDocument))
 )]
-pub(crate) async fn list(State(state): State<Arc<ApiState>>) -> Response {
+pub(crate) async fn list(
+    State(state): State<Arc<ApiState>>,
+    Extension(requester): Extension<Requester>,
+) -> Response {
     match state.view() {
-        Some(view) => json_response(StatusCode::OK, &DrainsDocument::of(view.drains.as_deref())),
+        Some(view) => json_response(StatusCode::OK, &DrainsDocument::of(&view, &requester)),
         None => starting(),
     }
 }

@@ -15,6 +15,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use hyper::body::Body as _;
 
 use crate::problem::Problem;
 use crate::response::problem_for_path;
@@ -68,7 +69,7 @@ impl AllowedHosts {
     }
 
     /// The problem with the sender of a request, or with its form.
-    fn rejection(&self, headers: &HeaderMap) -> Option<Problem> {
+    fn rejection(&self, headers: &HeaderMap, has_body: bool) -> Option<Problem> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let host = text(header::HOST);
         if let Some(host) = host.filter(|host| !self.has(host)) {
@@ -95,8 +96,6 @@ impl AllowedHosts {
             let media = media.split(';').next().unwrap_or_default();
             media.trim().eq_ignore_ascii_case("application/json")
         };
-        let has_body = headers.contains_key(header::TRANSFER_ENCODING)
-            || text(header::CONTENT_LENGTH).is_some_and(|len| len != "0");
         let is_wrong = has_body && !text(header::CONTENT_TYPE).is_some_and(is_json);
         if is_wrong {
             let title = "the body must be sent as application/json (Content-Type)";
@@ -112,7 +111,7 @@ pub(crate) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    match allowed.rejection(request.headers()) {
+    match allowed.rejection(request.headers(), !request.body().is_end_stream()) {
         Some(problem) => problem_for_path(request.uri(), problem),
         None => next.run(request).await,
     }
@@ -128,7 +127,9 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
             .collect();
-        let problem = allowed.rejection(&headers);
+        let has_body = headers.contains_key(header::TRANSFER_ENCODING)
+            || headers.get(header::CONTENT_LENGTH).is_some_and(|len| len != "0");
+        let problem = allowed.rejection(&headers, has_body);
         problem.map_or(200, |problem| problem.code().as_u16())
     }
 

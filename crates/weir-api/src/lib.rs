@@ -53,6 +53,6 @@ pub use loggregator::{HealthOf, HealthSettings, ReaderServiceSettings, ReaderSer
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};
-pub use server::Api;
+pub use server::{Api, ApiSettings};
 pub use status::{OutputStatus, SourceStatus, StatusDocument};
 pub use views::{NewView, RunQuery, SavedView, ViewsDocument};

@@ -18,7 +18,7 @@ use weir_store::query::StoreMetrics;
 use crate::access::Gate;
 use crate::explore::{Admission, DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
 use crate::ledger::ReadersEntry;
-use crate::state::Reloads;
+use crate::state::{ApiState, Reloads};
 use crate::status::seconds;
 use crate::tail::Sessions;
 
@@ -38,17 +38,13 @@ pub(crate) fn originals(view: &PipelineView) -> String {
 
 /// The whole page; without a pipeline only the metrics of the process.
 pub(crate) fn render(
-    version: &str,
+    state: &ApiState,
     view: Option<&PipelineView>,
-    reloads: &Reloads,
-    queries: &Admission,
-    tails: &Sessions,
-    gate: &Gate,
     store: Option<&StoreMetrics>,
 ) -> String {
     let mut page = Page::default();
-    page.row("weir_build_info", &[("version", version)], 1);
-    page.reloads(reloads);
+    page.row("weir_build_info", &[("version", state.version)], 1);
+    page.reloads(&state.reloads);
     if let Some(view) = view {
         let ledger = view.journal.ledger();
         page.health(view, &ledger);
@@ -65,9 +61,12 @@ pub(crate) fn render(
     if let Some(store) = store {
         page.store(store);
     }
-    page.tails(tails);
-    page.access(gate);
-    page.queries(queries);
+    page.tails(&state.tails);
+    page.access(&state.gate);
+    if let Some(tls) = &state.tls {
+        page.row("weir_api_tls_failed_handshakes_total", &[], tls.failed());
+    }
+    page.queries(&state.explore.admission);
     page.process(&ProcessMetrics::read(), view);
     page.finish()
 }
@@ -487,10 +486,10 @@ mod tests {
 
     #[test]
     fn page_without_pipeline_has_build_and_process_metrics() {
-        let queries = Admission::new(crate::QueryLimits::default(), Arc::new(RealClock::new()));
-        let (tails, gate) = (Sessions::new(1), Gate::new(None, Arc::new(RealClock::new())));
-        let page =
-            render("1.2\"3", None, &Reloads::default(), &queries, &tails, &gate.unwrap(), None);
+        let gate = Gate::new(None, Arc::new(RealClock::new())).unwrap();
+        let (_stop, stopped) = tokio::sync::watch::channel(false);
+        let state = ApiState::new("1.2\"3", &crate::QueryLimits::default(), gate, None, stopped);
+        let page = render(&state, None, None);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
     }

@@ -99,15 +99,7 @@ async fn index(State(state): State<Arc<ApiState>>, headers: HeaderMap) -> Respon
 pub(crate) async fn metrics_page(State(state): State<Arc<ApiState>>) -> Response {
     let store = state.explore.store_metrics();
     let view = state.view();
-    let mut page = metrics::render(
-        state.version,
-        view.as_deref(),
-        &state.reloads,
-        &state.explore.admission,
-        &state.tails,
-        &state.gate,
-        store.as_ref(),
-    );
+    let mut page = metrics::render(&state, view.as_deref(), store.as_ref());
     if let Some(view) = view.filter(|_| state.has_originals.load(Ordering::Relaxed)) {
         page.push_str(&metrics::originals(&view));
     }

@@ -3,60 +3,71 @@
 //! Invariants: the port is bound before the thread starts, so a port in use is an error of
 //! [`Api::bind`]; at most [`connections_max`] connections are served at once, and a new one
 //! replaces one that is idle or slow, so health and the ledger are answered however many are open;
-//! a client that sends no request, or an incomplete one, holds a connection no longer than
-//! [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and a client that
-//! accepts no data of a response no longer than [`WRITE_TIMEOUT`], however long the response is; no
-//! connection outlives the thread.
+//! a client that accepts no data of a response holds a connection no longer than [`WRITE_TIMEOUT`],
+//! however long the response is; no connection outlives the thread.
 
-use std::convert::Infallible;
+mod connection;
+mod responses;
+mod tls;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::{Extension, Router};
-use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
-use hyper::server::conn::http1;
-use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use axum::Router;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use weir_host::{ConnectionSlot, ConnectionSlots, Disk, RealClock, Working};
+use weir_host::{ConnectionSlot, ConnectionSlots, Disk, RealClock, ServerTlsFiles};
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
-use crate::absence::{limit_absence, with_write_timeout};
+use self::connection::serve_connection;
+pub(crate) use self::tls::ApiTls;
+use crate::absence::limit_absence;
 use crate::access::{ApiAccess, Gate};
-use crate::explore::{Explore, QueryLimits};
+use crate::explore::QueryLimits;
 use crate::guard::{AllowedHosts, Sender};
 use crate::routes::router;
-use crate::state::{ApiState, Reloads};
-use crate::tail::{IsLive, Sessions};
+use crate::state::ApiState;
 
 /// Connections served at once in addition to searches and live tails: scrapers, probes and pages
 /// that keep theirs open. Many, so that a connection is not yet the oldest idle one when its
 /// request arrives.
 const CONNECTIONS_SPARE: usize = 1024;
-/// Maximum length of a request head: a query in the URL, and headers.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Maximum wait for a request head, also between two requests. A client that sends it byte by byte
-/// holds a connection no longer than this.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time in which a client accepts no data. A person who reads an export or a live tail page
 /// by page may look at one page for that long.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(5);
-/// Age at which a connection is closed after its current request.
-const CONNECTION_AGE_MAX: Duration = Duration::from_mins(10);
 /// How long connections may take to send their responses when weir stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How the API is served.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiSettings {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Certificates; without them there is no TLS.
+    pub tls: Option<ServerTlsFiles>,
+    /// Host names that requests may use, in addition to IP addresses, `localhost` and the machine's
+    /// own name.
+    pub allowed_hosts: Vec<String>,
+    /// Limits of searches and live tails.
+    pub queries: QueryLimits,
+    /// Access control; without it requests need no token.
+    pub access: Option<ApiAccess>,
+}
+
+impl ApiSettings {
+    /// The defaults, at an address.
+    pub fn at(listen: SocketAddr) -> Self {
+        let queries = QueryLimits::default();
+        Self { listen, tls: None, allowed_hosts: Vec::new(), queries, access: None }
+    }
+}
 
 /// A bound port, and later the thread that serves it.
 #[derive(Debug)]
@@ -69,26 +80,27 @@ pub struct Api {
 
 impl Api {
     /// Binds the port and serves; until [`Self::set_pipeline`] every response says that weir is
-    /// starting. Clients must use an IP address, `localhost`, the machine's own name, or one of
-    /// `allowed_hosts`, and without `access` need no token.
-    pub fn bind(
-        listen: SocketAddr,
-        allowed_hosts: &[String],
-        version: &'static str,
-        limits: &QueryLimits,
-        access: Option<&ApiAccess>,
-    ) -> io::Result<Self> {
-        let gate = Gate::new(access, Arc::new(RealClock::new()))?;
-        let (listener, address) = weir_host::listen(listen)?;
+    /// starting. `version` is weir's own.
+    pub fn bind(settings: &ApiSettings, version: &'static str) -> io::Result<Self> {
+        let limits = &settings.queries;
+        let gate = Gate::new(settings.access.as_ref(), Arc::new(RealClock::new()))?;
+        let tls = settings.tls.clone().map(ApiTls::new).transpose().map_err(io::Error::other)?;
+        let (listener, address) = weir_host::listen(settings.listen)?;
         let (stop, stopped) = watch::channel(false);
-        let state = state(version, limits, gate, stopped.clone());
-        let router = router(state.clone(), AllowedHosts::new(allowed_hosts));
-        let connections_max = connections_max(limits);
+        let state = ApiState::new(version, limits, gate, tls.map(Arc::new), stopped.clone());
+        let state = Arc::new(state);
+        let router = router(state.clone(), AllowedHosts::new(&settings.allowed_hosts));
+        let (tls, connections_max) = (state.tls.clone(), connections_max(limits));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = std::thread::Builder::new()
-            .name("weir-api".to_owned())
-            .spawn(move || runtime.block_on(serve(listener, router, connections_max, stopped)))?;
+        let thread = std::thread::Builder::new().name("weir-api".to_owned()).spawn(move || {
+            runtime.block_on(serve(listener, router, tls, connections_max, stopped));
+        })?;
         Ok(Self { address, state, stop, thread: Some(thread) })
+    }
+
+    /// Whether clients must use TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.state.tls.is_some()
     }
 
     /// The address that was bound, with the actual port if port 0 was given.
@@ -110,6 +122,13 @@ impl Api {
     /// Keeps saved views of the page in this directory from now on.
     pub fn set_data_dir(&self, disk: Arc<dyn Disk>, dir: &Path) {
         self.state.views.set_dir(disk, dir);
+    }
+
+    /// Reports in the pipeline's health whether renewed certificates could not be loaded.
+    pub fn report_certificates(&self) {
+        if let (Some(tls), Some(view)) = (&self.state.tls, self.state.view()) {
+            view.set_api_certificates_error(tls.reload_error());
+        }
     }
 
     /// Queries this store from now on, or reports that it is disabled.
@@ -142,25 +161,6 @@ impl Api {
     }
 }
 
-fn state(
-    version: &'static str,
-    limits: &QueryLimits,
-    gate: Gate,
-    stopped: watch::Receiver<bool>,
-) -> Arc<ApiState> {
-    Arc::new(ApiState {
-        version,
-        gate: Arc::new(gate),
-        view: RwLock::new(None),
-        reloads: Reloads::default(),
-        has_originals: AtomicBool::new(false),
-        views: Arc::default(),
-        tails: Sessions::new(limits.tails_max),
-        explore: Explore::new(Arc::new(RealClock::new()), *limits),
-        stopped,
-    })
-}
-
 /// Every query, waiting query and live tail has a connection, and some connections remain.
 fn connections_max(limits: &QueryLimits) -> usize {
     limits.workers + limits.waiting_max + limits.tails_max + CONNECTIONS_SPARE
@@ -169,6 +169,7 @@ fn connections_max(limits: &QueryLimits) -> usize {
 async fn serve(
     listener: TcpListener,
     router: Router,
+    tls: Option<Arc<ApiTls>>,
     connections_max: usize,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -186,7 +187,8 @@ async fn serve(
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, slot)) => {
-                connections.spawn(connection(stream, slot, router.clone(), stopped.clone()));
+                let (router, tls) = (router.clone(), tls.clone());
+                connections.spawn(connection(stream, slot, router, tls, stopped.clone()));
             }
             // Out of file descriptors: others must be closed before a retry makes sense.
             Err(error) => {
@@ -210,92 +212,21 @@ async fn accept(
 }
 
 async fn connection(
-    stream: TcpStream,
+    tcp: TcpStream,
     slot: ConnectionSlot,
     router: Router,
-    mut stopped: watch::Receiver<bool>,
+    tls: Option<Arc<ApiTls>>,
+    stopped: watch::Receiver<bool>,
 ) {
-    let is_live = IsLive::default();
-    let sender = stream.peer_addr().map(|address| address.ip().to_canonical());
-    let sender = Sender(sender.ok());
-    let router = router
-        .layer(Extension(is_live.clone()))
-        .layer(Extension(sender))
-        .layer(Extension(slot.clone()));
-    let service = service_fn(|request| {
-        let answering = TowerToHyperService::new(router.clone()).call(request);
-        let working = slot.working();
-        async move {
-            let whole = answering.await?;
-            // A body with a known length is complete: from then on the client is waited for.
-            let working = whole.body().size_hint().exact().is_none().then_some(working);
-            Ok::<_, Infallible>(whole.map(|body| ResponseBody { body, working }))
-        }
-    });
-    limit_absence(&stream, WRITE_TIMEOUT);
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(with_write_timeout(stream, WRITE_TIMEOUT)), service);
-    let mut serving = std::pin::pin!(serving);
-    let closing = async {
-        tokio::select! {
-            () = max_age_reached(&is_live) => {}
-            _ = stopped.wait_for(|stopped| *stopped) => {}
-        }
+    let sender = Sender(tcp.peer_addr().map(|address| address.ip().to_canonical()).ok());
+    limit_absence(&tcp, WRITE_TIMEOUT);
+    let Some(tls) = tls else { return serve_connection(tcp, sender, slot, router, stopped).await };
+    let accepted = tokio::select! {
+        accepted = tls.accept(tcp) => accepted,
+        () = slot.evicted() => return,
     };
-    let ended = tokio::select! {
-        ended = serving.as_mut() => Some(ended),
-        () = closing => None,
-        () = slot.evicted() => return tracing::debug!("connection closed to make room for a newer one"),
-    };
-    let ended = if let Some(ended) = ended {
-        ended
-    } else {
-        serving.as_mut().graceful_shutdown();
-        // A response in progress is sent to its end, unless weir stops meanwhile.
-        serving.await
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection to the API ended with an error");
-    }
-}
-
-/// The body of a response, and a guard: the connection is not idle while the body is produced.
-struct ResponseBody {
-    body: axum::body::Body,
-    #[expect(dead_code, reason = "held, and dropped with the body")]
-    working: Option<Working>,
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// Waits until the connection reaches its maximum age; a connection with a live tail has none.
-async fn max_age_reached(is_live: &IsLive) {
-    loop {
-        tokio::time::sleep(CONNECTION_AGE_MAX).await;
-        if !is_live.get() {
-            return;
-        }
+    if let Some(stream) = accepted {
+        serve_connection(stream, sender, slot, router, stopped).await;
     }
 }
 

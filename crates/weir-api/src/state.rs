@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
+use weir_host::RealClock;
 use weir_pipeline::view::PipelineView;
 
 use crate::access::Gate;
-use crate::explore::Explore;
+use crate::explore::{Explore, QueryLimits};
+use crate::server::ApiTls;
 use crate::tail::Sessions;
 use crate::views::Views;
 
@@ -16,6 +18,8 @@ use crate::views::Views;
 pub(crate) struct ApiState {
     pub(crate) version: &'static str,
     pub(crate) gate: Arc<Gate>,
+    /// `None`: clients do not use TLS.
+    pub(crate) tls: Option<Arc<ApiTls>>,
     /// `None` until the pipeline has started; replaced by a reload.
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
     pub(crate) reloads: Reloads,
@@ -38,6 +42,28 @@ pub(crate) struct Reloads {
 }
 
 impl ApiState {
+    /// The state before the pipeline has started.
+    pub(crate) fn new(
+        version: &'static str,
+        limits: &QueryLimits,
+        gate: Gate,
+        tls: Option<Arc<ApiTls>>,
+        stopped: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            version,
+            gate: Arc::new(gate),
+            tls,
+            view: RwLock::new(None),
+            reloads: Reloads::default(),
+            has_originals: AtomicBool::new(false),
+            tails: Sessions::new(limits.tails_max),
+            views: Arc::default(),
+            explore: Explore::new(Arc::new(RealClock::new()), *limits),
+            stopped,
+        }
+    }
+
     pub(crate) fn view(&self) -> Option<Arc<PipelineView>> {
         self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -4,11 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use weir_api::{Api, QueryLimits};
+use weir_api::{Api, ApiSettings};
 
 fn api() -> Api {
-    Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &[], "1.2.3", &QueryLimits::default(), None)
-        .unwrap()
+    Api::bind(&ApiSettings::at(SocketAddr::from(([127, 0, 0, 1], 0))), "1.2.3").unwrap()
 }
 
 fn ask(api: &Api, request: &str) -> String {
@@ -75,10 +74,10 @@ fn endless_request_head_is_rejected() {
 fn port_in_use_is_an_error_and_shutdown_frees_the_port() {
     let first = api();
     let address = first.address();
-    let error = Api::bind(address, &[], "1", &QueryLimits::default(), None).unwrap_err();
+    let error = Api::bind(&ApiSettings::at(address), "1").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     first.shutdown();
-    Api::bind(address, &[], "1", &QueryLimits::default(), None).unwrap().shutdown();
+    Api::bind(&ApiSettings::at(address), "1").unwrap().shutdown();
 }
 
 #[test]

@@ -28,11 +28,11 @@ pub use disk::{
 };
 pub use gzip::{Gzip, GzipError};
 pub use net::{
-    Acceptor, AddressFilter, AddressShare, AddressShares, BoundDatagrams, ClientTls,
+    Acceptor, AddressFilter, AddressShare, AddressShares, BlockingTls, BoundDatagrams, ClientTls,
     ClientTlsConfig, ConnectError, ConnectionSlot, ConnectionSlots, Connector, ConnectorSettings,
-    DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, Receiving, ServerProtocol,
-    ServerTlsFiles, Stream, TlsFiles, TlsOptions, TlsPem, Working, bind_udp, bind_unix_datagrams,
-    listen, listen_many, listen_unix,
+    DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, Handshakes, Receiving,
+    ServerProtocol, ServerTlsFiles, ServerTrust, Stream, TlsConnection, TlsFiles, TlsOptions,
+    TlsPem, Working, bind_udp, bind_unix_datagrams, listen, listen_many, listen_unix,
 };
 pub use process::ProcessMetrics;
 pub use secret::{Secret, SecretError};

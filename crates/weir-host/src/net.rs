@@ -7,8 +7,10 @@
 //! kind is a fixed identifier for counters.
 
 mod bind;
+mod blocking;
 mod datagram;
 mod error;
+mod handshakes;
 mod pem;
 mod server;
 mod shares;
@@ -30,11 +32,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 pub use bind::{listen, listen_many};
+pub use blocking::{BlockingTls, ServerTrust, TlsConnection};
 pub use datagram::{
     BoundDatagrams, DATAGRAM_BYTES_MAX, Datagram, DatagramBuffers, DatagramSocket, bind_udp,
     bind_unix_datagrams,
 };
 pub use error::ConnectError;
+pub use handshakes::Handshakes;
 pub use pem::{ClientTls, ClientTlsConfig, TlsOptions, TlsPem};
 pub use server::{Acceptor, ServerProtocol, ServerTlsFiles};
 pub use shares::{AddressShare, AddressShares};

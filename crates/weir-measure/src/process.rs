@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use weir_host::{BlockingTls, ConnectError, ServerTrust};
 
 use crate::books::Books;
 
@@ -30,6 +31,8 @@ pub struct Process {
     api: Option<SocketAddr>,
     /// Token for its API.
     token: Option<String>,
+    /// The certificate of its API.
+    tls: Option<BlockingTls>,
 }
 
 /// Checks repeatedly until `look` finds something; `None` if that took too long.
@@ -88,7 +91,7 @@ impl Process {
             .stdout(File::create(dir.join("stdout"))?)
             .stderr(log)
             .spawn()?;
-        Ok(Self { child, dir: dir.to_owned(), log_start, api: None, token: None })
+        Ok(Self { child, dir: dir.to_owned(), log_start, api: None, token: None, tls: None })
     }
 
     /// Replaces the configuration and asks weir to reload it; see [`Self::launch`].
@@ -125,6 +128,13 @@ impl Process {
         self.token = Some(token.to_owned());
     }
 
+    /// Uses TLS for requests from now on; the API has this certificate.
+    pub fn set_certificate(&mut self, certificate: &Path) -> Result<(), ConnectError> {
+        let trust = ServerTrust::Certificate(certificate.to_owned());
+        self.tls = Some(BlockingTls::new(&trust, "localhost")?);
+        Ok(())
+    }
+
     /// Returns the address of its API; `None` until it is known.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api
@@ -147,11 +157,19 @@ impl Process {
     /// Returns status and body of a GET request.
     pub fn get(&self, path: &str) -> io::Result<(u16, String)> {
         let api = self.api.ok_or(io::ErrorKind::NotConnected)?;
-        let mut stream = TcpStream::connect_timeout(&api, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&api, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        match &self.tls {
+            None => self.ask(stream, path),
+            Some(tls) => self.ask(tls.connect(stream).map_err(io::Error::other)?, path),
+        }
+    }
+
+    fn ask(&self, mut stream: impl Read + Write, path: &str) -> io::Result<(u16, String)> {
         let token = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n"));
         let headers = format!("connection: close\r\n{}", token.unwrap_or_default());
         write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n")?;
+        stream.flush()?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let answer = String::from_utf8_lossy(&answer);

@@ -86,6 +86,10 @@ impl PipelineView {
         check.lost(&ledger.journal.recovery.lost);
         check.inactive(&ledger.cursors);
         check.books(ledger);
+        if let Some(error) = self.api_certificates_error() {
+            let text = format!("the API still uses the previous certificates: {error}");
+            check.add(("weir", ""), "api_certificates", Severity::Degraded, text);
+        }
         let mut reasons = check.0;
         self.date(&mut reasons);
         reasons.sort_by_key(|r| (std::cmp::Reverse(r.severity), r.since_unix_ns));

@@ -74,6 +74,7 @@ pub struct PipelineView {
     pub(crate) noticed: Noticed,
     pub(crate) live: Arc<Hub>,
     pub(crate) original_events: OriginalEvents,
+    api_certificates_error: Mutex<Option<String>>,
     phase: AtomicU8,
 }
 
@@ -137,8 +138,19 @@ impl PipelineView {
             noticed: Noticed::default(),
             live: Arc::default(),
             original_events: OriginalEvents::default(),
+            api_certificates_error: Mutex::default(),
             phase: AtomicU8::new(Phase::Running as u8),
         }
+    }
+
+    /// Reports why renewed certificates of the API are not in use; `None`: they are.
+    pub fn set_api_certificates_error(&self, error: Option<String>) {
+        *self.api_certificates_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Why renewed certificates of the API are not in use.
+    pub(crate) fn api_certificates_error(&self) -> Option<String> {
+        self.api_certificates_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds drains.

@@ -59,6 +59,15 @@ impl Weir {
         weir
     }
 
+    /// [Starts](Process::launch) a weir whose API has this certificate, and waits until it serves
+    /// its ledger.
+    pub fn start_with_tls(dir: &Path, config: &str, certificate: &Path) -> Self {
+        let mut weir = Self::spawn(dir, config, &[]);
+        weir.set_certificate(certificate).expect("the certificate can be read");
+        weir.wait_ready();
+        weir
+    }
+
     /// [Starts](Process::launch) weir without waiting.
     pub fn spawn(dir: &Path, config: &str, wrapper: &[&str]) -> Self {
         Self(Process::launch(&binary(), dir, config, wrapper).expect("weir can be started"))

@@ -219,25 +219,49 @@ pub(crate) struct ApiArgs {
     /// `WEIR_TOKEN`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
-    /// Address of the API. Default: `api.listen` of the configuration.
+    /// Address of the API, or its URL if it uses TLS (`https://`). Default: `api.listen` of the
+    /// configuration.
     #[arg(
         long,
-        value_name = "ADDRESS",
+        value_name = "ADDRESS|URL",
         env = "WEIR_API",
         hide_env_values = true,
         value_parser = api_address
     )]
-    pub(crate) api: Option<SocketAddr>,
+    pub(crate) api: Option<ApiAddress>,
+    /// PEM file of certificate authorities to trust in addition to the system's, for an `https://`
+    /// URL of the API. A weir found by its configuration must have the certificate that is
+    /// configured.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) ca_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
 }
 
+/// Where the API of a running weir is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiAddress {
+    /// The address.
+    pub(crate) socket: SocketAddr,
+    /// The name in the server's certificate; `None`: no TLS.
+    pub(crate) tls_host: Option<String>,
+}
+
 /// An address such as `127.0.0.1:8686`, with a host name, or the URL that weir prints when it
 /// starts.
-fn api_address(text: &str) -> Result<SocketAddr, String> {
-    let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+fn api_address(text: &str) -> Result<ApiAddress, String> {
+    let (address, is_tls) = match text.split_once("://") {
+        None => (text, false),
+        Some(("http", address)) => (address, false),
+        Some(("https", address)) => (address, true),
+        Some(_) => return Err("the URL must begin with http:// or https://".to_owned()),
+    };
+    let address = address.trim_end_matches('/');
     let mut found = address.to_socket_addrs().map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| "the name does not resolve to an address".to_owned())
+    let socket = found.next().ok_or("the name does not resolve to an address")?;
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    Ok(ApiAddress { socket, tls_host: is_tls.then(|| host.to_owned()) })
 }
 
 /// Format of the data on stdout.
@@ -622,10 +646,16 @@ mod tests {
 
     #[test]
     fn api_address_accepts_a_url() {
-        let address = "127.0.0.1:8686".parse().unwrap();
+        let socket = "127.0.0.1:8686".parse().unwrap();
         for text in ["127.0.0.1:8686", "http://127.0.0.1:8686", "http://127.0.0.1:8686/"] {
-            assert_eq!(api_address(text), Ok(address), "{text}");
+            assert_eq!(api_address(text), Ok(ApiAddress { socket, tls_host: None }), "{text}");
         }
+        let tls_host = Some("127.0.0.1".to_owned());
+        assert_eq!(api_address("https://127.0.0.1:8686"), Ok(ApiAddress { socket, tls_host }));
+        let tls_host = |text| api_address(text).unwrap().tls_host;
+        assert_eq!(tls_host("https://[::1]:1/").as_deref(), Some("::1"));
+        assert_eq!(tls_host("https://localhost:1").as_deref(), Some("localhost"));
+        assert!(api_address("ftp://127.0.0.1:1").is_err());
         assert!(api_address("127.0.0.1").is_err() && api_address("[::1]:x").is_err());
     }
 }

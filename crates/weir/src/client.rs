@@ -12,16 +12,18 @@ use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weir_host::units::format_duration;
-use weir_host::{Secret, SecretError};
+use weir_host::{BlockingTls, ConnectError, Secret, SecretError, ServerTrust};
 
 use crate::cli::ApiArgs;
 use crate::command::config::locate;
 use crate::exit::{Exit, ExitError};
 
 mod chunked;
+mod connection;
 mod options;
 
 pub(crate) use chunked::Chunked;
+pub(crate) use connection::Connection;
 
 /// Maximum size of a response: enough for thousands of components.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -37,6 +39,7 @@ const TOKEN_VARIABLE: &str = "WEIR_TOKEN";
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     address: SocketAddr,
+    tls: Option<BlockingTls>,
     token: Option<Secret>,
     /// Timeout of connecting and of each read.
     timeout: Duration,
@@ -45,16 +48,18 @@ pub(crate) struct Client {
 impl Client {
     /// The address of `--api`, or else that of the configuration.
     pub(crate) fn new(args: &ApiArgs) -> Result<Self> {
-        let address = match args.api {
-            Some(address) => address,
-            None => locate(&args.config)?.api_listen.ok_or_else(|| {
-                ExitError::with(Exit::ConfigInvalid, "api.enabled is false in the configuration")
-            })?,
+        let (address, tls) = match &args.api {
+            Some(api) => {
+                let authorities = || ServerTrust::Authorities(args.ca_file.clone());
+                (api.socket, api.tls_host.clone().map(|host| (authorities(), host)))
+            }
+            None => configured(args)?,
         };
         if address.port() == 0 {
             bail!("api.listen does not set a port: pass the address that weir printed with --api");
         }
-        Ok(Self { address: reachable(address), token: token(args)?, timeout: TIMEOUT })
+        let tls = tls.map(|(trust, host)| BlockingTls::new(&trust, &host)).transpose()?;
+        Ok(Self { address: reachable(address), tls, token: token(args)?, timeout: TIMEOUT })
     }
 
     /// Waits longer for responses to slow requests.
@@ -139,7 +144,7 @@ impl Client {
 
     /// Returns a stream of the body at a path, and its headers; later fields are in its trailers.
     /// An incomplete body is an error of the reader.
-    pub(crate) fn download(&self, path: &str) -> Result<(Headers, Chunked<BufReader<TcpStream>>)> {
+    pub(crate) fn download(&self, path: &str) -> Result<(Headers, Chunked<BufReader<Connection>>)> {
         let request = format!("GET {path} HTTP/1.1\r\nconnection: close, te\r\nte: trailers\r\n");
         let (stream, head) = self.begin(&request, "")?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
@@ -149,8 +154,8 @@ impl Client {
     }
 
     /// Sends a request and reads the head of the response, which must be successful.
-    fn begin(&self, request: &str, body: &str) -> Result<(TcpStream, String)> {
-        let mut stream = self.ask(request, body).map_err(|error| self.no_answer(&error))?;
+    fn begin(&self, request: &str, body: &str) -> Result<(Connection, String)> {
+        let mut stream = self.ask(request, body)?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -160,8 +165,9 @@ impl Client {
         }
         if !head.starts_with(b"HTTP/1.0 200") && !head.starts_with(b"HTTP/1.1 200") {
             // Only the problem document follows; a part of it is better than nothing.
-            let _part = (&stream).take(ANSWER_BYTES_MAX).read_to_end(&mut head);
+            let _part = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut head);
             self.text(&head)?;
+            bail!("{} answered with an unexpected status", self.address);
         }
         Ok((stream, String::from_utf8_lossy(&head).into_owned()))
     }
@@ -173,21 +179,33 @@ impl Client {
         });
         let request = format!("{method} {path} HTTP/1.0\r\n{}", headers.unwrap_or_default());
         let mut answer = Vec::new();
-        let read = self
-            .ask(&request, body.unwrap_or_default())
-            .and_then(|stream| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer));
+        let connection = self.ask(&request, body.unwrap_or_default())?;
+        let read = connection.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
         read.map_err(|error| self.no_answer(&error))?;
         self.text(&answer).map(str::to_owned)
     }
 
-    fn ask(&self, request: &str, body: &str) -> io::Result<TcpStream> {
-        let mut stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
-        stream.set_read_timeout(Some(self.timeout))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+    fn ask(&self, request: &str, body: &str) -> Result<Connection> {
+        let connected = self.connect().map_err(|error| self.no_answer(&error))?;
+        let mut connection = match &self.tls {
+            None => Connection::Plain(connected),
+            Some(tls) => {
+                Connection::Tls(tls.connect(connected).map_err(|error| not_trusted(&error))?)
+            }
+        };
         let token = self.token.as_ref();
         let token = token.map(|token| format!("authorization: Bearer {}\r\n", token.expose()));
         let token = token.unwrap_or_default();
-        write!(stream, "{request}{token}host: {}\r\n\r\n{body}", self.address)?;
+        let request = format!("{request}{token}host: {}\r\n\r\n{body}", self.address);
+        let written = connection.write_all(request.as_bytes()).and_then(|()| connection.flush());
+        written.map_err(|error| self.no_answer(&error))?;
+        Ok(connection)
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(stream)
     }
 
@@ -207,6 +225,38 @@ impl Client {
         );
         ExitError::with(Exit::Failed, message)
     }
+}
+
+/// The address in the configuration. The weir that uses this configuration has its certificate,
+/// whichever name or address it is reached by.
+fn configured(args: &ApiArgs) -> Result<(SocketAddr, Option<(ServerTrust, String)>)> {
+    let settings = locate(&args.config)?;
+    let address = settings.api_listen.ok_or_else(|| {
+        ExitError::with(Exit::ConfigInvalid, "api.enabled is false in the configuration")
+    })?;
+    let certificate = settings.api_cert_file.map(ServerTrust::Certificate);
+    Ok((address, certificate.map(|trust| (trust, reachable(address).ip().to_string()))))
+}
+
+/// A handshake that failed.
+fn not_trusted(error: &ConnectError) -> anyhow::Error {
+    let message = match error.kind() {
+        "certificate_unknown_authority" => {
+            "the certificate of the API is signed by an unknown authority: pass the authority's \
+             certificate with --ca-file"
+                .to_owned()
+        }
+        "certificate_wrong_name" => {
+            format!("{}: use a URL with such a name", without_setting(&error.to_string()))
+        }
+        _ => error.to_string(),
+    };
+    ExitError::with(Exit::Failed, message)
+}
+
+/// An error without the advice to change a setting that commands do not have.
+fn without_setting(error: &str) -> &str {
+    error.split_once(": set tls.").map_or(error, |(problem, _)| problem)
 }
 
 /// The token of the file, or else that of the environment.
@@ -268,7 +318,8 @@ mod tests {
     fn server_that_does_not_answer_is_not_a_missing_one() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let timeout = Duration::from_millis(20);
-        let client = Client { address: silent.local_addr().unwrap(), token: None, timeout };
+        let address = silent.local_addr().unwrap();
+        let client = Client { address, tls: None, token: None, timeout };
         let error = client.get_text("/").unwrap_err();
         let error = error.downcast_ref::<ExitError>().unwrap();
         assert_eq!(error.exit, Exit::Temporary);

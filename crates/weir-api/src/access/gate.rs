@@ -17,11 +17,10 @@ use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, hea
 use axum::middleware::Next;
 use axum::response::Response;
 use weir_host::{Clock, ConnectionSlot, Secret};
-use weir_store::query::Access;
 
 use super::failures::{FailureReason, Failures};
 use super::limits::FAILURE_PAUSE;
-use super::requester::{Permission, Requester, Role, access_to};
+use super::requester::{Permission, Requester, Role};
 use super::session::cookie_id;
 use super::sign_ins::SignIns;
 use super::tokens::applications::APPLICATIONS_MAX;
@@ -189,8 +188,7 @@ impl Gate {
         let Some(checks) = &self.checks else {
             let role = Role::Anyone { is_local: sender(&head.extensions).is_local() };
             role.require(permission).map_err(Refusal::forbidden)?;
-            let session = None;
-            return Ok(Requester { role, access: Access::all(), is_of_uaa: false, session });
+            return Ok(Requester::with_everything(role, false, None));
         };
         let (token, session) = match credentials(&head.headers)? {
             Credentials::Token(token) => (token, None),
@@ -210,13 +208,16 @@ impl Gate {
             (Err(denied), _) => return Err(Refusal::of(denied)),
         };
         role.require(permission).map_err(Refusal::forbidden)?;
-        let access = match (role, permission) {
-            (Role::Developer, Permission::Records) => checks.access(&token).await?,
+        let session = session.map(|(_, end)| end);
+        let applications = match (role, permission) {
+            (Role::Developer, Permission::Records) => checks.applications(&token).await?,
             // What it may see is not needed, and the Cloud Controller is not asked for it.
-            (Role::Developer, _) => access_to(&[]),
-            (Role::Operator | Role::Reader | Role::Anyone { .. }, _) => Access::all(),
+            (Role::Developer, _) => Arc::default(),
+            (Role::Operator | Role::Reader | Role::Anyone { .. }, _) => {
+                return Ok(Requester::with_everything(role, is_of_uaa, session));
+            }
         };
-        Ok(Requester { role, access, is_of_uaa, session: session.map(|(_, end)| end) })
+        Ok(Requester::with_applications(role, applications, session))
     }
 
     /// Begins a session: the id for its cookie, and the role. `None` without access control.
@@ -259,10 +260,10 @@ impl Checks {
         })
     }
 
-    /// What a developer may see.
-    async fn access(&self, token: &str) -> Result<Access, Refusal> {
+    /// The applications whose records a developer may see.
+    async fn applications(&self, token: &str) -> Result<Arc<[String]>, Refusal> {
         let applications = self.tokens.applications(token).await.map_err(Refusal::of)?;
-        applications.map(|applications| access_to(&applications)).ok_or_else(|| {
+        applications.ok_or_else(|| {
             let title = format!(
                 "the owner of the token may see more than {APPLICATIONS_MAX} applications and \
                  service instances, which is too many to search; a scope that may read \
@@ -314,6 +315,7 @@ mod tests {
     use weir_pipeline::config::{Endpoint, TlsSettings};
     use weir_testkit::{Cloud, FakeClock};
 
+    use super::super::requester::access_to;
     use super::super::tokens::{UaaClient, UaaSettings};
     use super::*;
 

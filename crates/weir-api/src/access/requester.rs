@@ -3,6 +3,8 @@
 //! Invariant: a developer never has a permission other than those for records of its applications;
 //! an expression that restricts a developer to no applications matches nothing.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use weir_expr::{Expr, ExprKind, Field, Literal, Reserved, Test};
 use weir_store::query::Access;
@@ -50,6 +52,8 @@ pub(crate) enum Role {
 pub(crate) struct Requester {
     pub(super) role: Role,
     pub(super) access: Access,
+    /// The applications whose records it may see; `None`: all.
+    pub(super) applications: Option<Arc<[String]>>,
     /// Its token is from UAA, so it may expire or be revoked.
     pub(super) is_of_uaa: bool,
     /// The end of its session; `None` if it has sent a token.
@@ -57,6 +61,25 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
+    /// May see everything.
+    pub(super) fn with_everything(
+        role: Role,
+        is_of_uaa: bool,
+        session: Option<SessionEnd>,
+    ) -> Self {
+        Self { role, access: Access::all(), applications: None, is_of_uaa, session }
+    }
+
+    /// May see the records of these applications.
+    pub(super) fn with_applications(
+        role: Role,
+        applications: Arc<[String]>,
+        session: Option<SessionEnd>,
+    ) -> Self {
+        let access = access_to(&applications);
+        Self { role, access, applications: Some(applications), is_of_uaa: true, session }
+    }
+
     /// The records that it may see, for every query.
     pub(crate) fn access(&self) -> Access {
         self.access.clone()
@@ -67,6 +90,20 @@ impl Requester {
         match self.access.restriction() {
             Some(only) => Expr::new(ExprKind::And(vec![query, only.clone()])),
             None => query,
+        }
+    }
+
+    /// Whether it may see everything.
+    pub(crate) fn sees_everything(&self) -> bool {
+        self.applications.is_none()
+    }
+
+    /// Whether it may see a drain of this application, or with `None` of several applications.
+    pub(crate) fn may_see_drain(&self, app: Option<&str>) -> bool {
+        match (&self.applications, app) {
+            (None, _) => true,
+            (Some(own), Some(app)) => own.iter().any(|own| own == app),
+            (Some(_), None) => false,
         }
     }
 

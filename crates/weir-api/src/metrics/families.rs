@@ -433,6 +433,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
         Counter,
         "Requests to the API that access control has refused, by reason; only with access control.",
     ),
+    family(
+        "weir_api_tls_failed_handshakes_total",
+        Counter,
+        "TLS handshakes of the API that failed, including clients without TLS; only with TLS.",
+    ),
     family("weir_api_sessions", Gauge, "Sessions of the page; only with access control."),
     family("weir_live_tails", Gauge, "Active live tails."),
     family(

@@ -1,10 +1,17 @@
 //! How long a stalled client can hold a connection: real sockets, and a clock that jumps to the
 //! next timer whenever nothing else can happen.
 
+use axum::Extension;
 use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
+use super::connection::{CONNECTION_AGE_MAX, HEAD_TIMEOUT};
 use super::*;
 use crate::access::tokens::AccessSettings;
 use crate::explore::limits::BODY_TIMEOUT;
@@ -12,7 +19,7 @@ use crate::explore::limits::BODY_TIMEOUT;
 /// The state of an API with this access control.
 fn state_with(access: Option<&ApiAccess>, stopped: watch::Receiver<bool>) -> Arc<ApiState> {
     let gate = Gate::new(access, Arc::new(RealClock::new())).unwrap();
-    state("1.2.3", &QueryLimits::default(), gate, stopped)
+    Arc::new(ApiState::new("1.2.3", &QueryLimits::default(), gate, None, stopped))
 }
 
 /// A server with room for one connection, so that the next client is served only when the previous
@@ -34,7 +41,7 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let router = router(stopped.clone());
-        Self { address, stop, serving: tokio::spawn(serve(listener, router, 1, stopped)) }
+        Self { address, stop, serving: tokio::spawn(serve(listener, router, None, 1, stopped)) }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -196,6 +203,103 @@ async fn client_that_stops_reading_is_disconnected() {
     let mut started = [0; 8];
     deaf.read_exact(&mut started).await.unwrap();
     assert_about(served.wait_for_slot().await, WRITE_TIMEOUT);
+    served.finish().await;
+}
+
+/// A client of HTTP/2 that accepts this many bytes of a response before it has read them.
+async fn http_2(served: &Served, window: u32) -> SendRequest<Full<Bytes>> {
+    let stream = TokioIo::new(served.connect().await);
+    let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let handshake = builder.initial_stream_window_size(window).handshake(stream);
+    let (sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+fn request(
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: &'static str,
+) -> Request<Full<Bytes>> {
+    let mut builder = Request::builder().method(method).uri(url);
+    for (name, value) in headers {
+        builder = builder.header(*name, *value);
+    }
+    builder.body(Full::from(body)).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn http_2_response_that_is_not_read_is_disconnected() {
+    let endless = async || {
+        axum::body::Body::from_stream(stream::repeat_with(|| Ok::<_, io::Error>("and so on ")))
+    };
+    let served = Served::serving(|_| Router::new().route("/endless", axum::routing::get(endless)));
+    let mut client = http_2(&served, 1000).await;
+    let unread = client.send_request(request("GET", "http://localhost/endless", &[], "")).await;
+    let unread = unread.unwrap();
+    assert_about(served.wait_for_slot().await, WRITE_TIMEOUT);
+    drop(unread);
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn http_2_requests_share_a_connection() {
+    let served = Served::start();
+    let client = http_2(&served, 1 << 20).await;
+    let all = (0..50).map(|_| {
+        let mut client = client.clone();
+        async move {
+            let request = request("GET", "http://localhost/weir/v1/openapi.json", &[], "");
+            let response = client.send_request(request).await.unwrap();
+            assert_eq!(response.status(), 200);
+            response.into_body().collect().await.unwrap().to_bytes().len()
+        }
+    });
+    let lengths = futures_util::future::join_all(all).await;
+    assert!(lengths[0] > 50_000 && lengths.iter().all(|len| *len == lengths[0]), "{lengths:?}");
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_http_2_connection_is_closed() {
+    for is_used in [false, true] {
+        let served = Served::start();
+        let mut client = http_2(&served, 1 << 20).await;
+        let started = Instant::now();
+        if is_used {
+            let request = request("GET", "http://localhost/health/live", &[], "");
+            assert_eq!(client.send_request(request).await.unwrap().status(), 200);
+        }
+        while client.ready().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let limit = if is_used { CONNECTION_AGE_MAX } else { HEAD_TIMEOUT };
+        assert_about(started.elapsed(), limit);
+        served.finish().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn http_2_requests_from_other_sites_are_rejected() {
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    let served = Served::start();
+    let mut client = http_2(&served, 1 << 20).await;
+    let search = "http://localhost/api/v2/logs/events/search";
+    for (code, request) in [
+        (200, request("GET", "http://localhost/health/live", &[], "")),
+        (421, request("GET", "http://evil.example/health/live", &[], "")),
+        (421, request("GET", "http://evil.example/health/live", &[("host", "localhost")], "")),
+        (403, request("POST", search, &[JSON, ("origin", "http://evil.example")], "{}")),
+        (415, request("POST", search, &[("content-type", "text/plain")], "{}")),
+        (415, request("POST", search, &[], "{}")),
+        // Accepted; the store has not started.
+        (503, request("POST", search, &[JSON, ("origin", "http://localhost")], "{}")),
+    ] {
+        let shown = format!("{request:?}");
+        let response = client.send_request(request).await.unwrap();
+        assert_eq!(response.status(), code, "{shown}");
+    }
     served.finish().await;
 }
 

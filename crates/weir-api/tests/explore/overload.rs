@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use crate::support::{MemoryStore, api, api_of, get, read, record, send_post, wait_until};
-use weir_api::{Api, QueryLimits};
+use weir_api::{Api, ApiSettings};
 
 const SEARCH: &str = "/api/v2/logs/events/search";
 
@@ -132,8 +132,7 @@ fn without_store_every_path_returns_409() {
     assert!(reply.text.contains("the store is disabled: [store] enabled = false"), "{reply:?}");
     assert_eq!(read(ask(&api)).status, 409);
     api.shutdown();
-    let starting =
-        Api::bind("127.0.0.1:0".parse().unwrap(), &[], "1", &QueryLimits::default(), None).unwrap();
+    let starting = Api::bind(&ApiSettings::at("127.0.0.1:0".parse().unwrap()), "1").unwrap();
     let reply = read(ask(&starting));
     assert_eq!(reply.status, 503);
     assert!(reply.text.contains("weir is starting"), "{reply:?}");

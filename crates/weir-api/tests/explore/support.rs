@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_api::{Api, QueryLimits};
+use weir_api::{Api, ApiSettings};
 use weir_host::Zone;
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
@@ -336,14 +336,8 @@ pub(crate) fn api(records: i64) -> (Api, Arc<MemoryStore>) {
 }
 
 pub(crate) fn api_of(store: Arc<MemoryStore>) -> Api {
-    let api = Api::bind(
-        SocketAddr::from(([127, 0, 0, 1], 0)),
-        &[],
-        "1.2.3",
-        &QueryLimits::default(),
-        None,
-    )
-    .unwrap();
+    let settings = ApiSettings::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let api = Api::bind(&settings, "1.2.3").unwrap();
     api.set_store(Some(store));
     api
 }

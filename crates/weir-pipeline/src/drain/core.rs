@@ -91,6 +91,9 @@ pub(super) struct Drain {
     pub(super) is_paused: bool,
     pub(super) failure: Option<Failure>,
     pub(super) book: DrainBook,
+    /// When the oldest waiting record arrived, nanoseconds since 1970. Once all of them are in the
+    /// stream, that of the last one that was seen.
+    oldest_ns: Option<i64>,
     /// Wakes the worker of the drain.
     pub(super) wake: Rc<Notify>,
     pub(super) has_worker: bool,
@@ -137,6 +140,7 @@ impl Drain {
             is_paused: false,
             failure: None,
             book: DrainBook::default(),
+            oldest_ns: None,
             wake: Rc::default(),
             has_worker: false,
         }
@@ -171,6 +175,32 @@ impl Drain {
             let pause = last.map_or(RETRY_MIN, |last| (last.pause * 2).min(RETRY_MAX));
             Failure { since, until: now + pause, pause, error }
         });
+    }
+
+    /// Notes when the oldest waiting record arrived. Records move from the queue to the stream in
+    /// order, so the first one that is in memory is the oldest, unless all are in the stream.
+    pub(super) fn note_oldest(&mut self) {
+        let appended = self.appended.front().and_then(|appended| appended.rows.first());
+        let first = match self.mode {
+            Mode::Direct => self.queue.front(),
+            Mode::Lagging => self.queue.front().or(appended).or(self.gathered.front()),
+        };
+        match first {
+            _ if self.book.waiting == 0 => self.oldest_ns = None,
+            Some(row) if self.oldest_ns.is_none() || !self.queue.is_empty() => {
+                self.oldest_ns = Some(row.taken.delivery.batch.header().observed_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the age of the oldest waiting record in seconds; `None` if it is not known.
+    pub(super) fn lag_seconds(&self, now_ns: i64) -> Option<f64> {
+        if self.book.waiting == 0 {
+            // The stream may have records that an earlier run has left, and that were not counted.
+            return (self.mode == Mode::Direct).then_some(0.0);
+        }
+        self.oldest_ns.map(|oldest| now_ns.saturating_sub(oldest).max(0) as f64 / 1e9)
     }
 
     /// Returns how many records at the back of the queue are from a batch.

@@ -285,9 +285,8 @@ impl Pump {
     }
 
     fn seal(&mut self, stream: &DrainStream, frames: &mut Frames, held: &mut Vec<Row>) {
-        if held.is_empty() {
-            return;
-        }
+        let Some(first) = held.first() else { return };
+        let observed_ns = first.taken.delivery.batch.header().observed_ns;
         let lagging = u16::try_from(self.lagging.index()).unwrap_or_default();
         self.builder.route_all(&[lagging]);
         let state = stream.state();
@@ -297,7 +296,7 @@ impl Pump {
             group: 0,
             source: source(),
             end: frames.end,
-            observed_ns: self.clock.unix_ns(),
+            observed_ns,
             rule_generation: 0,
             book: &SourceBook::default(),
             state: &state,

@@ -605,7 +605,9 @@ impl DrainLoop {
     fn publish(&mut self) {
         let now = self.clock.monotonic();
         (self.published_at, self.has_changed) = (now, false);
-        let core = self.pump.core.borrow();
+        let wall_ns = self.clock.unix_ns();
+        let mut core = self.pump.core.borrow_mut();
+        core.drains.values_mut().for_each(super::core::Drain::note_oldest);
         let mut messages = lock(&self.shared.messages);
         let status = |(id, drain): (&u64, &super::core::Drain)| {
             let definition = self.definitions.get(id)?;
@@ -627,11 +629,16 @@ impl DrainLoop {
                     Selector::Organization(organization) => format!("organization {organization}"),
                     Selector::All => "all".to_owned(),
                 },
+                app: match &definition.selector {
+                    Selector::App(app) => Some(app.clone()),
+                    Selector::Space(_) | Selector::Organization(_) | Selector::All => None,
+                },
                 url: definition.binding.url.to_string(),
                 state,
                 error: failure.map(|failure| failure.error.clone()),
                 failing_seconds: failure
                     .map_or(0.0, |failure| now.saturating_sub(failure.since).as_secs_f64()),
+                lag_seconds: drain.lag_seconds(wall_ns),
                 book: drain.book,
                 unaccounted: drain.book.unaccounted(),
             })

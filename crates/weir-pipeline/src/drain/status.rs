@@ -39,6 +39,8 @@ pub struct DrainStatus {
     pub origin: &'static str,
     /// Whose records it receives: `app`, `space` or `organization` with an id, or `all`.
     pub selects: String,
+    /// The application, if it is a drain of one.
+    pub app: Option<String>,
     /// Its URL, without user and query.
     pub url: String,
     /// Its activity.
@@ -47,6 +49,9 @@ pub struct DrainStatus {
     pub error: Option<String>,
     /// How long it has been failing, in seconds.
     pub failing_seconds: f64,
+    /// Age of its oldest waiting record, in seconds: 0 if none waits, `None` if it is not known
+    /// because an earlier run has left the records and none was read yet.
+    pub lag_seconds: Option<f64>,
     /// Its counts since weir started.
     pub book: DrainBook,
     /// Number of unaccounted records; 0 when the book balances.

@@ -2,6 +2,7 @@
 //! handles an invalid one.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use anyhow::Result;
 use serde_json::json;
@@ -138,10 +139,16 @@ fn counted(n: usize, noun: &str) -> Option<String> {
     }
 }
 
+/// `http://127.0.0.1:7080`.
+pub(crate) fn api_url(address: SocketAddr, is_encrypted: bool) -> String {
+    let scheme = if is_encrypted { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}
+
 /// `2 sources, 1 output, the store, API on http://127.0.0.1:7080`.
 pub(crate) fn summary(plan: &Plan) -> String {
-    let api = match plan.api_listen {
-        Some(address) => format!("API on http://{address}"),
+    let api = match &plan.api {
+        Some(api) => format!("API on {}", api_url(api.listen, api.tls.is_some())),
         None => "no API".to_owned(),
     };
     let parts = [

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use weir_api::{DrainChange, DrainProviderEntry, DrainsDocument, NewDrain};
-use weir_host::units::group_digits;
+use weir_host::units::{approx_duration, group_digits};
 
 use crate::cli::{AddDrainArgs, ApiArgs, DrainsCommand, Output};
 use crate::client::Client;
@@ -44,15 +45,27 @@ fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
 }
 
 fn text(document: &DrainsDocument) -> String {
-    let head =
-        ["ID", "SELECTS", "URL", "STATE", "ROUTED", "DELIVERED", "DISCARDED", "WAITING", "MOVED"];
+    let head = [
+        "ID",
+        "SELECTS",
+        "URL",
+        "STATE",
+        "LAG",
+        "ROUTED",
+        "DELIVERED",
+        "DISCARDED",
+        "WAITING",
+        "MOVED",
+    ];
     let mut table = Table::new(&head, 4);
     for drain in &document.drains {
         let book = &drain.book;
         let discarded: u64 = book.discarded.values().sum();
         let counts = [book.routed, book.delivered, discarded, book.waiting, book.moved];
-        let mut row =
-            vec![drain.id.clone(), drain.selects.clone(), drain.url.clone(), drain.state.clone()];
+        let lag = drain.lag_seconds.map(|seconds| Duration::from_secs_f64(seconds.min(1e9)));
+        let lag = lag.map_or_else(|| "?".to_owned(), approx_duration);
+        let (id, selects) = (drain.id.clone(), drain.selects.clone());
+        let mut row = vec![id, selects, drain.url.clone(), drain.state.clone(), lag];
         row.extend(counts.map(group_digits));
         table.row(row);
     }

@@ -120,10 +120,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
 
 /// Whether something has changed that is only read at the start.
 fn needs_start(plan: &Plan, running: &Plan) -> bool {
-    let is_api_changed = plan.api_listen != running.api_listen
-        || plan.api_allowed_hosts != running.api_allowed_hosts
-        || plan.queries != running.queries
-        || plan.api_access != running.api_access;
+    let is_api_changed = plan.api != running.api;
     let is_service_changed = plan.reader_services != running.reader_services
         || plan.health != running.health
         || plan.stored_deadline != running.stored_deadline;

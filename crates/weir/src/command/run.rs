@@ -24,7 +24,7 @@ use weir_pipeline::{Applied, Pipeline, StartError};
 use weir_store::embedded::{EmbeddedStore, QueryEngine};
 
 use crate::cli::ConfigArgs;
-use crate::command::config::{load_plan, summary};
+use crate::command::config::{api_url, load_plan, summary};
 use crate::command::reload::{self, ConfigChange, Watch};
 use crate::config::Plan;
 use crate::exit::{Exit, ExitError};
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     running.publish();
     let mut files = args.config.as_deref().map(Watch::new);
     let name = loop {
-        match runtime.block_on(watch(&running.pipeline.view(), &mut signals, files.as_mut())) {
+        match runtime.block_on(watch(&running, &mut signals, files.as_mut())) {
             Event::Stop(name) => break name,
             Event::Reload(why) => {
                 if let Some(path) = &args.config {
@@ -188,9 +188,9 @@ impl Running {
 }
 
 fn bind(plan: &Plan) -> Result<Option<Api>> {
-    let Some(listen) = plan.api_listen else { return Ok(None) };
-    let (hosts, version) = (&plan.api_allowed_hosts, env!("CARGO_PKG_VERSION"));
-    match Api::bind(listen, hosts, version, &plan.queries, plan.api_access.as_ref()) {
+    let Some(settings) = &plan.api else { return Ok(None) };
+    let listen = settings.listen;
+    match Api::bind(settings, env!("CARGO_PKG_VERSION")) {
         Ok(api) => {
             tracing::info!(address = %api.address(), "api listens");
             Ok(Some(api))
@@ -265,7 +265,7 @@ fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
 fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) {
     let version = env!("CARGO_PKG_VERSION");
     let data_dir = plan.pipeline.data_dir.display();
-    let address = api.map(|api| format!("http://{}", api.address()));
+    let address = api.map(|api| api_url(api.address(), api.is_encrypted()));
     let shown = address.as_deref().unwrap_or("off");
     if args.config.is_some() || !logging::is_text(&plan.log) {
         let sources = plan.pipeline.sources.len();
@@ -321,7 +321,8 @@ enum Event {
 }
 
 /// Waits for a reason to stop or reload; meanwhile logs the start and end of health problems.
-async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mut Watch>) -> Event {
+async fn watch(running: &Running, signals: &mut Signals, mut files: Option<&mut Watch>) -> Event {
+    let view = running.pipeline.view();
     let mut known = BTreeSet::new();
     let mut ticks = tokio::time::interval(HEALTH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -337,8 +338,11 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
                 _ => return Event::Stop(name),
             },
             _ = ticks.tick() => {
+                if let Some(api) = &running.api {
+                    api.report_certificates();
+                }
                 log_changes(&view.health(), &mut known);
-                if is_only_stdout_and_closed(view) {
+                if is_only_stdout_and_closed(&view) {
                     return Event::Stop("standard output, the only output, was closed");
                 }
             }

@@ -116,6 +116,7 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
 }
 
 fn api(api: &Section, diagnostics: &mut Diagnostics) {
+    super::check_listen::tls(api, diagnostics);
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     for (name, location) in api.list("allowed_hosts") {
         if name.is_empty() || !name.chars().all(is_name) {
@@ -129,17 +130,18 @@ fn api(api: &Section, diagnostics: &mut Diagnostics) {
     if listen.ip().is_loopback() {
         return;
     }
-    let (message, help) = if api.table("access").is_some() {
-        (
+    let (message, help) = match (api.table("access"), api.table("tls")) {
+        (Some(_), Some(_)) => return,
+        (Some(_), None) => (
             format!("tokens and records cross the network unencrypted at {listen}"),
-            "write \"127.0.0.1:7080\", with a proxy in front of it that terminates TLS",
-        )
-    } else {
-        (
+            "add [api.tls], or write \"127.0.0.1:7080\", with a proxy in front of it that \
+             terminates TLS",
+        ),
+        (None, _) => (
             format!("the API is open to the network at {listen} without authentication"),
             "add [api.access], or write \"127.0.0.1:7080\" unless every user of that network may \
              read the data",
-        )
+        ),
     };
     diagnostics.warn(api.location("listen"), "api.listen", message).help(help);
 }

@@ -188,7 +188,9 @@ pub(crate) fn tls(section: &Section, diagnostics: &mut Diagnostics) {
     if let Some(tls) = section.table("tls") {
         readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
         readable_file(tls, "key_file", "PRIVATE KEY", diagnostics);
-        readable_file(tls, "client_ca_file", "CERTIFICATE", diagnostics);
+        if tls.has("client_ca_file") {
+            readable_file(tls, "client_ca_file", "CERTIFICATE", diagnostics);
+        }
         tls_loads(tls, diagnostics);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn client_settings(
             Some(NodeValue::Table(node)) => node,
             _ => &empty,
         };
-        // Its secrets may be readable only for the running weir.
+        // Secrets may be readable only for the running weir.
         let entries = node.entries.iter().filter(|entry| entry.key != "access").cloned();
         let node = NodeTable { entries: entries.collect() };
         Some(section::read(&node, &[table.fields], &[], name, None, diagnostics))
@@ -40,7 +40,11 @@ pub(crate) fn client_settings(
     }
     super::ClientSettings {
         data_dir: top.file("data_dir").unwrap_or_default(),
-        api_listen: api.filter(|api| api.bool("enabled")).and_then(|api| api.listen("listen")),
+        api_listen: api
+            .as_ref()
+            .filter(|api| api.bool("enabled"))
+            .and_then(|api| api.listen("listen")),
+        api_cert_file: api.as_ref().and_then(|api| api.table("tls")?.file("cert_file")),
         outputs,
     }
 }

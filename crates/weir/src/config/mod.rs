@@ -88,6 +88,8 @@ pub(crate) struct ClientSettings {
     pub(crate) data_dir: PathBuf,
     /// `None` if the API is disabled.
     pub(crate) api_listen: Option<SocketAddr>,
+    /// Its certificate; `None` if it does not use TLS.
+    pub(crate) api_cert_file: Option<PathBuf>,
     /// Names of the outputs.
     pub(crate) outputs: Vec<String>,
 }

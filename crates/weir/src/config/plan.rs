@@ -4,10 +4,9 @@
 //! no default or bound is defined in a second place.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_api::{ApiAccess, HealthSettings, QueryLimits, ReaderServiceSettings};
+use weir_api::{ApiSettings, HealthSettings, QueryLimits, ReaderServiceSettings};
 use weir_codec::Renames;
 use weir_expr::Network;
 use weir_host::{ServerProtocol, Zone};
@@ -55,14 +54,8 @@ pub(crate) const STORE: &str = "store";
 /// What weir runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// Address of the API; `None` if it is disabled.
-    pub(crate) api_listen: Option<SocketAddr>,
-    /// Host names that the API accepts in addition to its addresses.
-    pub(crate) api_allowed_hosts: Vec<String>,
-    /// Limits of searches and live tails.
-    pub(crate) queries: QueryLimits,
-    /// Access control of the API.
-    pub(crate) api_access: Option<ApiAccess>,
+    /// The API; `None` if it is disabled.
+    pub(crate) api: Option<ApiSettings>,
     /// Services for readers of envelopes.
     pub(crate) reader_services: Vec<ReaderServiceSettings>,
     /// Addresses that serve the health of Loggregator's programs.
@@ -202,20 +195,13 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     let sources: Option<Vec<_>> = sections.sources.iter().map(source).collect();
     let outputs: Option<Vec<_>> = sections.outputs.iter().map(output).collect();
     let log = sections.table("log");
-    let api = sections.table("api");
     let journal = sections.table("journal");
     let parts = DiskParts::of(&sections);
     let store = sections
         .has_store()
         .then(|| StoreConfig { renames: renames.clone(), ..store(&sections, &parts) });
     Some(Plan {
-        api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
-        api_allowed_hosts: texts(api, "allowed_hosts"),
-        queries: api.table("queries").map(queries).unwrap_or_default(),
-        api_access: match access::of_api(&sections) {
-            Some(section) => Some(access::api_settings(section)?),
-            None => None,
-        },
+        api: api(&sections)?,
         reader_services: readers::settings(&sections)?,
         health: readers::health(&sections),
         has_original_metrics: sections.table("loggregator").bool("metrics"),
@@ -244,6 +230,28 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         units,
         tests,
     })
+}
+
+/// The API; `Some(None)` if it is disabled.
+fn api(sections: &Sections) -> Option<Option<ApiSettings>> {
+    let api = sections.table("api");
+    let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) else {
+        return Some(None);
+    };
+    let (mut tls, mut access) = (None, None);
+    if let Some(section) = api.table("tls") {
+        tls = Some(server_tls(section, ServerProtocol::Http1And2)?);
+    }
+    if let Some(section) = access::of_api(sections) {
+        access = Some(access::api_settings(section)?);
+    }
+    Some(Some(ApiSettings {
+        listen,
+        tls,
+        allowed_hosts: texts(api, "allowed_hosts"),
+        queries: api.table("queries").map(queries).unwrap_or_default(),
+        access,
+    }))
 }
 
 /// Where records go that no rule routes; `None` means everywhere.
@@ -619,10 +627,11 @@ pub(crate) fn threads(source_type: SourceType, section: &Section) -> usize {
 
 /// `None` if a required file is missing.
 pub(crate) fn server_tls(tls: &Section, protocol: ServerProtocol) -> Option<ServerTlsFiles> {
+    let client_ca_file = tls.has("client_ca_file").then(|| tls.file("client_ca_file")).flatten();
     Some(ServerTlsFiles {
         cert_file: tls.file("cert_file")?,
         key_file: tls.file("key_file")?,
-        client_ca_file: tls.file("client_ca_file"),
+        client_ca_file,
         protocol,
     })
 }

@@ -170,6 +170,13 @@ pub(crate) const TABLES: &[Table] = &[
                  a free port, which is printed.",
             ),
             field(
+                "tls",
+                ValueType::Table(listeners::CERTIFICATE),
+                None("no TLS"),
+                "Certificates: clients must use `https://`, over HTTP/1.1 or HTTP/2. The files are \
+                 reloaded when they change.",
+            ),
+            field(
                 "allowed_hosts",
                 ValueType::Names,
                 Value("[]"),

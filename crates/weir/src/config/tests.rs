@@ -35,7 +35,7 @@ fn built_in_default_is_valid() {
     let plan = loaded.plan.unwrap();
     assert_eq!(plan.pipeline.sources.len(), 3);
     assert_eq!(plan.pipeline.outputs.len(), 1);
-    assert_eq!(plan.queries, weir_api::QueryLimits::default());
+    assert_eq!(plan.api.unwrap().queries, weir_api::QueryLimits::default());
     assert!(plan.pipeline.journal_limit_bytes > 0 && plan.pipeline.disk_free_bytes_min > 0);
 }
 

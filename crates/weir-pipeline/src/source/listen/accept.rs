@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weir_expr::Network;
 use weir_host::{
-    Acceptor, AddressShare, AddressShares, ConnectError, ConnectionSlot, ConnectionSlots, WakeFd,
+    Acceptor, AddressShare, AddressShares, ConnectError, ConnectionSlot, ConnectionSlots,
+    Handshakes, WakeFd,
 };
 
 use super::Parts;
 use super::connection;
 use super::grpc::GrpcService;
-use super::handshakes::Handshakes;
 use super::http::HttpService;
 use super::limits::{ACCEPT_PAUSE, HANDSHAKE_TIMEOUT};
 use super::socket::{Accepted, Socket};
@@ -114,7 +114,7 @@ pub(super) async fn serve(
     let (socket, _name) = socket.accepting()?;
     let wakes = Wakes::new(wake)?;
     let (stopping, stopped) = watch::channel(false);
-    let tls = admission.tls.take().map(|acceptor| Rc::new((acceptor, Handshakes::new())));
+    let tls = admission.tls.take().map(|acceptor| Rc::new((acceptor, Handshakes::default())));
     let mut connections = JoinSet::new();
     let mut waiting = None;
     let mut running = std::pin::pin!(service.run());

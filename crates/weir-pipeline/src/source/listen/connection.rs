@@ -4,10 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use weir_host::Acceptor;
+use weir_host::{Acceptor, Handshakes};
 
 use super::accept::{Connection, Service};
-use super::handshakes::Handshakes;
 use super::socket::Accepted;
 use crate::stats::{SourceStats, add};
 

@@ -17,7 +17,6 @@ mod connection;
 mod cpu;
 mod datagrams;
 mod grpc;
-mod handshakes;
 mod http;
 mod lanes;
 mod limiter;

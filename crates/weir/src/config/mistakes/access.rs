@@ -1,4 +1,4 @@
-//! Mistakes in access control.
+//! Mistakes in access control, and in the certificates of the API.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,5 +25,22 @@ fn access_control_that_protects_nothing_is_reported() {
         (&empty, 2, "a token is empty, so every client could read everything", "single commas"),
         (&open, 2, "tokens and records cross the network unencrypted", "proxy"),
         (&alone, 3, "api.access.cloud_controller requires uaa", "add uaa"),
+    ]);
+}
+
+#[test]
+fn certificates_of_the_api_that_cannot_be_used_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tls.crt");
+    std::fs::write(&file, "no certificate").unwrap();
+    let path = file.display();
+    let absent = "[api.tls]\ncert_file = \"/nonexistent/tls.crt\"\nkey_file = \"/nonexistent/key\"";
+    let wrong = format!("[api.tls]\ncert_file = \"{path}\"\nkey_file = \"{path}\"");
+    let other = format!("{wrong}\nclient_ca_file = \"{path}\"");
+    check(&[
+        (absent, 2, "/nonexistent/tls.crt could not be read", ""),
+        (&wrong, 2, "tls.crt", ""),
+        (&other, 4, "unknown key \"client_ca_file\"", ""),
+        ("[api.tls]\nkey_file = \"/x\"", 1, "cert_file", ""),
     ]);
 }

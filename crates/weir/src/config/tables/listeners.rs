@@ -163,6 +163,9 @@ pub(super) const SERVER_TLS: &[Field] = &[
     ),
 ];
 
+/// Of a server that identifies its clients in another way.
+pub(super) const CERTIFICATE: &[Field] = SERVER_TLS.split_at(2).0;
+
 const DATADOG_INTAKE: &[Field] = &[
     field(
         "listen",

@@ -18,17 +18,19 @@ use tokio::sync::Semaphore;
 /// Handshakes that compute in one round of the event loop, about a millisecond together.
 const PER_ROUND: usize = 4;
 
-/// The handshakes of a listener.
+/// The handshakes of a listener on one event loop.
 #[derive(Debug)]
-pub(super) struct Handshakes(Semaphore);
+pub struct Handshakes(Semaphore);
 
-impl Handshakes {
-    pub(super) fn new() -> Self {
+impl Default for Handshakes {
+    fn default() -> Self {
         Self(Semaphore::new(PER_ROUND))
     }
+}
 
+impl Handshakes {
     /// Completes a handshake, in turn with others.
-    pub(super) async fn run<F: Future>(&self, handshake: F) -> F::Output {
+    pub async fn run<F: Future>(&self, handshake: F) -> F::Output {
         let mut handshake = pin!(handshake);
         let signal = Arc::new(Signal::default());
         let waker = Waker::from(signal.clone());
@@ -90,7 +92,7 @@ mod tests {
     fn others_run_between_a_few_handshakes() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
-            let handshakes = Rc::new(Handshakes::new());
+            let handshakes = Rc::new(Handshakes::default());
             let steps = Rc::new(Cell::new(0_u32));
             let mut tasks = tokio::task::JoinSet::new();
             for _ in 0..200 {
@@ -120,7 +122,7 @@ mod tests {
     fn a_handshake_that_waits_for_its_client_does_not_delay_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
-            let handshakes = Rc::new(Handshakes::new());
+            let handshakes = Rc::new(Handshakes::default());
             for _ in 0..20 {
                 let handshakes = handshakes.clone();
                 tokio::task::spawn_local(async move {
