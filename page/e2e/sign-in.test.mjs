@@ -115,7 +115,7 @@ test('a developer sees the records of their application, and the screens for the
   const records = page.locator('.record-space .record')
   await records.filter({ hasText: 'of the developer' }).waitFor()
   assert.equal(await records.count(), 1)
-  assert.deepEqual(await page.locator('nav a.tab').allInnerTexts(), ['Explore', 'Live'])
+  assert.deepEqual(await page.locator('nav a.tab').allInnerTexts(), ['Explore', 'Live', 'Drains'])
   await page.keyboard.press('g')
   await page.keyboard.press('p')
   await page.getByRole('link', { name: 'Live' }).click()
@@ -129,6 +129,9 @@ test('a developer sees the records of their application, and the screens for the
     return (await rows.count()) > 0
   })
   assert.equal(await page.getByText('of another').count(), 0)
+  await page.getByRole('link', { name: 'Drains' }).click()
+  await page.getByText('Your applications have no drains').waitFor()
+  assert.equal(await page.getByRole('button', { name: 'Add a drain' }).count(), 0)
   assert.deepEqual(refused, [])
   await page.goto(`${here.server.address}/pipeline`)
   await page.getByRole('heading', { name: 'Your token does not permit this' }).waitFor()

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import type { DrainEntry, DrainsDocument } from '../api/schema'
-import { drainTotals, inOrder, matches, ratesOf, stateOf } from './figures'
+import { drainTotals, inOrder, lagText, matches, ratesOf, stateOf } from './figures'
 
 function drain(id: string, changes: Partial<DrainEntry> = {}): DrainEntry {
   const book = { routed: 9, delivered: 5, discarded: {}, waiting: 4, moved: 0, recovered: 0 }
@@ -12,6 +12,7 @@ function drain(id: string, changes: Partial<DrainEntry> = {}): DrainEntry {
     state: 'sending',
     error: null,
     failing_seconds: 0,
+    lag_seconds: 0,
     unaccounted: 0,
     ...changes,
     book: { ...book, ...changes.book },
@@ -19,16 +20,22 @@ function drain(id: string, changes: Partial<DrainEntry> = {}): DrainEntry {
 }
 
 function documentOf(...drains: DrainEntry[]): DrainsDocument {
-  return { schema: 'weir.drains.v1', drains, providers: [], balanced: true }
+  return { schema: 'weir.drains.v1', time_unix_ns: 0, drains, providers: [], balanced: true }
 }
 
 it('computes rates between two looks, and none over a restart or for a new drain', () => {
   const book = (delivered: number) => ({ book: { ...drain('a').book, delivered } })
-  const before = { at: 1_000, document: documentOf(drain('a', book(10)), drain('b', book(50))) }
+  const before = documentOf(drain('a', book(10)), drain('b', book(50)))
   const later = documentOf(drain('a', book(30)), drain('b', book(3)), drain('c', book(7)))
-  const rates = ratesOf(before, { at: 3_000, document: later })
+  const rates = ratesOf(before, { ...later, time_unix_ns: 2e9 })
   expect([...rates]).toEqual([['a', 10]])
   expect(ratesOf(undefined, before).size).toBe(0)
+})
+
+it('tells how long the oldest record has waited', () => {
+  expect(lagText(drain('a', { lag_seconds: 90 }))).toBe('oldest 1.5 min')
+  expect(lagText(drain('a', { lag_seconds: 0.2 }))).toBe('')
+  expect(lagText(drain('a', { lag_seconds: null }))).toBe('oldest not yet known')
 })
 
 it('counts losses, but not what was discarded on purpose', () => {

@@ -3,19 +3,16 @@ import type { DrainEntry, DrainsDocument } from '../api/schema'
 import { seconds } from '../format/numbers'
 import { lossOf, type State } from '../pipeline/figures'
 
-/** A document and when it came, milliseconds by the browser's clock. */
-export interface Look {
-  at: number
-  document: DrainsDocument
-}
-
 /** What drains delivered a second between two looks, by id; empty without two of them. */
-export function ratesOf(before: Look | undefined, after: Look): Map<string, number> {
+export function ratesOf(
+  before: DrainsDocument | undefined,
+  after: DrainsDocument,
+): Map<string, number> {
   const rates = new Map<string, number>()
-  const length = before ? (after.at - before.at) / 1_000 : 0
+  const length = before ? (after.time_unix_ns - before.time_unix_ns) / 1e9 : 0
   if (!before || length <= 0) return rates
-  const known = new Map(before.document.drains.map((drain) => [drain.id, drain.book.delivered]))
-  for (const { id, book } of after.document.drains) {
+  const known = new Map(before.drains.map((drain) => [drain.id, drain.book.delivered]))
+  for (const { id, book } of after.drains) {
     const first = known.get(id)
     // After a restart counters begin anew.
     if (first !== undefined && first <= book.delivered) {
@@ -23,6 +20,12 @@ export function ratesOf(before: Look | undefined, after: Look): Map<string, numb
     }
   }
   return rates
+}
+
+/** How old the oldest waiting record of a drain is, if any waits. */
+export function lagText({ lag_seconds, book }: DrainEntry): string {
+  if (lag_seconds == null) return book.waiting > 0 ? 'oldest not yet known' : 'not yet known'
+  return book.waiting > 0 && lag_seconds >= 1 ? `oldest ${seconds(Math.round(lag_seconds))}` : ''
 }
 
 export interface DrainTotals {

@@ -4,6 +4,7 @@ import { asProblem, change } from '../api/client'
 import type { DrainChange, DrainEntry } from '../api/schema'
 import { exact, rate, short } from '../format/numbers'
 import { Discards } from '../pipeline/discards'
+import { mayChange } from '../state/session'
 import { Button, IconButton } from '../ui/button'
 import { Dialog } from '../ui/dialog'
 import { LogText } from '../ui/log-text'
@@ -11,7 +12,7 @@ import { openMenu } from '../ui/menu'
 import { notify } from '../ui/notify'
 import { ScrollBox } from '../ui/scroll-box'
 import { sentence } from '../ui/states'
-import { inOrder, matches, stateOf } from './figures'
+import { inOrder, lagText, matches, stateOf } from './figures'
 
 interface TableProps {
   drains: DrainEntry[]
@@ -47,9 +48,11 @@ export function DrainTable({ drains, rates, add, changed }: TableProps) {
             filter.value = event.currentTarget.value
           }}
         />
-        <Button small kind="primary" icon="plus" onClick={add}>
-          Add a drain
-        </Button>
+        {mayChange.value && (
+          <Button small kind="primary" icon="plus" onClick={add}>
+            Add a drain
+          </Button>
+        )}
       </header>
       {shown.length === 0 ? (
         <p class="panel-note quiet">
@@ -116,6 +119,7 @@ interface RowProps {
 
 function Row({ drain, rate: sent, changed, remove }: RowProps) {
   const state = stateOf(drain)
+  const lag = lagText(drain)
   return (
     <tr>
       <td class="drain-state">
@@ -135,6 +139,11 @@ function Row({ drain, rate: sent, changed, remove }: RowProps) {
       </td>
       <td class="number" title={`${exact(drain.book.waiting)} records`}>
         {short(drain.book.waiting)}
+        {lag && (
+          <small class="quiet" title="Age of the oldest waiting record">
+            {lag}
+          </small>
+        )}
         {drain.book.moved > 0 && (
           <small class="quiet" title="Records that were moved to the stream on disk">
             {short(drain.book.moved)} moved

@@ -4,17 +4,18 @@ import { useEffect } from 'preact/hooks'
 import '../styles/pipeline.css'
 import '../styles/drains.css'
 import { get } from '../api/client'
-import type { LedgerDocument } from '../api/schema'
+import type { DrainsDocument, LedgerDocument } from '../api/schema'
 import { exact, rate, seconds, short } from '../format/numbers'
 import { NoisyKeys } from '../pipeline/noisy'
 import { QuotaKeys } from '../pipeline/quota'
 import { createResource } from '../state/resource'
+import { mayChange, seesEverything } from '../state/session'
 import { status } from '../state/status'
 import { Button } from '../ui/button'
 import { Figure } from '../ui/figure'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
 import { AddDrain } from './add'
-import { drainTotals, type Look, ratesOf } from './figures'
+import { drainTotals, ratesOf } from './figures'
 import { DrainTable } from './list'
 import { Providers } from './providers'
 import { Readers } from './readers'
@@ -22,9 +23,10 @@ import { Readers } from './readers'
 const askEvery = 2_000
 
 interface Found {
-  before: Look | undefined
-  after: Look
-  ledger: LedgerDocument
+  before: DrainsDocument | undefined
+  after: DrainsDocument
+  /** Not for whoever sees the drains of some applications only. */
+  ledger: LedgerDocument | undefined
 }
 
 export function Drains() {
@@ -32,11 +34,11 @@ export function Drains() {
   const adding = useSignal(false)
   const ask = () =>
     found.ask(async (signal) => {
-      const [document, ledger] = await Promise.all([
+      const [after, ledger] = await Promise.all([
         get('/weir/v1/drains', {}, signal),
-        get('/weir/v1/ledger', {}, signal),
+        seesEverything.peek() ? get('/weir/v1/ledger', {}, signal) : undefined,
       ])
-      return { before: found.data.peek()?.after, after: { at: Date.now(), document }, ledger }
+      return { before: found.data.peek()?.after, after, ledger }
     })
   useEffect(() => {
     ask()
@@ -56,11 +58,15 @@ export function Drains() {
   return (
     <div class="scroll pipeline-main">
       <Body data={data} add={add} changed={ask} />
-      <Readers readers={data.ledger.readers ?? []} />
-      <div class="two-panels">
-        <NoisyKeys />
-        <QuotaKeys sources={data.ledger.sources} />
-      </div>
+      {data.ledger && (
+        <>
+          <Readers readers={data.ledger.readers ?? []} />
+          <div class="two-panels">
+            <NoisyKeys />
+            <QuotaKeys sources={data.ledger.sources} />
+          </div>
+        </>
+      )}
       {adding.value && (
         <AddDrain
           onAdded={ask}
@@ -80,7 +86,7 @@ interface BodyProps {
 }
 
 function Body({ data, add, changed }: BodyProps) {
-  const { document } = data.after
+  const document = data.after
   if (document.drains.length === 0 && document.providers.length === 0) return <NoDrains add={add} />
   const rates = ratesOf(data.before, data.after)
   return (
@@ -93,14 +99,17 @@ function Body({ data, add, changed }: BodyProps) {
 }
 
 function NoDrains({ add }: { add: () => void }) {
+  if (!seesEverything.value) return <NoOwnDrains />
   return (
     <section class="panel" aria-label="Drains">
       <Empty
         title="No drains yet"
         actions={
-          <Button kind="primary" icon="plus" onClick={add}>
-            Add a drain
-          </Button>
+          mayChange.value && (
+            <Button kind="primary" icon="plus" onClick={add}>
+              Add a drain
+            </Button>
+          )
         }
       >
         <p>
@@ -117,8 +126,21 @@ function NoDrains({ add }: { add: () => void }) {
   )
 }
 
+function NoOwnDrains() {
+  return (
+    <section class="panel" aria-label="Drains">
+      <Empty title="Your applications have no drains">
+        <p>
+          A drain sends the records of an application to a destination of your choice. Bind a
+          service to the application that sends its log there, or ask an operator to add one.
+        </p>
+      </Empty>
+    </section>
+  )
+}
+
 function Figures({ data, rates }: { data: Found; rates: Map<string, number> }) {
-  const { document } = data.after
+  const document = data.after
   const totals = drainTotals(document)
   const sent = [...rates.values()].reduce((sum, one) => sum + one, 0)
   const lagging = status.data.value?.outputs.find(({ book }) => book.name === 'drains/lagging')

@@ -44,7 +44,7 @@ it('signs in with a token, for the path of the page', async () => {
     true,
     true,
     false,
-    false,
+    true,
   ])
 })
 

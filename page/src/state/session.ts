@@ -10,10 +10,10 @@ export type Role = 'anyone' | 'operator' | 'reader' | 'developer'
 /** Until weir has told, nothing is left out. */
 export const role = signal<Role | undefined>(undefined)
 
-/** The screens that show records alone. */
-const ofRecords = new Set<Screen>(['explore', 'live'])
+/** The screens that show records or drains of single applications. */
+const ofApplications = new Set<Screen>(['explore', 'live', 'drains'])
 
-/** Whether the reader may see more than the records of some applications. */
+/** Whether the reader may see more than some applications. */
 export const seesEverything = computed(() => role.value !== 'developer')
 
 /** Whether what the reader does may be kept for all readers. */
@@ -25,7 +25,7 @@ export const isSignedIn = computed(
 )
 
 export function maySee(screen: Screen): boolean {
-  return seesEverything.value || ofRecords.has(screen)
+  return seesEverything.value || ofApplications.has(screen)
 }
 
 const path = '/weir/v1/session'

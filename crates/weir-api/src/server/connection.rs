@@ -43,7 +43,7 @@ const STREAMS_MAX: u32 = 100;
 /// and for a connection: queries are small.
 const WINDOW_BYTES: u32 = 256 * 1024;
 /// Interval at which an idle connection with HTTP/2 is asked whether its client still exists.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum wait for the answer.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -4,6 +4,7 @@
 //! no default or bound is defined in a second place.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_api::{ApiSettings, HealthSettings, QueryLimits, ReaderServiceSettings};
@@ -195,13 +196,18 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     let sources: Option<Vec<_>> = sections.sources.iter().map(source).collect();
     let outputs: Option<Vec<_>> = sections.outputs.iter().map(output).collect();
     let log = sections.table("log");
+    let table = sections.table("api");
+    let api_listen = table.listen("listen").filter(|_| table.bool("enabled"));
     let journal = sections.table("journal");
     let parts = DiskParts::of(&sections);
     let store = sections
         .has_store()
         .then(|| StoreConfig { renames: renames.clone(), ..store(&sections, &parts) });
     Some(Plan {
-        api: api(&sections)?,
+        api: match api_listen {
+            Some(listen) => Some(api(&sections, listen)?),
+            None => None,
+        },
         reader_services: readers::settings(&sections)?,
         health: readers::health(&sections),
         has_original_metrics: sections.table("loggregator").bool("metrics"),
@@ -232,12 +238,8 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     })
 }
 
-/// The API; `Some(None)` if it is disabled.
-fn api(sections: &Sections) -> Option<Option<ApiSettings>> {
+fn api(sections: &Sections, listen: SocketAddr) -> Option<ApiSettings> {
     let api = sections.table("api");
-    let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) else {
-        return Some(None);
-    };
     let (mut tls, mut access) = (None, None);
     if let Some(section) = api.table("tls") {
         tls = Some(server_tls(section, ServerProtocol::Http1And2)?);
@@ -245,13 +247,13 @@ fn api(sections: &Sections) -> Option<Option<ApiSettings>> {
     if let Some(section) = access::of_api(sections) {
         access = Some(access::api_settings(section)?);
     }
-    Some(Some(ApiSettings {
+    Some(ApiSettings {
         listen,
         tls,
         allowed_hosts: texts(api, "allowed_hosts"),
         queries: api.table("queries").map(queries).unwrap_or_default(),
         access,
-    }))
+    })
 }
 
 /// Where records go that no rule routes; `None` means everywhere.
