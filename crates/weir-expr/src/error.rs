@@ -102,12 +102,9 @@ pub enum CompileError {
         message: String,
     },
     /// All regular expressions together exceed the memory limit.
-    #[error(
-        "{}the regular expressions up to this rule take {bytes} bytes, the maximum is {max}",
-        of_rule(rule)
-    )]
+    #[error("{} take {bytes} bytes when compiled; the maximum is {max}", all_of(rule))]
     TooLarge {
-        /// The rule at which the limit was exceeded.
+        /// The rule at which the limit was exceeded; empty for a single expression.
         rule: String,
         /// The memory that they take.
         bytes: usize,
@@ -119,4 +116,14 @@ pub enum CompileError {
 /// Returns the prefix of an error message that names the rule, if there is one.
 fn of_rule(rule: &str) -> String {
     if rule.is_empty() { String::new() } else { format!("rule \"{rule}\": ") }
+}
+
+/// Returns what exceeds a limit: the regular expressions of a single expression, or those of all
+/// rules up to this one.
+fn all_of(rule: &str) -> String {
+    if rule.is_empty() {
+        "the regular expressions together".to_owned()
+    } else {
+        format!("{}the regular expressions up to this rule", of_rule(rule))
+    }
 }

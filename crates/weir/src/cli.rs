@@ -141,7 +141,7 @@ pub(crate) enum Command {
     Torture(TortureArgs),
     /// Print a shell completion script.
     Completions {
-        /// The shell.
+        /// Shell to print the script for.
         shell: clap_complete::Shell,
     },
     /// Print a manual page: `weir man | man -l -`, `weir man load file | man -l -`.
@@ -365,7 +365,7 @@ pub(crate) enum DeadLetterCommand {
         name: Option<String>,
         #[command(flatten)]
         config: ConfigArgs,
-        /// Output format: text prints one line per record, json one object per line.
+        /// Output format. Both have one line per record: with json, each is an object.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },

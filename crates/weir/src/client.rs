@@ -111,13 +111,17 @@ impl Client {
                         "{} requires a valid token: set {TOKEN_VARIABLE}, or pass --token-file",
                         self.address
                     ),
+                    (431, _) => format!(
+                        "the request is too long for {}: shorten the expression",
+                        self.address
+                    ),
                     (_, title) => {
                         let title = title.unwrap_or("no reason given");
                         format!("{} answered with status {status}: {title}", self.address)
                     }
                 };
                 let exit = match status {
-                    400 => Exit::Usage,
+                    400 | 431 => Exit::Usage,
                     429 | 503 => Exit::Temporary,
                     404 => Exit::NotFound,
                     _ => Exit::Failed,

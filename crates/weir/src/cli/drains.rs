@@ -56,7 +56,7 @@ pub(crate) enum DrainsCommand {
 pub(crate) struct AddDrainArgs {
     /// Where the records go: syslog://, syslog-tls://, https:// or https-batch://.
     pub(crate) url: String,
-    /// Id of the application.
+    /// Id of an application.
     #[arg(long, group = "selects")]
     pub(crate) app: Option<String>,
     /// Id of a space.

@@ -29,12 +29,35 @@ fn text(error: &mut Error, args: &[OsString], paint: Paint) -> String {
     escape(error);
     // Without the styles of the parser: there would be no difference between them and those in a
     // value that is part of the message of a value parser.
-    let text = error.render().to_string();
+    let text = plain(&error.render().to_string());
     let text = printable_lines(&text);
     match text.strip_prefix("error:") {
         Some(message) => format!("{}:{message}", paint.paint(Style::Bad, "error")),
         None => text.into_owned(),
     }
+}
+
+/// Replaces the messages of the standard library and of the parser about numbers by plain ones.
+fn plain(text: &str) -> String {
+    const NUMBERS: [(&str, &str); 3] = [
+        ("invalid digit found in string", "must be a whole number"),
+        ("cannot parse integer from empty string", "must be a whole number"),
+        ("number too large to fit in target type", "is too large"),
+    ];
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let mut first = first.to_owned();
+    for (message, plain) in NUMBERS {
+        if let Some(before) = first.strip_suffix(message) {
+            first = format!("{before}{plain}");
+        }
+    }
+    if let Some((before, limits)) = first.rsplit_once(" is not in ")
+        && let Some((min, max)) = limits.split_once("..=")
+        && let Some((before, _value)) = before.rsplit_once(": ")
+    {
+        first = format!("{before}: must be from {min} to {max}");
+    }
+    format!("{first}\n{rest}")
 }
 
 /// Escapes the parts of the message.
@@ -108,6 +131,17 @@ mod tests {
             let text = message(words);
             assert_eq!(printable_lines(&text), text, "{words:?}");
             assert!(text.contains("\\u{9b}\\u{202e}\\u{7}"), "{words:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_explained_in_plain_words() {
+        for (words, expected) in [
+            (&["search", "-n", "x"][..], "'--limit <ROWS>': must be a whole number\n"),
+            (&["load", "file", "--files", "0"], "'--files <FILES>': must be from 1 to 10000\n"),
+        ] {
+            let text = message(words);
+            assert!(text.contains(expected), "{words:?}: {text}");
         }
     }
 

@@ -284,8 +284,8 @@ impl Reader<'_> {
             let Some(target) = Target::of(&entry.key) else {
                 let message = format!("{:?} cannot be set", entry.key);
                 let help = format!(
-                    "write \"@{}\" for an attribute; message, status, service and host can also be \
-                     set",
+                    "write \"@{}\" for an attribute; message, status, service, host and parts of a \
+                     syslog header such as facility can also be set",
                     entry.key
                 );
                 self.error(Some(entry.key_location.clone()), "set", message).help(help);

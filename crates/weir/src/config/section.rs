@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_host::Secret;
 use weir_host::units::{self, SizeOrShare};
+use weir_host::{Secret, SecretError};
 use weir_pipeline::config::{OutputType, SourceType};
 
 use super::choices::Choice;
@@ -712,7 +712,10 @@ impl Reader<'_> {
                 Some(Value::Secret(secret, file))
             }
             Err(error) => {
+                let is_missing =
+                    !matches!(error, SecretError::NotText { .. } | SecretError::TooLong { .. });
                 let advice = match entry.key.as_str() {
+                    _ if !is_missing => "a secret is a single line of text".to_owned(),
                     "env" => format!("set it before starting weir: export {from}=..."),
                     _ => "write the secret to that file, readable by weir only".to_owned(),
                 };

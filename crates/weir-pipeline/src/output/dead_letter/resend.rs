@@ -49,7 +49,7 @@ pub struct ResendReport {
 pub enum ResendError {
     /// Outputs of this kind do not support resending.
     #[error(
-        "dead letters of output {0} cannot be resent: it is not of type splunk_hec, http or loggregator"
+        "dead letters of output {0} cannot be resent: its type is not splunk_hec, http, loggregator or datadog_metrics"
     )]
     Kind(String),
     /// The output's settings are not usable.
