@@ -9,8 +9,9 @@ use weir_pipeline::config::Endpoint;
 use super::check_hec::{secret_file, tls, url};
 use super::choices::TokenCheck;
 use super::diagnostic::Diagnostics;
-use super::plan::{Sections, tls_settings};
+use super::outputs::tls_settings;
 use super::section::Section;
+use super::sections::Sections;
 
 /// Minimum length of the tokens of the API: shorter ones can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;

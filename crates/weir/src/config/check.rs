@@ -12,8 +12,8 @@ use weir_pipeline::config::{OutputType, SourceType};
 
 use super::diagnostic::Diagnostics;
 use super::glob;
-use super::plan::{ComponentSection, Sections};
 use super::section::Section;
+use super::sections::{ComponentSection, Sections};
 use super::tables::{BASE_BYTES, ComponentType as _, STORE_PER_HEAD};
 use super::text::SourceLocation;
 
@@ -152,7 +152,7 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     let journal = sections.table("journal");
     let (memory, ring) = (limits.size("memory"), journal.size("ring"));
     let windows = sections.windows_bytes();
-    let listeners = super::check_listen::memory_bytes(sections);
+    let listeners = sections.listeners_bytes();
     let store =
         if sections.has_store() { sections.head_bytes().saturating_mul(STORE_PER_HEAD) } else { 0 };
     let sum = sections.memory_beside_store().saturating_add(store);

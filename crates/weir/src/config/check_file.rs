@@ -9,8 +9,8 @@ use weir_pipeline::config::{FilePath, OutputType};
 
 use super::diagnostic::Diagnostics;
 use super::glob;
-use super::plan::{ComponentSection, Sections};
 use super::section::Section;
+use super::sections::{ComponentSection, Sections};
 
 /// All checks of one output.
 pub(crate) fn file(

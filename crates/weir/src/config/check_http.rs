@@ -6,8 +6,8 @@ use weir_pipeline::config::{Endpoint, OutputType, SocketProtocol};
 
 use super::check_hec::{bounds, pauses, secret_file, tls, url};
 use super::diagnostic::Diagnostics;
-use super::plan::{ComponentSection, Sections};
 use super::section::Section;
+use super::sections::{ComponentSection, Sections};
 use super::tree::NodeValue;
 
 /// All checks of one output.

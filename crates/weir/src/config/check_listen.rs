@@ -8,18 +8,15 @@ use std::time::Duration;
 use weir_expr::Network;
 use weir_host::{Acceptor, ServerProtocol, Zone};
 use weir_pipeline::config::SourceType;
-use weir_pipeline::source::{
-    CONTAINER_METRICS_BYTES, LISTENER_BYTES, LOGGREGATOR_LISTENER_BYTES, QUOTA_BYTES,
-    SYSLOG_LISTENER_BYTES,
-};
 
 use super::check::readable_file;
 use super::check_hec::secret_file;
 use super::choices::SyslogProtocol;
 use super::diagnostic::Diagnostics;
-use super::plan::{ComponentSection, Sections, server_tls, threads};
 use super::rate_limit;
 use super::section::Section;
+use super::sections::Sections;
+use super::sources::{self, server_tls, threads};
 use super::text::SourceLocation;
 use super::tree::NodeValue;
 
@@ -219,67 +216,15 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Memory of all sources that listen, bytes.
-pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
-    let memory = |source: &ComponentSection<SourceType>| match source.component_type {
-        SourceType::DatadogIntake => {
-            let section = &source.section;
-            let listeners = threads(source.component_type, section) as u64 * LISTENER_BYTES;
-            section.size("in_flight_max") + listeners + quota_bytes(section)
-        }
-        SourceType::Loggregator => {
-            let section = &source.section;
-            section.size("in_flight_max") + LOGGREGATOR_LISTENER_BYTES + quota_bytes(section)
-        }
-        SourceType::LoggregatorMetrics | SourceType::DrainMessages => SYSLOG_LISTENER_BYTES,
-        SourceType::Syslog | SourceType::Dropsonde | SourceType::Statsd => {
-            let section = &source.section;
-            threads(source.component_type, section) as u64 * SYSLOG_LISTENER_BYTES
-                + quota_bytes(section)
-        }
-        SourceType::Prometheus => super::collect::prometheus_bytes(&source.section),
-        SourceType::ContainerMetrics => CONTAINER_METRICS_BYTES,
-        SourceType::Containers | SourceType::File => 0,
-    };
-    sections.sources.iter().map(memory).sum()
-}
-
-fn quota_bytes(section: &Section) -> u64 {
-    section.table("rate_limit").map_or(0, |_| QUOTA_BYTES)
-}
-
 /// A socket that a component binds.
 #[derive(Debug, Clone, PartialEq)]
-enum Bound {
+pub(super) enum Bound {
     Tcp(SocketAddr),
     Udp(SocketAddr),
     Path(String),
 }
 
 impl Bound {
-    /// The socket of a source; `None` if it is missing, or its port is chosen by the system.
-    fn of(source: &ComponentSection<SourceType>) -> Option<Self> {
-        let section = &source.section;
-        let listen = || section.listen("listen").filter(|listen| listen.port() != 0);
-        match source.component_type {
-            SourceType::Loggregator | SourceType::DatadogIntake => Some(Self::Tcp(listen()?)),
-            SourceType::Dropsonde | SourceType::Statsd => Some(Self::Udp(listen()?)),
-            SourceType::Syslog => match section.choice("protocol") {
-                SyslogProtocol::Tcp | SyslogProtocol::Relp => Some(Self::Tcp(listen()?)),
-                SyslogProtocol::Udp => Some(Self::Udp(listen()?)),
-                SyslogProtocol::UnixStream | SyslogProtocol::UnixDatagram => {
-                    Some(Self::Path(section.text("path")?.to_owned()))
-                }
-            },
-            SourceType::LoggregatorMetrics
-            | SourceType::DrainMessages
-            | SourceType::Prometheus
-            | SourceType::ContainerMetrics
-            | SourceType::Containers
-            | SourceType::File => None,
-        }
-    }
-
     /// The key that defines it.
     fn key(&self) -> &'static str {
         match self {
@@ -311,7 +256,7 @@ pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     let services = super::readers::ports(sections)
         .map(|(key, listen, location)| (key, Bound::Tcp(listen), location));
     let sources = sections.sources.iter().filter_map(|source| {
-        let bound = Bound::of(source)?;
+        let bound = sources::socket(source)?;
         let key = bound.key();
         Some((source.section.key_path(key), bound, source.section.location(key)))
     });

@@ -9,8 +9,8 @@ use weir_pipeline::source::is_compressed_or_temporary;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::glob;
-use super::plan::Sections;
 use super::section::{Section, is_shell};
+use super::sections::Sections;
 use super::tables::ComponentType as _;
 use super::text::SourceLocation;
 

@@ -12,7 +12,7 @@ use super::check_http::{credentials, header_values, headers};
 use super::check_listen::{tags, tags_of};
 use super::diagnostic::Diagnostics;
 use super::glob;
-use super::plan::{http_auth, tls_settings};
+use super::outputs::{http_auth, tls_settings};
 use super::section::Section;
 
 /// Tags of a container's metrics, and the labels that are their values: those that Cloud Foundry's

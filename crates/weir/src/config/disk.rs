@@ -13,7 +13,7 @@ use weir_store::limits::HEAD_BYTES_MIN;
 
 use super::diagnostic::Diagnostics;
 use super::glob;
-use super::plan::Sections;
+use super::sections::Sections;
 
 /// The head can use at most this share of the disk: a flush writes half of it.
 const DISK_PER_HEAD_MIN: u64 = 4;

@@ -11,8 +11,9 @@ use weir_pipeline::drain::{Definition, DefinitionError, DrainsPlan, StoredDrain}
 
 use super::check_hec::{tls, url};
 use super::diagnostic::Diagnostics;
-use super::plan::{Sections, tls_settings};
+use super::outputs::tls_settings;
 use super::section::Section;
+use super::sections::Sections;
 
 const PROVIDERS: [&str; 2] = ["binding_cache", "cloud_controller"];
 

@@ -7,8 +7,9 @@ use weir_pipeline::config::{DatadogMetricsOutput, LoggregatorMetricsSource};
 
 use super::check_listen;
 use super::choices::HttpCompression;
-use super::plan::{requests, texts};
+use super::outputs::requests;
 use super::section::Section;
+use super::sections::texts;
 
 pub(crate) fn loggregator_metrics(section: &Section) -> LoggregatorMetricsSource {
     LoggregatorMetricsSource {

@@ -16,8 +16,9 @@ use weir_pipeline::live::ReaderService;
 use super::access;
 use super::check_listen;
 use super::diagnostic::Diagnostics;
-use super::plan::{ComponentSection, Sections, server_tls};
 use super::section::Section;
+use super::sections::{ComponentSection, Sections};
+use super::sources::server_tls;
 use super::text::SourceLocation;
 
 /// Memory of the services in addition to the queues of readers: connections, and the data in flight

@@ -15,9 +15,10 @@ use weir_pipeline::rule::{
 
 use super::diagnostic::{Diagnostics, nearest};
 use super::field::list_or;
-use super::plan::{STORE, Sections};
+use super::plan::STORE;
 use super::redaction;
 use super::section::Section;
+use super::sections::Sections;
 use super::text::SourceLocation;
 use super::tree::{Entry, Node, NodeValue};
 

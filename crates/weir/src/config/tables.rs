@@ -18,7 +18,8 @@ use weir_pipeline::config::{Encoding, Format, OutputType, ReadFrom, SourceType};
 use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESET, WhenLimited};
 use super::diagnostic::Diagnostics;
 use super::field::{Field, FieldDefault, ValueType};
-use super::plan::{ComponentSection, LogFormat, Sections};
+use super::plan::LogFormat;
+use super::sections::{ComponentSection, Sections};
 use super::{check_file, check_hec, check_http, check_listen, check_source, check_syslog, collect};
 
 /// A table that appears at most once: `[journal]`.
