@@ -235,3 +235,70 @@ fn without_a_response_only_cached_permissions_apply() {
     assert!(get(&weir, &own, &bearer("someone")).ends_with(NOT_FOUND));
     weir.stop();
 }
+
+/// The status of a request to a service with these headers.
+fn status(weir: &Weir, service: &str, path: &str, headers: &str) -> u16 {
+    let mut tcp = TcpStream::connect(address(weir, service)).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(tcp, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
+    let mut start = [0; 12];
+    tcp.read_exact(&mut start).unwrap();
+    let start = String::from_utf8_lossy(&start).into_owned();
+    start[9..].parse().unwrap_or_else(|_| panic!("{start}"))
+}
+
+#[test]
+fn pages_of_other_sites_cannot_read_what_needs_no_token() {
+    const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                           Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let scene = Scene::new();
+    let config = "[source.cf]\ntype = \"loggregator\"\nlisten = \"127.0.0.1:0\"\n\
+                  [output.none]\ntype = \"blackhole\"\n[store]\nenabled = true\n\
+                  [loggregator.gateway]\nlisten = \"127.0.0.1:0\"\n\
+                  [loggregator.traffic_controller]\nlisten = \"127.0.0.1:0\"\n\
+                  [loggregator.log_cache]\nlisten = \"127.0.0.1:0\"\n";
+    let mut weir = scene.start(config);
+    let all = [
+        ("traffic_controller", "/firehose/page", 101),
+        ("traffic_controller", &*format!("/apps/{OWN}/stream"), 101),
+        ("gateway", "/v2/read?log", 200),
+        ("log_cache", "/api/v1/meta", 200),
+        ("gateway", "/api/v1/meta", 200),
+    ];
+    let mut rejected = 0;
+    for (service, path, good) in all {
+        let status = |headers: &str| status(&weir, service, path, &format!("{headers}{UPGRADE}"));
+        for headers in [
+            "Host: localhost\r\n",
+            "Host: 127.0.0.1:1\r\n",
+            "Host: localhost\r\nOrigin: http://localhost\r\n",
+            "Host: 127.0.0.1:8081\r\nOrigin: http://127.0.0.1:8081\r\n",
+            // As Go's clients send it, wherever the service is.
+            "Host: 127.0.0.1:8081\r\nOrigin: http://localhost\r\n",
+        ] {
+            assert_eq!(status(headers), good, "{service} {path} {headers}");
+        }
+        for (headers, code) in [
+            ("Host: evil.example\r\n", 421),
+            ("Host: evil.example\r\nOrigin: http://evil.example\r\n", 421),
+            ("Host: 127.0.0.1\r\nOrigin: http://evil.example\r\n", 403),
+            ("Host: 127.0.0.1\r\nOrigin: null\r\n", 403),
+            ("Host: 127.0.0.1\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: websocket\r\n", 403),
+        ] {
+            assert_eq!(status(headers), code, "{service} {path} {headers}");
+            rejected += 1;
+        }
+    }
+    let refused = crate::scene::metric(&weir, "weir_reader_refused_requests_total");
+    assert!(refused > 0 && refused <= rejected, "{refused} of the first service");
+    weir.books().assert_balanced();
+    weir.stop();
+
+    // A token is something that a page does not have, and clients use any name of the service.
+    let mut weir = scene.start(&self::config(&scene, &Cloud::start()));
+    let headers = "Host: log-stream.system.example\r\nOrigin: http://else.example\r\n";
+    assert_eq!(status(&weir, "gateway", "/v2/read?log", headers), 404, "as without a token");
+    let token = bearer("first-token");
+    assert_eq!(status(&weir, "gateway", "/v2/read?log", &format!("{headers}{token}")), 200);
+    weir.stop();
+}

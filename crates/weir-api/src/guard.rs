@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::Body as _;
@@ -68,40 +68,71 @@ impl AllowedHosts {
         is_address || self.0.contains(&name)
     }
 
-    /// The problem with the sender of a request, or with its form.
-    fn rejection(&self, headers: &HeaderMap, has_body: bool) -> Option<Problem> {
-        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        let host = text(header::HOST);
+    /// The status and reason for rejecting a request that a page of another site may have sent.
+    /// Pages of `trusted_origin` are trusted as well.
+    pub(crate) fn foreign(
+        &self,
+        headers: &HeaderMap,
+        trusted_origin: Option<&str>,
+    ) -> Option<(StatusCode, String)> {
+        let host = text(headers, header::HOST);
         if let Some(host) = host.filter(|host| !self.has(host)) {
             let shown: String = host.chars().take(80).collect();
             let title = format!(
                 "host name {shown:?} is not allowed: use the IP address, or add the name to \
                  api.allowed_hosts"
             );
-            return Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, title));
+            return Some((StatusCode::MISDIRECTED_REQUEST, title));
         }
         let is_same = |origin: &str| {
+            if trusted_origin == Some(origin) {
+                return true;
+            }
             let from = origin.split_once("://").map(|(_, from)| from);
             from.is_some_and(|from| Some(from) == host)
         };
         let is_embedded = || {
-            let is_foreign = matches!(text(FETCH_SITE), Some("cross-site" | "same-site"));
-            is_foreign && text(FETCH_MODE) != Some("navigate")
+            let site = text(headers, FETCH_SITE);
+            let is_foreign = matches!(site, Some("cross-site" | "same-site"));
+            is_foreign && text(headers, FETCH_MODE) != Some("navigate")
         };
-        if text(header::ORIGIN).is_some_and(|origin| !is_same(origin)) || is_embedded() {
+        let origin = text(headers, header::ORIGIN);
+        let is_foreign = origin.is_some_and(|origin| !is_same(origin)) || is_embedded();
+        is_foreign.then(|| {
             let title = "requests from pages of other sites are not allowed";
-            return Some(Problem::new(StatusCode::FORBIDDEN, title));
+            (StatusCode::FORBIDDEN, title.to_owned())
+        })
+    }
+
+    /// The problem with the sender of a request, or with its form.
+    fn rejection(&self, headers: &HeaderMap, has_body: bool) -> Option<Problem> {
+        if let Some((code, title)) = self.foreign(headers, None) {
+            return Some(Problem::new(code, title));
         }
         let is_json = |media: &str| {
             let media = media.split(';').next().unwrap_or_default();
             media.trim().eq_ignore_ascii_case("application/json")
         };
-        let is_wrong = has_body && !text(header::CONTENT_TYPE).is_some_and(is_json);
+        let is_wrong = has_body && !text(headers, header::CONTENT_TYPE).is_some_and(is_json);
         if is_wrong {
             let title = "the body must be sent as application/json (Content-Type)";
             return Some(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
         }
         None
+    }
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or_default())
+}
+
+/// Sets `Host` to the name that an HTTP/2 client sends as `:authority` (RFC 9113, section 8.3.1).
+pub(crate) fn set_host<B>(request: &mut axum::http::Request<B>) {
+    if request.version() == Version::HTTP_2
+        && let Some(authority) = request.uri().authority()
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        request.headers_mut().insert(header::HOST, host);
     }
 }
 

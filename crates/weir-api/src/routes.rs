@@ -4,8 +4,8 @@
 //! based on one reading of the books; an error is a problem document (RFC 9457) with a title that
 //! describes it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::State;
@@ -25,7 +25,7 @@ use crate::ledger::LedgerDocument;
 use crate::metrics;
 use crate::page;
 use crate::problem::Problem;
-use crate::response::{NO_STORE, json_response, problem_for_path, starting};
+use crate::response::{NO_STORE, json_response, json_text, problem, problem_for_path, starting};
 use crate::rules::RulesDocument;
 use crate::state::ApiState;
 use crate::status::StatusDocument;
@@ -183,7 +183,13 @@ pub(crate) async fn status(State(state): State<Arc<ApiState>>) -> Response {
     responses((status = 200, description = "The document"))
 )]
 pub(crate) async fn openapi() -> Response {
-    json_response(StatusCode::OK, &crate::openapi::openapi())
+    /// It is the same for every request, and takes milliseconds to create.
+    static DOCUMENT: LazyLock<Option<String>> =
+        LazyLock::new(|| serde_json::to_string(&crate::openapi::openapi()).ok());
+    match &*DOCUMENT {
+        Some(text) => json_text(StatusCode::OK, text.clone()),
+        None => problem(StatusCode::INTERNAL_SERVER_ERROR, "the document cannot be written"),
+    }
 }
 
 /// The health; with access control without the problems, which name components and destinations.

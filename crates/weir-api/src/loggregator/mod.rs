@@ -40,6 +40,7 @@ use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
 use crate::access::tokens::{AccessSettings, Tokens};
+use crate::guard::AllowedHosts;
 use log_cache::KnownSources;
 use stored::StoredEnvelopes;
 
@@ -67,6 +68,9 @@ pub struct ReaderServiceSettings {
     pub streams_max: usize,
     /// Access control; `None`: every client that can connect may read everything.
     pub access: Option<Arc<AccessSettings>>,
+    /// Host names that requests may use if clients are not identified, in addition to IP addresses,
+    /// `localhost` and the machine's own name.
+    pub allowed_hosts: Vec<String>,
     /// Age at which a stream of the gateway is ended, so that its client reconnects.
     pub stream_timeout: Duration,
     /// The domain of cookies that the traffic controller sets.
@@ -81,6 +85,8 @@ struct ServiceState {
     settings: ReaderServiceSettings,
     tls: Option<Acceptor>,
     access: Option<Arc<Tokens>>,
+    /// `None`: clients prove who they are, which a page in a browser cannot do for others.
+    hosts: Option<AllowedHosts>,
     view: watch::Sender<Option<Arc<PipelineView>>>,
     streams: Arc<Semaphore>,
     stored: Arc<StoredEnvelopes>,
@@ -105,6 +111,13 @@ impl ServiceState {
             view.reader_service(self.settings.service).refused.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Returns the host names to check for, unless clients need tokens or certificates.
+fn hosts_of(settings: &ReaderServiceSettings) -> Option<AllowedHosts> {
+    let needs_certificate = settings.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some());
+    let is_open = settings.access.is_none() && !needs_certificate;
+    is_open.then(|| AllowedHosts::new(&settings.allowed_hosts))
 }
 
 /// Returns the access control that all services share, if one of them needs it.
@@ -173,6 +186,7 @@ impl ReaderServices {
                 settings: settings.clone(),
                 tls,
                 access: settings.access.as_ref().and(access.clone()),
+                hosts: hosts_of(settings),
                 view: watch::Sender::new(None),
                 streams: Arc::new(Semaphore::new(settings.streams_max)),
                 stored: stored.clone(),

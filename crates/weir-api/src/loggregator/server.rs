@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, LOCATION};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -32,6 +32,10 @@ use super::websocket::Session;
 use super::{ServiceState, containers, egress, gateway, health, log_cache, traffic_controller};
 use crate::absence::{limit_absence, with_write_timeout};
 use crate::gathering::gathered;
+use crate::guard::set_host;
+
+/// The origin that Go clients of the traffic controller (noaa) send, which are not pages.
+const CLIENT_ORIGIN: &str = "http://localhost";
 
 /// Path prefix of the log-cache, which is also served on the ports that it shared with others.
 const LOG_CACHE_PATHS: &str = "/api/v1/";
@@ -204,13 +208,27 @@ fn moved(path: &str, query: Option<&str>) -> Option<Response<ServiceBody>> {
     Some(response)
 }
 
+/// Rejects a request that a page of another site may have sent, if clients are not identified. No
+/// policy of browsers keeps pages from reading WebSockets of other sites.
+fn foreign(state: &ServiceState, headers: &HeaderMap) -> Option<Response<ServiceBody>> {
+    let (code, reason) = state.hosts.as_ref()?.foreign(headers, Some(CLIENT_ORIGIN))?;
+    state.refuse(&reason);
+    let mut response = Response::new(ServiceBody::Whole(Some((reason + "\n").into())));
+    *response.status_mut() = code;
+    Some(response)
+}
+
 /// Answers a request. If its connection becomes a WebSocket, the stream is put into `upgraded`.
 async fn answer(
     state: &Arc<ServiceState>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     peer: SocketAddr,
     upgraded: &Mutex<Option<Session>>,
 ) -> Response<ServiceBody> {
+    set_host(&mut request);
+    if let Some(rejection) = foreign(state, request.headers()) {
+        return rejection;
+    }
     if state.settings.service != ReaderService::Egress
         && let Some(cleaned) = cleaned_path(request.uri().path())
         && let Some(response) = moved(&cleaned, request.uri().query())

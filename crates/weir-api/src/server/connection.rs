@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use hyper::Request;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{HOST, HeaderValue};
 use hyper::service::{Service as _, service_fn};
-use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -26,7 +25,7 @@ use weir_host::ConnectionSlot;
 use super::WRITE_TIMEOUT;
 use super::responses::Responses;
 use crate::absence::with_write_timeout;
-use crate::guard::Sender;
+use crate::guard::{Sender, set_host};
 use crate::tail::IsLive;
 
 /// Maximum length of a request head: a query in the URL, and headers.
@@ -61,9 +60,10 @@ pub(super) async fn serve_connection(
         .layer(Extension(is_live.clone()))
         .layer(Extension(sender))
         .layer(Extension(slot.clone()));
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         has_begun.store(true, Ordering::Relaxed);
-        let answering = TowerToHyperService::new(router.clone()).call(with_host(request));
+        set_host(&mut request);
+        let answering = TowerToHyperService::new(router.clone()).call(request);
         let (working, responses) = (slot.working(), responses.clone());
         async move {
             let whole = answering.await?;
@@ -121,17 +121,6 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .initial_connection_window_size(WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_MAX);
     builder
-}
-
-/// Sets `Host` to the name that an HTTP/2 client sends as `:authority` (RFC 9113, section 8.3.1).
-fn with_host(mut request: Request<Incoming>) -> Request<Incoming> {
-    if request.version() == Version::HTTP_2
-        && let Some(authority) = request.uri().authority()
-        && let Ok(host) = HeaderValue::from_str(authority.as_str())
-    {
-        request.headers_mut().insert(HOST, host);
-    }
-    request
 }
 
 /// Waits until it is clear that the client sends no request.

@@ -154,7 +154,8 @@ async fn session(
     let expression = weir_expr::parse(&params.query).map_err(|error| invalid_expression(&error))?;
     let expression = requester.restricted(expression);
     let view = state.view().ok_or_else(starting)?;
-    // Compiling a large expression must not block others.
+    // Compiling large expressions must not block others, nor take every processor.
+    let _turn = state.tails.compiling().await;
     let joining = tokio::task::spawn_blocking(move || LiveTail::new(&view, &expression)).await;
     let tail = match joining {
         Ok(Ok(tail)) => tail,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::ROWS_PER_SECOND_MAX;
@@ -28,6 +28,8 @@ pub(crate) struct Sessions {
     tails_max: usize,
     permits: Arc<Semaphore>,
     refused: AtomicU64,
+    /// Expressions are compiled one at a time.
+    compiling: Semaphore,
     /// Notified when a session is parked.
     parked: Notify,
 }
@@ -54,6 +56,7 @@ impl Sessions {
             tails_max,
             permits: Arc::new(Semaphore::new(tails_max)),
             refused: AtomicU64::new(0),
+            compiling: Semaphore::new(1),
             parked: Notify::new(),
         })
     }
@@ -65,6 +68,12 @@ impl Sessions {
             self.count_refused();
         }
         permit
+    }
+
+    /// Waits for the turn to compile an expression.
+    pub(super) async fn compiling(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.compiling.acquire().await.ok()
     }
 
     /// Counts a rejected live tail.

@@ -17,7 +17,7 @@ use super::access;
 use super::check_listen;
 use super::diagnostic::Diagnostics;
 use super::section::Section;
-use super::sections::{ComponentSection, Sections};
+use super::sections::{ComponentSection, Sections, texts};
 use super::sources::server_tls;
 use super::text::SourceLocation;
 
@@ -186,6 +186,7 @@ pub(crate) fn settings(sections: &Sections) -> Option<Vec<ReaderServiceSettings>
             Some(ReaderServiceSettings {
                 access,
                 has_health_of_drains,
+                allowed_hosts: texts(sections.table("api"), "allowed_hosts"),
                 ..reader_service_settings(reader_service, service)?
             })
         })
@@ -228,6 +229,7 @@ fn reader_service_settings(
         },
         access: None,
         has_health_of_drains: false,
+        allowed_hosts: Vec::new(),
         stream_timeout: match reader_service {
             ReaderService::Egress | ReaderService::TrafficController | ReaderService::LogCache => {
                 Duration::MAX

@@ -21,7 +21,7 @@ use weir_host::units::{approx_size, group_digits};
 
 use crate::cli::{SearchArgs, SearchOutput};
 use crate::client::Client;
-use crate::exit::Exit;
+use crate::exit::{Exit, ExitError};
 use crate::term::{ColorChoice, Paint, Style, note_painted, print_data, print_json, print_painted};
 use request::Request;
 
@@ -31,6 +31,12 @@ pub(crate) use rows::Printer;
 
 /// Runs the command.
 pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {
+    let is_computed = !args.group_by.is_empty() || !args.compute.is_empty();
+    let has_records = !args.patterns && !args.fields && !args.histogram && !is_computed;
+    if args.output == SearchOutput::Raw && !has_records {
+        let message = "-o raw prints the messages of records: use -o json, or leave it out";
+        return Err(ExitError::with(Exit::Usage, message));
+    }
     let request = Request::new(args)?;
     let client = Client::new(&args.api)?.with_work_timeout(args.timeout);
     let mut search = Search { args, request, client, color, notes: Notes::new(color) };
@@ -38,7 +44,7 @@ pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {
         () if args.patterns => search.patterns()?,
         () if args.fields => search.fields()?,
         () if args.histogram => search.histogram()?,
-        () if !args.group_by.is_empty() || !args.compute.is_empty() => search.print_aggregates()?,
+        () if is_computed => search.print_aggregates()?,
         () if args.follow => return search.follow(),
         () => search.rows()?,
     };

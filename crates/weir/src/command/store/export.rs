@@ -65,6 +65,10 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
         let message = "refusing to write Parquet to a terminal: set --file, or redirect the output";
         return Err(ExitError::with(Exit::Usage, message));
     }
+    if !args.columns.is_empty() && args.format != ExportFormat::Csv {
+        let message = "--columns is for --format csv: the other formats have all fields";
+        return Err(ExitError::with(Exit::Usage, message));
+    }
     let client = Client::new(&args.api)?;
     let pieces = match args.file {
         Some(_) => Pieces::removed_on_signal()?,
