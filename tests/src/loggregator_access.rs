@@ -237,7 +237,7 @@ fn without_a_response_only_cached_permissions_apply() {
 }
 
 /// The status of a request to a service with these headers.
-fn status(weir: &Weir, service: &str, path: &str, headers: &str) -> u16 {
+fn code(weir: &Weir, service: &str, path: &str, headers: &str) -> u16 {
     let mut tcp = TcpStream::connect(address(weir, service)).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(tcp, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
@@ -267,7 +267,7 @@ fn pages_of_other_sites_cannot_read_what_needs_no_token() {
     ];
     let mut rejected = 0;
     for (service, path, good) in all {
-        let status = |headers: &str| status(&weir, service, path, &format!("{headers}{UPGRADE}"));
+        let status = |headers: &str| code(&weir, service, path, &format!("{headers}{UPGRADE}"));
         for headers in [
             "Host: localhost\r\n",
             "Host: 127.0.0.1:1\r\n",
@@ -297,8 +297,8 @@ fn pages_of_other_sites_cannot_read_what_needs_no_token() {
     // A token is something that a page does not have, and clients use any name of the service.
     let mut weir = scene.start(&self::config(&scene, &Cloud::start()));
     let headers = "Host: log-stream.system.example\r\nOrigin: http://else.example\r\n";
-    assert_eq!(status(&weir, "gateway", "/v2/read?log", headers), 404, "as without a token");
+    assert_eq!(code(&weir, "gateway", "/v2/read?log", headers), 404, "as without a token");
     let token = bearer("first-token");
-    assert_eq!(status(&weir, "gateway", "/v2/read?log", &format!("{headers}{token}")), 200);
+    assert_eq!(code(&weir, "gateway", "/v2/read?log", &format!("{headers}{token}")), 200);
     weir.stop();
 }
