@@ -9,7 +9,7 @@ import { LogText } from '../ui/log-text'
 import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { facets, numberFields } from './facets'
-import { choice, figures, type Groups, groups, loadGroups } from './groups'
+import { aggregations, choice, type Groups, groups, isCount, loadGroups } from './groups'
 import { askAgain, query, question, setSpan } from './question'
 import { setQueryNow } from './value-menu'
 
@@ -46,21 +46,8 @@ function Answer() {
   )
 }
 
-const figureNames: Record<string, string> = {
-  count: 'number of records',
-  cardinality: 'distinct values of',
-  avg: 'average of',
-  min: 'minimum of',
-  max: 'maximum of',
-  sum: 'sum of',
-  median: 'median of',
-  pc90: '90th percentile of',
-  pc95: '95th percentile of',
-  pc99: '99th percentile of',
-}
-
 function Controls() {
-  const { fields, figure, metric, chart } = choice.value
+  const { fields, aggregation, metric, chart } = choice.value
   const [first = '', second = ''] = fields
   const names = (facets.data.value?.facets ?? []).map((facet) => facet.name)
   const numbers = numberFields.value.map((facet) => facet.name)
@@ -71,17 +58,19 @@ function Controls() {
       <label class="labelled">
         Show
         <Select
-          value={figure}
-          options={figures}
-          label={(one) => figureNames[one] ?? one}
-          onChange={(next) => go({ figure: next === 'count' ? null : next }, { replace: true })}
+          value={aggregation}
+          options={Object.keys(aggregations)}
+          label={(one) => aggregations[one] ?? one}
+          onChange={(next) =>
+            go({ aggregation: next === 'count' ? null : next }, { replace: true })
+          }
         />
       </label>
-      {figure !== 'count' && (
+      {aggregation !== 'count' && (
         <Select
-          name="Field of the figure"
+          name="Field of the aggregate"
           value={metric}
-          options={figure === 'cardinality' ? names : numbers}
+          options={aggregation === 'cardinality' ? names : numbers}
           onChange={(next) => go({ metric: next }, { replace: true })}
         />
       )}
@@ -124,7 +113,7 @@ function TopList({ found }: { found: Groups }) {
   if (rows.length === 0)
     return <Empty title="No groups">No record that matches has this field.</Empty>
   const most = Math.max(...rows.map((row) => Math.abs(row.value)), 1e-12)
-  const counted = chosen.figure === 'count' || chosen.figure === 'cardinality'
+  const counted = isCount(chosen.aggregation)
   const text = (value: number) => (counted ? short(value) : measured(value, unit))
   return (
     <table class="top-list">
@@ -132,7 +121,7 @@ function TopList({ found }: { found: Groups }) {
         <tr>
           <th scope="col">{chosen.fields.join(' · ')}</th>
           <th scope="col" class="number">
-            {chosen.figure === 'count' ? 'records' : `${chosen.figure} ${chosen.metric}`}
+            {chosen.aggregation === 'count' ? 'records' : `${chosen.aggregation} ${chosen.metric}`}
           </th>
           <th scope="col">
             <span class="visually-hidden">share</span>
@@ -175,14 +164,14 @@ function narrowTo(by: Record<string, unknown>): void {
 }
 
 function Lines({ found }: { found: Groups }) {
-  const counted = found.choice.figure === 'count' || found.choice.figure === 'cardinality'
+  const counted = isCount(found.choice.aggregation)
   if (found.series.length === 0)
     return <Empty title="No groups">No record that matches has this field.</Empty>
   return (
     <div class="group-lines">
       <Legend series={found.series} />
       <Chart
-        label={`${found.choice.figure} by ${found.choice.fields.join(' and ')}`}
+        label={`${found.choice.aggregation} by ${found.choice.fields.join(' and ')}`}
         kind={counted ? 'bars' : 'lines'}
         height={320}
         times={found.times}

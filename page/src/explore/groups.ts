@@ -1,4 +1,4 @@
-// Figures of groups: which field, which figure, over time or in all. What was chosen stands in the
+// Groups of records: by which fields, which aggregate, over time or in all. What was chosen stands in the
 // address.
 import { computed } from '@preact/signals'
 import { post } from '../api/client'
@@ -11,33 +11,39 @@ import { filterOf, type Question } from './question'
 import { timelineOf, valuesOn } from './series'
 
 const group = parameter('group')
-const figure = parameter('figure')
+const aggregation = parameter('aggregation')
 const metric = parameter('metric')
 const chart = parameter('chart')
 
 export interface Choice {
   fields: string[]
-  figure: string
+  aggregation: string
   metric: string
   chart: 'list' | 'lines'
 }
 
-export const figures = [
-  'count',
-  'cardinality',
-  'avg',
-  'min',
-  'max',
-  'sum',
-  'median',
-  'pc90',
-  'pc95',
-  'pc99',
-]
+/** Aggregations by name in requests, and how the page calls each. */
+export const aggregations: Record<string, string> = {
+  count: 'number of records',
+  cardinality: 'distinct values of',
+  avg: 'average of',
+  min: 'minimum of',
+  max: 'maximum of',
+  sum: 'sum of',
+  median: 'median of',
+  pc90: '90th percentile of',
+  pc95: '95th percentile of',
+  pc99: '99th percentile of',
+}
+
+/** Whether the result is a number of things, not a value in the unit of the field. */
+export function isCount(aggregation: string): boolean {
+  return aggregation === 'count' || aggregation === 'cardinality'
+}
 
 export const choice = computed<Choice>(() => ({
   fields: (group.value || 'service').split(',').filter(Boolean).slice(0, 2),
-  figure: figures.includes(figure.value) ? figure.value : 'count',
+  aggregation: Object.hasOwn(aggregations, aggregation.value) ? aggregation.value : 'count',
   metric: metric.value || '@duration',
   chart: chart.value === 'lines' ? 'lines' : 'list',
 }))
@@ -67,7 +73,7 @@ export function loadGroups(question: Question, chosen: Choice): Promise<void> {
 }
 
 function bodyOf(question: Question, chosen: Choice): AggregateBody {
-  const { figure: aggregation, fields, metric: field } = chosen
+  const { aggregation, fields, metric: field } = chosen
   const over = chosen.chart === 'lines'
   const measured = aggregation === 'count' ? {} : { metric: field }
   const type = over ? 'timeseries' : 'total'
@@ -112,7 +118,7 @@ function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): 
     return { ...common, rows, times: [], step: 0, series: [] }
   }
   const { times, step } = timelineOf(answer, question.span)
-  const missing = chosen.figure === 'count' ? 0 : null
+  const missing = chosen.aggregation === 'count' ? 0 : null
   const series = buckets.slice(0, lines).map((bucket, index) => ({
     label: labelOf(bucket.by),
     colour: seriesColour(index),

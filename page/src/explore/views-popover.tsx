@@ -26,7 +26,7 @@ const parameters = [
   'cols',
   'sort',
   'group',
-  'figure',
+  'aggregation',
   'metric',
   'chart',
   'measure',
