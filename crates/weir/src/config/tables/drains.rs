@@ -19,7 +19,7 @@ pub(super) const DRAINS: Table = Table {
              not accept records, or has lost some (source type `LGR`).",
         ),
         field(
-            "limit",
+            "size_max",
             ValueType::Size { min: 1 << 20, max: 1 << 50 },
             Value("\"1GiB\""),
             "Disk space for the records of drains that lag; it is part of the journal's. Above it, \
