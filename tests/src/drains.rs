@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 use serde_json::{Value, json};
 use weir_codec::add_to_loggregator_batch;
 use weir_testkit::{Books, HttpSender, PATIENCE, Weir};
@@ -24,8 +25,6 @@ use crate::syslog::{file, records};
 struct Conduct {
     /// Bytes are not read.
     hangs: AtomicBool,
-    /// Connections are closed at once.
-    refuses: AtomicBool,
 }
 
 /// A server of syslog over TCP, with octet counting.
@@ -33,22 +32,39 @@ struct Server {
     port: u16,
     conduct: Arc<Conduct>,
     received: Arc<Mutex<Vec<String>>>,
-    _thread: JoinHandle<()>,
+    /// The bound socket, until connections are accepted.
+    refusing: Option<OwnedFd>,
 }
 
 impl Server {
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (conduct, received) = (Arc::new(Conduct::default()), Arc::default());
-        let (by, into) = (Arc::clone(&conduct), Arc::clone(&received));
-        let thread = std::thread::spawn(move || {
+        let mut server = Self::refusing();
+        server.accept();
+        server
+    }
+
+    /// Refuses connections: the port is bound, but not listened on. A server that accepts and then
+    /// closes them would receive what was sent meanwhile.
+    fn refusing() -> Self {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+        let (conduct, received) = (Arc::default(), Arc::default());
+        Self { port: address.port(), conduct, received, refusing: Some(socket) }
+    }
+
+    /// Accepts connections from now on.
+    fn accept(&mut self) {
+        let socket = self.refusing.take().expect("connections were refused so far");
+        listen(&socket, 128).unwrap();
+        let listener = TcpListener::from(socket);
+        let (by, into) = (Arc::clone(&self.conduct), Arc::clone(&self.received));
+        std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (by, into) = (Arc::clone(&by), Arc::clone(&into));
                 std::thread::spawn(move || serve(stream, &by, &into));
             }
         });
-        Self { port, conduct, received, _thread: thread }
     }
 
     fn url(&self, parameters: &str) -> String {
@@ -70,9 +86,6 @@ impl Server {
 }
 
 fn serve(mut stream: TcpStream, conduct: &Conduct, received: &Mutex<Vec<String>>) {
-    if conduct.refuses.load(Ordering::Relaxed) {
-        return;
-    }
     let mut bytes = Vec::new();
     let mut block = [0; 8 * 1024];
     loop {
@@ -191,8 +204,7 @@ fn logs_of_an_application_arrive_only_at_its_drains() {
 #[test]
 fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
     let scene = Scene::new();
-    let (good, bad) = (Server::start(), Server::start());
-    bad.conduct.refuses.store(true, Ordering::Relaxed);
+    let (good, mut bad) = (Server::start(), Server::refusing());
     let config = format!(
         "{}[drains]\nmessages = false\n\
          [[drain]]\napp = \"good\"\nurl = \"{}\"\n[[drain]]\napp = \"bad\"\nurl = \"{}\"\n",
@@ -217,7 +229,7 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
         weir.kill();
         weir = scene.start(&config);
     }
-    bad.conduct.refuses.store(false, Ordering::Relaxed);
+    bad.accept();
     wait(&weir, "the bad one has all", || {
         bad.numbers("bad").into_iter().collect::<BTreeSet<_>>().len() as u64 == sent
     });
@@ -234,8 +246,7 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
 fn a_full_disk_takes_from_the_drain_that_fills_it_and_holds_up_no_other() {
     let scene = Scene::new();
     let disk = SmallDisk::mount(scene.dir().join("data"), "16m");
-    let (good, bad) = (Server::start(), Server::start());
-    bad.conduct.refuses.store(true, Ordering::Relaxed);
+    let (good, mut bad) = (Server::start(), Server::refusing());
     let config = format!(
         "{JOURNAL}{}[drains]\nmessages = false\n\
          [[drain]]\napp = \"good\"\nurl = \"{}\"\n[[drain]]\napp = \"bad\"\nurl = \"{}\"\n",
@@ -253,7 +264,7 @@ fn a_full_disk_takes_from_the_drain_that_fills_it_and_holds_up_no_other() {
     wait(&weir, "the good one has all", || good.messages().len() == 1000);
     assert_eq!(good.numbers("good"), all_of(1000));
     weir.books().assert_balanced();
-    bad.conduct.refuses.store(false, Ordering::Relaxed);
+    bad.accept();
     let books = weir.wait_books("everything is settled", PATIENCE, |books| {
         books.in_flight("drains") + books.in_flight("drains/lagging") == 0
             && bad.messages().len() as u64 + lost_by_drains(books) == count
@@ -380,8 +391,7 @@ fn a_binding_cache_names_drains_and_a_start_does_not_need_it() {
 #[test]
 fn owners_of_applications_are_told_about_their_drains() {
     let scene = Scene::new();
-    let refusing = Server::start();
-    refusing.conduct.refuses.store(true, Ordering::Relaxed);
+    let refusing = Server::refusing();
     let url = refusing.url("?token=hidden");
     let bindings = json!([binding("app-1", &url), binding("app-2", "ftp://user:hidden@host/")]);
     let port = binding_cache(&bindings, &Arc::default());
@@ -416,8 +426,7 @@ fn owners_of_applications_are_told_about_their_drains() {
 #[test]
 fn a_configured_source_takes_the_place_of_the_usual_one_for_messages() {
     let scene = Scene::new();
-    let refusing = Server::start();
-    refusing.conduct.refuses.store(true, Ordering::Relaxed);
+    let refusing = Server::refusing();
     let config = format!(
         "{}{}[source.feedback]\ntype = \"drain_messages\"\n[[drain]]\napp = \"app\"\n\
          url = \"{}\"\n",
@@ -437,8 +446,7 @@ fn a_configured_source_takes_the_place_of_the_usual_one_for_messages() {
 #[test]
 fn records_moved_to_the_stream_of_a_drain_are_not_read_twice() {
     let scene = Scene::new();
-    let refusing = Server::start();
-    refusing.conduct.refuses.store(true, Ordering::Relaxed);
+    let refusing = Server::refusing();
     let config = format!(
         "{}[loggregator.egress]\nlisten = \"127.0.0.1:0\"\n[drains]\nmessages = false\n\
          [[drain]]\napp = \"app\"\nurl = \"{}\"\n",

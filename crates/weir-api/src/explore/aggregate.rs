@@ -514,7 +514,10 @@ mod tests {
         for (name, _) in Aggregation::NAMED {
             assert!(guide.contains(&format!("`{name}`")), "docs/guide/search.md lacks {name}");
             assert!(help.contains(&format!(" {name},")), "the help of weir search lacks {name}");
-            assert!(page.contains(&format!("  {name}: '")), "page/src/explore/groups.ts lacks {name}");
+            assert!(
+                page.contains(&format!("  {name}: '")),
+                "page/src/explore/groups.ts lacks {name}"
+            );
             assert!(of_compute.contains(&format!("`{name}`")), "ComputeBody lacks {name}");
         }
     }
