@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use rustls::pki_types::PrivateKeyDer;
 
-use super::Shared;
+use super::SinkState;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n{\"text\":\"Success\",\"code\":0}\n";
 
@@ -17,7 +17,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCon
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves one connection until it ends.
-pub(super) fn serve(mut stream: impl Read + Write, shared: &Shared) -> Result<()> {
+pub(super) fn serve(mut stream: impl Read + Write, shared: &SinkState) -> Result<()> {
     let mut buffer = Buffer { bytes: vec![0; 1 << 20], start: 0, end: 0 };
     let mut body = Vec::new();
     loop {

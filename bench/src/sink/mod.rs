@@ -36,7 +36,7 @@ pub(crate) struct Settings {
 }
 
 /// State shared by all connections.
-struct Shared {
+struct SinkState {
     settings: Settings,
     counts: Mutex<Counts>,
     spool: Option<Mutex<File>>,
@@ -46,7 +46,7 @@ struct Shared {
     turn: Mutex<()>,
 }
 
-impl Shared {
+impl SinkState {
     /// Accepts a request's body; returns when it may be answered.
     fn take(&self, body: &[u8], is_gzip: bool) -> Result<()> {
         let nanos = body.len() as u64 * 1_000_000_000;
@@ -81,7 +81,7 @@ pub(crate) fn serve(settings: &Settings) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let tls = settings.certificate.as_deref().map(http::server_config).transpose()?;
     let spool = settings.spool.as_ref().map(File::create).transpose()?.map(Mutex::new);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SinkState {
         settings: settings.clone(),
         counts: Mutex::default(),
         spool,
@@ -106,7 +106,7 @@ pub(crate) fn serve(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-fn connection(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, shared: &Shared) {
+fn connection(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, shared: &SinkState) {
     let served = match tls {
         None => http::serve(stream, shared),
         Some(config) => {
@@ -127,7 +127,7 @@ fn connection(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, shared:
     }
 }
 
-fn obey(command: &str, shared: &Shared) -> Result<String> {
+fn obey(command: &str, shared: &SinkState) -> Result<String> {
     match command {
         "hang" | "resume" => {
             *lock(&shared.hung) = command == "hang";

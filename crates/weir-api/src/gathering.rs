@@ -23,14 +23,14 @@ const GATHERED_BYTES_MAX: usize = 80 * 1024;
 
 /// The stream for a connection.
 #[derive(Debug)]
-pub(crate) struct Gathering<S>(Arc<Mutex<Writer<S>>>);
+pub(crate) struct Gathering<S>(Arc<Mutex<GatheringWriter<S>>>);
 
 /// Drives the connection.
 #[derive(Debug)]
-pub(crate) struct Gatherer<S>(Arc<Mutex<Writer<S>>>);
+pub(crate) struct Gatherer<S>(Arc<Mutex<GatheringWriter<S>>>);
 
 #[derive(Debug)]
-struct Writer<S> {
+struct GatheringWriter<S> {
     stream: S,
     /// The connection is being polled.
     holds: bool,
@@ -43,7 +43,8 @@ struct Writer<S> {
 
 /// Returns the stream for a connection, and its driver.
 pub(crate) fn gathered<S>(stream: S) -> (Gathering<S>, Gatherer<S>) {
-    let writer = Writer { stream, holds: false, waiting: Vec::new(), written: 0, error: None };
+    let writer =
+        GatheringWriter { stream, holds: false, waiting: Vec::new(), written: 0, error: None };
     let writer = Arc::new(Mutex::new(writer));
     (Gathering(writer.clone()), Gatherer(writer))
 }
@@ -72,11 +73,11 @@ impl<S: AsyncWrite + Unpin> Gatherer<S> {
     }
 }
 
-fn lock<S>(writer: &Mutex<Writer<S>>) -> MutexGuard<'_, Writer<S>> {
+fn lock<S>(writer: &Mutex<GatheringWriter<S>>) -> MutexGuard<'_, GatheringWriter<S>> {
     writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<S: AsyncWrite + Unpin> Writer<S> {
+impl<S: AsyncWrite + Unpin> GatheringWriter<S> {
     /// Writes the buffered bytes. A buffer of which less than a quarter was used is released.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {

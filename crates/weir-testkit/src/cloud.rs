@@ -26,11 +26,11 @@ const PAGE_MAX: usize = 2;
 #[derive(Debug)]
 pub struct Cloud {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<CloudServer>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct CloudServer {
     known: Mutex<CloudState>,
     requests: AtomicU64,
     is_failing: AtomicBool,
@@ -52,7 +52,7 @@ impl Cloud {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(CloudServer::default());
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -111,7 +111,7 @@ impl Drop for Cloud {
     }
 }
 
-impl Shared {
+impl CloudServer {
     fn known(&self) -> std::sync::MutexGuard<'_, CloudState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

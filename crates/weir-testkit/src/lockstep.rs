@@ -11,17 +11,17 @@ use std::thread::{JoinHandle, ThreadId};
 /// Where the thread returns the turn. Clones belong to the same thread; pauses in other threads
 /// have no effect.
 #[derive(Debug, Clone)]
-pub struct Pause(Arc<Shared>);
+pub struct Pause(Arc<Turns>);
 
 /// The thread as seen by the test. Released when dropped.
 #[derive(Debug)]
 pub struct Lockstep {
-    shared: Arc<Shared>,
+    shared: Arc<Turns>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Turns {
     turn: Mutex<Turn>,
     changed: Condvar,
 }
@@ -43,7 +43,7 @@ enum Holder {
     Nobody,
 }
 
-impl Shared {
+impl Turns {
     fn lock(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +61,7 @@ impl Shared {
 }
 
 /// Ensures that the test does not wait for the thread, however it ends.
-struct Ended(Arc<Shared>);
+struct Ended(Arc<Turns>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -73,7 +73,7 @@ impl Pause {
     /// Creates a pause for a thread that starts later: see [`Lockstep::spawn`].
     pub fn new() -> Self {
         let turn = Turn { held: None, holder: Holder::Test };
-        Self(Arc::new(Shared { turn: Mutex::new(turn), changed: Condvar::new() }))
+        Self(Arc::new(Turns { turn: Mutex::new(turn), changed: Condvar::new() }))
     }
 
     /// Passes the turn to the test and waits until it comes back. Has no effect on another thread,

@@ -54,7 +54,7 @@ pub enum RelpClientStep {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ClientState {
     Start,
     Opening(RelpTransaction),
     Open,
@@ -65,7 +65,7 @@ enum State {
 /// One session with a server.
 #[derive(Debug)]
 pub struct RelpClient {
-    state: State,
+    state: ClientState,
     window: usize,
     next: RelpTransaction,
     /// In the order in which they were sent.
@@ -78,7 +78,12 @@ impl RelpClient {
 
     /// Creates a session that leaves at most `window` (at least 1) messages unanswered.
     pub fn new(window: usize) -> Self {
-        Self { state: State::Start, window: window.max(1), next: 1, unanswered: VecDeque::new() }
+        Self {
+            state: ClientState::Start,
+            window: window.max(1),
+            next: 1,
+            unanswered: VecDeque::new(),
+        }
     }
 
     /// Returns the number of a new frame.
@@ -90,16 +95,16 @@ impl RelpClient {
 
     /// Appends the frame that opens the session.
     pub fn open(&mut self, out: &mut Vec<u8>) {
-        if self.state == State::Start {
+        if self.state == ClientState::Start {
             let number = self.number();
-            self.state = State::Opening(number);
+            self.state = ClientState::Opening(number);
             push_frame(number, "open", &[OFFER], out);
         }
     }
 
     /// Returns whether a message may be sent now.
     pub fn can_send(&self) -> bool {
-        self.state == State::Open && self.unanswered.len() < self.window
+        self.state == ClientState::Open && self.unanswered.len() < self.window
     }
 
     /// Appends a message; returns the number that its answer will have. `None` if none may be sent
@@ -116,9 +121,9 @@ impl RelpClient {
 
     /// Appends the frame that closes the session. Answers to unanswered messages still arrive.
     pub fn close(&mut self, out: &mut Vec<u8>) {
-        if self.state == State::Open {
+        if self.state == ClientState::Open {
             let number = self.number();
-            self.state = State::Closing(number);
+            self.state = ClientState::Closing(number);
             push_frame(number, "close", &[], out);
         }
     }
@@ -149,7 +154,7 @@ impl RelpClient {
         let transaction = header.transaction;
         match buffer.get(header.command.clone()).unwrap_or_default() {
             b"serverclose" => {
-                self.state = State::Closed;
+                self.state = ClientState::Closed;
                 return RelpClientStep::Closed { consumed };
             }
             b"rsp" => {}
@@ -158,7 +163,7 @@ impl RelpClient {
         let answer = buffer.get(data.clone()).unwrap_or_default();
         let is_good = matches!(answer, [b'2', b'0', b'0'] | [b'2', b'0', b'0', b' ' | b'\n', ..]);
         match self.state {
-            State::Opening(number) if number == transaction => {
+            ClientState::Opening(number) if number == transaction => {
                 let offer = answer.iter().position(|b| *b == b'\n').unwrap_or(answer.len());
                 if !is_good {
                     return RelpClientStep::Failed(RelpError::Refused);
@@ -166,14 +171,18 @@ impl RelpClient {
                 if !is_acceptable(answer.get(offer..).unwrap_or_default()) {
                     return RelpClientStep::Failed(RelpError::Offer);
                 }
-                self.state = State::Open;
+                self.state = ClientState::Open;
                 return RelpClientStep::Opened { consumed };
             }
-            State::Closing(number) if number == transaction => {
-                self.state = State::Closed;
+            ClientState::Closing(number) if number == transaction => {
+                self.state = ClientState::Closed;
                 return RelpClientStep::Closed { consumed };
             }
-            State::Start | State::Opening(_) | State::Open | State::Closing(_) | State::Closed => {}
+            ClientState::Start
+            | ClientState::Opening(_)
+            | ClientState::Open
+            | ClientState::Closing(_)
+            | ClientState::Closed => {}
         }
         let is_status = matches!(answer, [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', ..]);
         let Some(place) = self.unanswered.iter().position(|one| *one == transaction) else {

@@ -69,7 +69,7 @@ pub enum RelpStep {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ServerState {
     /// No session yet.
     Start,
     /// Between the frames of a session.
@@ -98,7 +98,7 @@ enum Answer {
 #[derive(Debug)]
 pub struct RelpServer {
     message_bytes_max: usize,
-    state: State,
+    state: ServerState,
     unanswered: VecDeque<Unanswered>,
 }
 
@@ -107,7 +107,7 @@ impl RelpServer {
     /// 4) are truncated.
     pub fn new(message_bytes_max: usize) -> Self {
         let message_bytes_max = message_bytes_max.max(LIMIT_BYTES_MIN);
-        Self { message_bytes_max, state: State::Start, unanswered: VecDeque::new() }
+        Self { message_bytes_max, state: ServerState::Start, unanswered: VecDeque::new() }
     }
 
     /// Returns the maximum number of bytes that a caller has to keep for [`Self::next`].
@@ -129,7 +129,7 @@ impl RelpServer {
     /// to `replies`. Until bytes are consumed, the buffer may only grow at its end.
     pub fn next(&mut self, buffer: &[u8], replies: &mut Vec<u8>) -> RelpStep {
         let mut at = 0;
-        if let State::Rest { left } = self.state {
+        if let ServerState::Rest { left } = self.state {
             match self.rest(buffer, left, replies) {
                 Ok(consumed) => at = consumed,
                 Err(step) => return step,
@@ -168,13 +168,13 @@ impl RelpServer {
     ) -> Result<usize, RelpStep> {
         let consumed = left.min(buffer.len());
         if consumed > 0 {
-            self.state = State::Rest { left: left - consumed };
+            self.state = ServerState::Rest { left: left - consumed };
             return Err(RelpStep::Skipped { consumed });
         }
         match buffer.first() {
             None => Err(RelpStep::NeedMore { consumed: 0 }),
             Some(b'\n') => {
-                self.state = State::Open;
+                self.state = ServerState::Open;
                 self.send(replies);
                 Ok(1)
             }
@@ -195,7 +195,7 @@ impl RelpServer {
         if transaction == 0 {
             return FrameOutcome::Step(Self::fail(RelpError::Transaction, replies));
         }
-        if is_syslog && self.state == State::Open {
+        if is_syslog && self.state == ServerState::Open {
             return self.message(buffer, at, header, replies);
         }
         let Control { data, consumed } = match control(buffer, at, header) {
@@ -205,26 +205,26 @@ impl RelpServer {
         };
         let data = buffer.get(data).unwrap_or_default();
         match (self.state, command.unwrap_or_default()) {
-            (State::Start, b"open") if is_acceptable(data) => {
+            (ServerState::Start, b"open") if is_acceptable(data) => {
                 push_frame(transaction, "rsp", &[b"200 OK\n", OFFER], replies);
-                self.state = State::Open;
+                self.state = ServerState::Open;
                 FrameOutcome::Step(RelpStep::Opened { consumed })
             }
-            (State::Start, b"open") => {
+            (ServerState::Start, b"open") => {
                 push_frame(transaction, "rsp", &[b"500 syslog is not offered"], replies);
                 FrameOutcome::Step(Self::fail(RelpError::Offer, replies))
             }
-            (State::Open, b"close") => {
-                self.state = State::Closed;
+            (ServerState::Open, b"close") => {
+                self.state = ServerState::Closed;
                 self.answer_later(transaction, Answer::Closed, replies);
                 FrameOutcome::Step(RelpStep::Closed { consumed })
             }
-            (State::Open, _) => {
+            (ServerState::Open, _) => {
                 let answer = Answer::Refused("unknown command".into());
                 self.answer_later(transaction, answer, replies);
                 FrameOutcome::Answered { consumed }
             }
-            (State::Start | State::Rest { .. } | State::Closed, _) => {
+            (ServerState::Start | ServerState::Rest { .. } | ServerState::Closed, _) => {
                 push_frame(transaction, "rsp", &[b"500 the session is not open"], replies);
                 FrameOutcome::Step(Self::fail(RelpError::NotOpen, replies))
             }
@@ -248,7 +248,7 @@ impl RelpServer {
             }
             let keep = cut_utf8(arrived, self.message_bytes_max);
             self.unanswered.push_back(Unanswered { transaction, answer: None });
-            self.state = State::Rest { left: data_len - keep };
+            self.state = ServerState::Rest { left: data_len - keep };
             let (span, consumed) = (start..start + keep, start + keep);
             return FrameOutcome::Step(RelpStep::Message {
                 transaction,
@@ -313,7 +313,7 @@ impl RelpServer {
 
     /// Appends the answers that are known and next in order.
     fn send(&mut self, replies: &mut Vec<u8>) {
-        let is_in_frame = matches!(self.state, State::Rest { .. });
+        let is_in_frame = matches!(self.state, ServerState::Rest { .. });
         let sendable = self.unanswered.len() - usize::from(is_in_frame);
         for _ in 0..sendable {
             match self.unanswered.pop_front_if(|one| one.answer.is_some()) {

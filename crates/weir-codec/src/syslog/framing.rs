@@ -135,7 +135,7 @@ pub enum SyslogFramingError {
 
 /// Where in a frame the buffer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FramingState {
     /// At its start.
     Start,
     /// At the start of a line whose end is not within this many bytes.
@@ -166,7 +166,7 @@ enum Length {
 pub struct SyslogFraming {
     kind: SyslogFramingKind,
     message_bytes_max: usize,
-    state: State,
+    state: FramingState,
 }
 
 impl SyslogFraming {
@@ -176,7 +176,7 @@ impl SyslogFraming {
         Self {
             kind,
             message_bytes_max: message_bytes_max.max(LIMIT_BYTES_MIN),
-            state: State::Start,
+            state: FramingState::Start,
         }
     }
 
@@ -187,7 +187,7 @@ impl SyslogFraming {
 
     /// Returns whether the next byte begins a frame, so that closing the connection loses nothing.
     pub fn is_between_frames(&self) -> bool {
-        self.state == State::Start
+        self.state == FramingState::Start
     }
 
     /// Looks for the next message in the received bytes. Until bytes are consumed, the buffer may
@@ -195,10 +195,10 @@ impl SyslogFraming {
     #[inline]
     pub fn next(&mut self, buffer: &[u8]) -> SyslogStep {
         match self.state {
-            State::Start => self.frame(buffer),
-            State::Line { searched } => self.line(buffer, 0, searched),
-            State::RestOfLine => self.rest_of_line(buffer),
-            State::RestOfCounted { left } => self.rest_of_counted(buffer, left),
+            FramingState::Start => self.frame(buffer),
+            FramingState::Line { searched } => self.line(buffer, 0, searched),
+            FramingState::RestOfLine => self.rest_of_line(buffer),
+            FramingState::RestOfCounted { left } => self.rest_of_counted(buffer, left),
         }
     }
 
@@ -283,7 +283,7 @@ impl SyslogFraming {
             return SyslogStep::NeedMore { consumed: at };
         }
         let keep = cut_utf8(arrived, self.message_bytes_max);
-        self.state = State::RestOfCounted { left: message_len - keep };
+        self.state = FramingState::RestOfCounted { left: message_len - keep };
         SyslogStep::Message {
             span: start..start + keep,
             consumed: start + keep,
@@ -300,7 +300,7 @@ impl SyslogFraming {
         let unsearched = rest.get(searched..window_len).unwrap_or_default();
         let Some(found) = memchr::memchr2(b'\n', 0, unsearched) else {
             if window_len < self.message_bytes_max + 2 {
-                self.state = State::Line { searched: window_len };
+                self.state = FramingState::Line { searched: window_len };
                 return SyslogStep::NeedMore { consumed: at };
             }
             return self.long_line(rest, at);
@@ -314,13 +314,13 @@ impl SyslogFraming {
         if len > self.message_bytes_max {
             return self.long_line(rest, at);
         }
-        self.state = State::Start;
+        self.state = FramingState::Start;
         SyslogStep::Message { span: at..at + len, consumed: at + end + 1, is_truncated: false }
     }
 
     fn long_line(&mut self, line: &[u8], at: usize) -> SyslogStep {
         let keep = cut_utf8(line, self.message_bytes_max);
-        self.state = State::RestOfLine;
+        self.state = FramingState::RestOfLine;
         SyslogStep::Message { span: at..at + keep, consumed: at + keep, is_truncated: true }
     }
 
@@ -328,11 +328,11 @@ impl SyslogFraming {
     fn rest_of_line(&mut self, buffer: &[u8]) -> SyslogStep {
         match memchr::memchr2(b'\n', 0, buffer) {
             Some(0) => {
-                self.state = State::Start;
+                self.state = FramingState::Start;
                 self.frame(buffer)
             }
             Some(consumed) => {
-                self.state = State::Start;
+                self.state = FramingState::Start;
                 SyslogStep::Skipped { consumed }
             }
             None if buffer.is_empty() => SyslogStep::NeedMore { consumed: 0 },
@@ -346,25 +346,27 @@ impl SyslogFraming {
             return SyslogStep::NeedMore { consumed: 0 };
         }
         self.state = match left - consumed {
-            0 => State::Start,
-            left => State::RestOfCounted { left },
+            0 => FramingState::Start,
+            left => FramingState::RestOfCounted { left },
         };
         SyslogStep::Skipped { consumed }
     }
 
     /// Returns what is left at the end of the stream, after [`Self::next`] has asked for more.
     pub fn finish(&mut self, buffer: &[u8]) -> SyslogEnd {
-        let state = std::mem::replace(&mut self.state, State::Start);
+        let state = std::mem::replace(&mut self.state, FramingState::Start);
         match state {
-            State::RestOfLine | State::RestOfCounted { .. } => return SyslogEnd::Nothing,
-            State::Start | State::Line { .. } => {}
+            FramingState::RestOfLine | FramingState::RestOfCounted { .. } => {
+                return SyslogEnd::Nothing;
+            }
+            FramingState::Start | FramingState::Line { .. } => {}
         }
         let at = blank_len(buffer);
         let rest = buffer.get(at..).unwrap_or_default();
         if rest.is_empty() {
             return SyslogEnd::Nothing;
         }
-        if state == State::Start {
+        if state == FramingState::Start {
             match self.length(rest) {
                 Ok(Length::None) => {}
                 Ok(Length::Complete { header_len, .. }) => {

@@ -130,14 +130,14 @@ impl Default for CollectorConfig {
 
 type Script = Box<dyn FnMut(u64) -> Answer + Send>;
 
-/// State shared by the server and the test.
-struct Shared {
+/// Received shared by the server and the test.
+struct CollectorState {
     config: CollectorConfig,
-    state: Mutex<State>,
+    state: Mutex<Received>,
     changed: Condvar,
 }
 
-struct State {
+struct Received {
     tally: Tally,
     records: Vec<Record>,
     script: Script,
@@ -156,7 +156,7 @@ struct Channel {
 
 /// A running collector; stops when dropped.
 pub struct Collector {
-    shared: Arc<Shared>,
+    shared: Arc<CollectorState>,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -176,17 +176,21 @@ impl Collector {
 
     /// Starts a collector with these settings; it accepts everything until told otherwise.
     pub fn with(config: CollectorConfig) -> Self {
-        let state = State {
+        let state = Received {
             tally: Tally::default(),
             records: Vec::new(),
             script: Box::new(|_| Answer::Accept),
             channels: BTreeMap::new(),
             batches: 0,
         };
-        Self::run(Arc::new(Shared { config, state: Mutex::new(state), changed: Condvar::new() }))
+        Self::run(Arc::new(CollectorState {
+            config,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }))
     }
 
-    fn run(shared: Arc<Shared>) -> Self {
+    fn run(shared: Arc<CollectorState>) -> Self {
         let (stop, stopped) = oneshot::channel();
         let listener = std::net::TcpListener::bind(shared.config.listen).expect("the port is free");
         listener.set_nonblocking(true).expect("a socket can be made non-blocking");
@@ -226,7 +230,7 @@ impl Collector {
         let mut config = self.shared.config.clone();
         config.listen = self.address;
         let mut state = self.shared.lock();
-        let taken = State {
+        let taken = Received {
             tally: std::mem::take(&mut state.tally),
             records: std::mem::take(&mut state.records),
             script: std::mem::replace(&mut state.script, Box::new(|_| Answer::Accept)),
@@ -234,7 +238,7 @@ impl Collector {
             batches: state.batches,
         };
         drop(state);
-        let shared = Shared { config, state: Mutex::new(taken), changed: Condvar::new() };
+        let shared = CollectorState { config, state: Mutex::new(taken), changed: Condvar::new() };
         *self = Self::run(Arc::new(shared));
     }
 
@@ -293,12 +297,12 @@ impl Drop for Collector {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CollectorState {
+    fn lock(&self) -> MutexGuard<'_, Received> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Received) -> T) -> T {
         let result = change(&mut self.lock());
         self.changed.notify_all();
         result

@@ -18,14 +18,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use super::hec::{self, BadEvent};
-use super::{Acks, Answer, Shared, State};
+use super::{Acks, Answer, CollectorState, Received};
 
 type Reply = Response<Full<Bytes>>;
 
 /// Serves until `stopped` resolves; then every connection is dropped.
 pub(super) fn run(
     listener: std::net::TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<CollectorState>,
     stopped: oneshot::Receiver<()>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -41,7 +41,7 @@ pub(super) fn run(
     });
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<CollectorState>) {
     loop {
         // An error here means that the connection is already gone.
         let Ok((stream, _)) = listener.accept().await else { continue };
@@ -54,7 +54,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+async fn connection(stream: TcpStream, shared: Arc<CollectorState>) -> io::Result<()> {
     // A second descriptor of the same socket, to reset it or to write something that is not HTTP.
     let socket = Arc::new(stream.as_fd().try_clone_to_owned()?);
     match shared.config.tls.clone() {
@@ -70,7 +70,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     socket: Arc<OwnedFd>,
-    shared: Arc<Shared>,
+    shared: Arc<CollectorState>,
 ) {
     let service = service_fn(|request| handle(request, &socket, &shared));
     let _broken = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
@@ -90,7 +90,7 @@ impl From<Infallible> for Close {
 async fn handle(
     request: Request<Incoming>,
     socket: &OwnedFd,
-    shared: &Shared,
+    shared: &CollectorState,
 ) -> Result<Reply, Close> {
     let path = request.uri().path().trim_end_matches("/1.0").to_owned();
     match (request.method(), path.as_str()) {
@@ -110,7 +110,7 @@ async fn data(
     request: Request<Incoming>,
     is_raw: bool,
     socket: &OwnedFd,
-    shared: &Shared,
+    shared: &CollectorState,
 ) -> Result<Reply, Close> {
     let answer = shared.change(|state| {
         state.tally.requests += 1;
@@ -172,8 +172,8 @@ async fn read(mut body: Incoming, bytes_per_second: Option<u64>) -> Result<Vec<u
 }
 
 fn receive(
-    state: &mut State,
-    shared: &Shared,
+    state: &mut Received,
+    shared: &CollectorState,
     head: &hyper::http::request::Parts,
     is_raw: bool,
     body: &[u8],
@@ -233,8 +233,8 @@ fn authorise(token: Option<&str>, header: Option<&str>) -> Result<(), u16> {
 }
 
 fn store_events(
-    state: &mut State,
-    shared: &Shared,
+    state: &mut Received,
+    shared: &CollectorState,
     body: &[u8],
     answer: &Answer,
 ) -> Result<(), BadEvent> {
@@ -256,8 +256,8 @@ fn store_events(
 }
 
 fn store_raw(
-    state: &mut State,
-    shared: &Shared,
+    state: &mut Received,
+    shared: &CollectorState,
     body: &[u8],
     query: &str,
     answer: &Answer,
@@ -280,7 +280,7 @@ fn store_raw(
 }
 
 /// Handles a poll for acknowledgements.
-async fn acks(request: Request<Incoming>, shared: &Shared) -> Result<Reply, Close> {
+async fn acks(request: Request<Incoming>, shared: &CollectorState) -> Result<Reply, Close> {
     #[derive(serde::Deserialize)]
     struct Poll {
         acks: Vec<u64>,
@@ -306,7 +306,7 @@ async fn acks(request: Request<Incoming>, shared: &Shared) -> Result<Reply, Clos
 
 impl super::Channel {
     /// Returns true if a batch is acknowledged; it is forgotten afterwards.
-    fn poll(&mut self, id: u64, shared: &Shared) -> bool {
+    fn poll(&mut self, id: u64, shared: &CollectorState) -> bool {
         let Some(polls) = self.polls.get_mut(&id) else { return false };
         *polls += 1;
         let acknowledged = match shared.config.acks {

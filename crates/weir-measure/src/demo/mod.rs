@@ -52,7 +52,7 @@ pub fn run(plan: &DemoPlan, mut progress: impl FnMut(u64) -> ControlFlow<()>) ->
     let now_ns = clock.unix_ns();
     let backfill_ns = i64::try_from(plan.backfill.as_nanos()).unwrap_or(i64::MAX);
     let mut at_ns = now_ns.saturating_sub(backfill_ns);
-    let mut writer = Writer { plan, files: BTreeMap::new(), lines: 0 };
+    let mut writer = RequestWriter { plan, files: BTreeMap::new(), lines: 0 };
     let mut shop = Shop::new(plan.seed, plan.requests_per_second, at_ns);
     while at_ns < now_ns {
         at_ns = now_ns.min(at_ns + BACKFILL_STEP.as_nanos() as i64);
@@ -76,13 +76,13 @@ pub fn run(plan: &DemoPlan, mut progress: impl FnMut(u64) -> ControlFlow<()>) ->
 }
 
 /// The files of the services.
-struct Writer<'p> {
+struct RequestWriter<'p> {
     plan: &'p DemoPlan,
     files: BTreeMap<&'static str, LogFile>,
     lines: u64,
 }
 
-impl Writer<'_> {
+impl RequestWriter<'_> {
     /// Writes all lines logged before that time.
     fn write(&mut self, shop: &mut Shop, until_ns: i64) -> io::Result<()> {
         let mut blocks: BTreeMap<&'static str, Vec<u8>> = BTreeMap::new();

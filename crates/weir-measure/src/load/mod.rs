@@ -269,14 +269,14 @@ struct Writers<'a> {
     clock: RealClock,
     rng: Rng,
     pool: Vec<u8>,
-    all: Vec<Writer>,
+    all: Vec<FileWriter>,
     /// The stream whose turn it is.
     next: usize,
     body: Vec<u8>,
 }
 
 /// One stream.
-struct Writer {
+struct FileWriter {
     name: String,
     seq: u64,
     /// The stream on stderr between the parts of split lines, and its next number.
@@ -290,8 +290,11 @@ struct Writer {
 
 impl<'a> Writers<'a> {
     fn open(plan: &'a LoadPlan) -> io::Result<Self> {
-        let all =
-            plan.streams.iter().map(|name| Writer::open(plan, name)).collect::<io::Result<_>>()?;
+        let all = plan
+            .streams
+            .iter()
+            .map(|name| FileWriter::open(plan, name))
+            .collect::<io::Result<_>>()?;
         let mut rng = Rng::with_seed(plan.seed);
         let pool = payload_pool(plan.content, plan.body_bytes.1, &mut rng);
         let clock = RealClock::new();
@@ -330,7 +333,7 @@ impl<'a> Writers<'a> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.all.iter_mut().try_for_each(Writer::flush)
+        self.all.iter_mut().try_for_each(FileWriter::flush)
     }
 
     fn report(&self, pace: &Pace) -> LoadReport {
@@ -358,7 +361,7 @@ impl<'a> Writers<'a> {
     }
 }
 
-impl Writer {
+impl FileWriter {
     fn open(plan: &LoadPlan, name: &str) -> io::Result<Self> {
         let path = plan.path(name);
         let file = LogFile::create(path.clone(), plan.rotation)?;

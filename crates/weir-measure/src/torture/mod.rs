@@ -30,7 +30,7 @@ use crate::process::{Process, wait_for};
 use files::Files;
 pub use report::{Fault, SourceReport, TargetReport, TortureReport};
 use target::Target;
-use writer::Writer;
+use writer::TortureWriter;
 
 /// Time between two checks of the books.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -109,7 +109,7 @@ struct Torture<'a> {
     /// Draws the details of the current step.
     rng: Rng,
     begun: Instant,
-    writer: Writer,
+    writer: TortureWriter,
     targets: Vec<Target>,
     process: Option<Process>,
     /// The books as last seen.
@@ -132,7 +132,8 @@ impl<'a> Torture<'a> {
     ) -> Result<Self, TortureError> {
         let logs = plan.dir.join("logs");
         let files = Files::create(&logs, plan.seed).map_err(failed("make the log files"))?;
-        let writer = Writer::start(files, plan.lines_per_second).map_err(failed("write lines"))?;
+        let writer =
+            TortureWriter::start(files, plan.lines_per_second).map_err(failed("write lines"))?;
         let history =
             File::create(plan.dir.join("history.txt")).map_err(failed("write the history"))?;
         let mut order = Rng::with_seed(plan.seed);

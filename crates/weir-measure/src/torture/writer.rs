@@ -13,14 +13,14 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Files that are being written.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct TortureWriter {
     files: Arc<Mutex<Files>>,
     is_stopped: Arc<AtomicBool>,
     is_held: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl Writer {
+impl TortureWriter {
     /// Writes this many lines per second, over all streams.
     pub(super) fn start(files: Files, lines_per_second: f64) -> io::Result<Self> {
         let files = Arc::new(Mutex::new(files));
@@ -55,7 +55,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for TortureWriter {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }

@@ -107,7 +107,7 @@ type Answer = Result<Option<String>, DrainChangeError>;
 
 /// State shared with the thread.
 #[derive(Debug, Default)]
-struct Shared {
+struct Published {
     drains: Mutex<Arc<[DrainStatus]>>,
     providers: Mutex<Vec<ProviderStatus>>,
     messages: Mutex<Messages>,
@@ -123,7 +123,7 @@ struct Shared {
 /// Running drains.
 #[derive(Debug)]
 pub struct Drains {
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     commands: mpsc::Sender<(Command, oneshot::Sender<Answer>)>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Index of the destination.
@@ -182,7 +182,7 @@ impl Drains {
             providers,
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        let shared = Arc::new(Shared { file_problems, ..Shared::default() });
+        let shared = Arc::new(Published { file_problems, ..Published::default() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let here = shared.clone();
         let thread = std::thread::Builder::new().name("drains".to_owned()).spawn(move || {
@@ -317,7 +317,7 @@ struct DrainLoop {
     waiting_providers: Vec<(Provider, watch::Sender<ProviderState>)>,
     /// Maximum number of drains.
     drains_max: usize,
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     clock: Arc<dyn Clock>,
     published_at: Duration,
     /// How long the last publishing took.
@@ -327,7 +327,7 @@ struct DrainLoop {
 }
 
 impl DrainLoop {
-    fn new(start: Start, shared: Arc<Shared>) -> Self {
+    fn new(start: Start, shared: Arc<Published>) -> Self {
         let envelopes = Rc::new(RefCell::new(Envelopes::new(start.sources)));
         let window = usize::try_from(start.plan.window_bytes).unwrap_or(usize::MAX);
         // The journal takes one batch more than the window at most.

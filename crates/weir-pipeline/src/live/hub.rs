@@ -26,7 +26,7 @@ use crate::view::PipelineView;
 /// All live tails of a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    state: Mutex<State>,
+    state: Mutex<HubState>,
     /// Held while a caller compiles.
     turn: Mutex<()>,
     /// Notified when the set of expressions or readers changes.
@@ -37,7 +37,7 @@ pub(crate) struct Hub {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HubState {
     tails: HashMap<u64, Tail>,
     next_tail: u64,
     /// The compiled set of the expressions of all tails, including those that have left since it
@@ -62,7 +62,7 @@ struct State {
 #[derive(Debug)]
 struct Tail {
     expression: u64,
-    /// Number of the next entry of `State::backlog` to look at.
+    /// Number of the next entry of `HubState::backlog` to look at.
     next: u64,
     /// Records missed before those of the backlog, and not reported yet.
     missed: u64,
@@ -163,7 +163,7 @@ impl Entry {
 }
 
 impl Hub {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +206,7 @@ impl Hub {
     /// Adds a tail that follows an expression of the set.
     fn enter(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut HubState,
         view: &PipelineView,
         expression: u64,
         wake: Arc<Notify>,
@@ -218,7 +218,7 @@ impl Hub {
     }
 
     /// Starts the thread unless it runs.
-    fn start(self: &Arc<Self>, state: &mut State, view: &PipelineView) -> io::Result<()> {
+    fn start(self: &Arc<Self>, state: &mut HubState, view: &PipelineView) -> io::Result<()> {
         if !state.is_running {
             matcher::spawn(self.clone(), view)?;
             state.is_running = true;
@@ -315,7 +315,7 @@ impl Hub {
     }
 }
 
-impl State {
+impl HubState {
     /// Updates the index of the selectors of readers.
     fn index_readings(&mut self) {
         self.index = Arc::new(Index::new(&self.readings));

@@ -31,10 +31,10 @@ pub(crate) struct Devices(Arc<Mutex<HashMap<u64, Device>>>);
 
 /// A device. Clones share its threads.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Device(Arc<Shared>);
+pub(crate) struct Device(Arc<DeviceQueue>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct DeviceQueue {
     queue: Mutex<Queue>,
     has_work: Condvar,
 }
@@ -105,7 +105,7 @@ impl Device {
     }
 }
 
-impl Shared {
+impl DeviceQueue {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

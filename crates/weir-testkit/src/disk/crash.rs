@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::memory::{Change, Content, Memory, NameChange, Node};
+use super::memory::{Content, DiskChange, Memory, NameChange, Node};
 
 /// How a crash treats changes that were not flushed.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,7 @@ fn keep_names<'a>(changes: &'a [NameChange], fate: Fate, rng: &mut Rng) -> Vec<&
 
 fn survive(node: &Node, rng: &mut Rng) -> Node {
     let mut content = node.durable.clone();
-    let changes: Vec<&Change> = node.doubtful.iter().chain(&node.pending).collect();
+    let changes: Vec<&DiskChange> = node.doubtful.iter().chain(&node.pending).collect();
     let fate = Fate::pick(rng);
     let cut = rng.usize(..=changes.len());
     for (i, change) in changes.into_iter().enumerate() {
@@ -103,8 +103,8 @@ fn survive(node: &Node, rng: &mut Rng) -> Node {
 /// Applies half a change: of a write, some sectors (512 B) or pages (4 KiB), either a prefix (the
 /// file may or may not have grown to the full length) or any of them; other changes happen or do
 /// not.
-fn tear(content: &mut Content, change: &Change, rng: &mut Rng) {
-    let Change::Write { offset, bytes } = change else {
+fn tear(content: &mut Content, change: &DiskChange, rng: &mut Rng) {
+    let DiskChange::Write { offset, bytes } = change else {
         if rng.bool() {
             content.apply(change);
         }

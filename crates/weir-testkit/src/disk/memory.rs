@@ -16,7 +16,7 @@ pub(crate) type Inode = u64;
 
 /// A change of content that is not durable yet.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub(crate) enum DiskChange {
     Write { offset: u64, bytes: Vec<u8> },
     SetLen(u64),
     Punch { offset: u64, len: u64 },
@@ -43,9 +43,9 @@ pub(crate) struct Node {
     pub(crate) current: Content,
     pub(crate) durable: Content,
     /// Changes since the last flush, in order.
-    pub(crate) pending: Vec<Change>,
+    pub(crate) pending: Vec<DiskChange>,
     /// Changes whose flush failed: no later flush makes them durable.
-    pub(crate) doubtful: Vec<Change>,
+    pub(crate) doubtful: Vec<DiskChange>,
     pub(crate) handles: u64,
     /// The handle that holds the lock.
     pub(crate) lock: Option<u64>,
@@ -68,11 +68,11 @@ pub(crate) struct Memory {
 }
 
 impl Content {
-    pub(crate) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &DiskChange) {
         match change {
-            Change::Write { offset, bytes } => self.write(*offset, bytes),
-            Change::SetLen(len) => self.set_len(*len),
-            Change::Punch { offset, len } => self.punch(*offset, *len),
+            DiskChange::Write { offset, bytes } => self.write(*offset, bytes),
+            DiskChange::SetLen(len) => self.set_len(*len),
+            DiskChange::Punch { offset, len } => self.punch(*offset, *len),
         }
     }
 
@@ -124,7 +124,7 @@ fn pages(offset: u64, len: u64) -> std::ops::Range<u64> {
 }
 
 impl Node {
-    pub(crate) fn change(&mut self, change: Change) {
+    pub(crate) fn change(&mut self, change: DiskChange) {
         self.current.apply(&change);
         self.pending.push(change);
     }

@@ -19,7 +19,7 @@ use weir_host::{Disk, DiskFile, DiskSpace, OpenMode};
 
 pub use failing::FailingDisk;
 pub use faults::{CallKind, Fault, FaultKind, Faults};
-use memory::{Change, Inode, Memory, NameChange, Node};
+use memory::{DiskChange, Inode, Memory, NameChange, Node};
 
 /// Size that a disk without a capacity reports, in bytes.
 const UNLIMITED_BYTES: u64 = 1 << 40;
@@ -28,12 +28,12 @@ const UNLIMITED_BYTES: u64 = 1 << 40;
 /// the disk.
 #[derive(Debug, Clone, Default)]
 pub struct FaultyDisk {
-    shared: Arc<Shared>,
+    shared: Arc<DiskState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct DiskState {
+    state: Mutex<DiskFiles>,
     faults: Faults,
     witness: Witness,
 }
@@ -60,7 +60,7 @@ pub enum Moment {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DiskFiles {
     memory: Memory,
     dead: bool,
 }
@@ -132,9 +132,9 @@ impl FaultyDisk {
     fn next_disk(&self, survivors: impl FnOnce(&Memory) -> Memory) -> Self {
         let mut state = self.shared.lock();
         state.dead = true;
-        let next = State { memory: survivors(&state.memory), dead: false };
+        let next = DiskFiles { memory: survivors(&state.memory), dead: false };
         let state = Mutex::new(next);
-        Self { shared: Arc::new(Shared { state, ..Shared::default() }) }
+        Self { shared: Arc::new(DiskState { state, ..DiskState::default() }) }
     }
 
     /// Returns all file names, in order.
@@ -159,7 +159,7 @@ impl FaultyDisk {
             None => memory.create(path),
         };
         let mut node = Node::default();
-        node.change(Change::Write { offset: 0, bytes: bytes.to_vec() });
+        node.change(DiskChange::Write { offset: 0, bytes: bytes.to_vec() });
         node.flush();
         memory.nodes.insert(inode, node);
         let dir = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -168,8 +168,8 @@ impl FaultyDisk {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl DiskState {
+    fn lock(&self) -> MutexGuard<'_, DiskFiles> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -304,7 +304,7 @@ impl Disk for FaultyDisk {
 /// An open file of a [`FaultyDisk`].
 #[derive(Debug)]
 struct FaultyFile {
-    shared: Arc<Shared>,
+    shared: Arc<DiskState>,
     path: PathBuf,
     inode: Inode,
     handle: u64,
@@ -356,7 +356,7 @@ impl DiskFile for FaultyFile {
             bytes.truncate(accepted(memory, inode, offset, bytes.len())?);
             let n = bytes.len();
             if n > 0 {
-                node(memory, inode)?.change(Change::Write { offset, bytes });
+                node(memory, inode)?.change(DiskChange::Write { offset, bytes });
             }
             Ok(n)
         })
@@ -389,14 +389,14 @@ impl DiskFile for FaultyFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.call(CallKind::SetLen, |memory, inode, _| {
-            node(memory, inode)?.change(Change::SetLen(len));
+            node(memory, inode)?.change(DiskChange::SetLen(len));
             Ok(())
         })
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         self.call(CallKind::Punch, |memory, inode, _| {
-            node(memory, inode)?.change(Change::Punch { offset, len });
+            node(memory, inode)?.change(DiskChange::Punch { offset, len });
             Ok(())
         })
     }

@@ -79,12 +79,12 @@ struct Failure {
 #[derive(Debug)]
 pub struct DrainSender {
     dialer: Dialer,
-    state: State,
+    state: ConnectionState,
     last_used: Instant,
 }
 
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     /// Framed messages over a connection.
     Stream(Option<Connection>),
     /// HTTP requests with one message or many.
@@ -125,9 +125,9 @@ impl DrainSender {
     /// Creates a sender, which connects when there is something to send.
     pub fn new(binding: Arc<Binding>, network: DrainNetwork) -> Self {
         let state = match binding.url.scheme {
-            DrainScheme::Syslog | DrainScheme::SyslogTls => State::Stream(None),
-            DrainScheme::Https => State::Http(Poster::new(&binding.url, false)),
-            DrainScheme::HttpsBatch => State::Http(Poster::new(&binding.url, true)),
+            DrainScheme::Syslog | DrainScheme::SyslogTls => ConnectionState::Stream(None),
+            DrainScheme::Https => ConnectionState::Http(Poster::new(&binding.url, false)),
+            DrainScheme::HttpsBatch => ConnectionState::Http(Poster::new(&binding.url, true)),
         };
         Self { dialer: Dialer { binding, network }, state, last_used: Instant::now() }
     }
@@ -137,7 +137,7 @@ impl DrainSender {
     pub async fn send(&mut self, messages: &Messages) -> Sent {
         let mut accepted = 0;
         let result = match &mut self.state {
-            State::Stream(open) => {
+            ConnectionState::Stream(open) => {
                 // Only put back after success.
                 let connection = open.take();
                 match connection::send(&self.dialer, connection, messages, &mut accepted).await {
@@ -148,7 +148,9 @@ impl DrainSender {
                     Err(failure) => failure.into(),
                 }
             }
-            State::Http(poster) => poster.send(&self.dialer, messages, &mut accepted).await,
+            ConnectionState::Http(poster) => {
+                poster.send(&self.dialer, messages, &mut accepted).await
+            }
         };
         self.last_used = Instant::now();
         Sent { accepted, result }
@@ -173,16 +175,16 @@ impl DrainSender {
     /// Closes the connection. Returns whether one was open.
     pub fn close(&mut self) -> bool {
         match &mut self.state {
-            State::Stream(open) => open.take().is_some(),
-            State::Http(poster) => poster.close(),
+            ConnectionState::Stream(open) => open.take().is_some(),
+            ConnectionState::Http(poster) => poster.close(),
         }
     }
 
     /// Returns whether a connection is open, as far as is known.
     pub fn is_open(&self) -> bool {
         match &self.state {
-            State::Stream(open) => open.is_some(),
-            State::Http(poster) => poster.is_open(),
+            ConnectionState::Stream(open) => open.is_some(),
+            ConnectionState::Http(poster) => poster.is_open(),
         }
     }
 }

@@ -40,12 +40,12 @@ pub(in super::super) struct Dispatcher {
     /// The cached properties of each resource of the batch.
     of_batch: Vec<Rc<CachedResource>>,
     chosen: Vec<usize>,
-    writer: Writer,
+    writer: EnvelopeWriter,
 }
 
 /// The envelope of one record.
 #[derive(Debug, Default)]
-struct Writer {
+struct EnvelopeWriter {
     tags: LoggregatorTags,
     names: Vec<String>,
     /// The envelope, if it was rewritten.
@@ -161,13 +161,13 @@ impl Dispatcher {
 enum Bytes<'b> {
     /// As it was received.
     Received(&'b [u8]),
-    /// In [`Writer::rewritten`].
+    /// In [`EnvelopeWriter::rewritten`].
     Rewritten,
     /// Not written: it is a log that is only counted.
     Unwritten,
 }
 
-impl Writer {
+impl EnvelopeWriter {
     /// Finds or writes the envelope of a record, and its names if they are needed. `None` if the
     /// record has no envelope.
     fn envelope<'v>(
@@ -210,7 +210,7 @@ impl Writer {
     }
 }
 
-impl Writer {
+impl EnvelopeWriter {
     /// Stages an envelope for its readers.
     fn stage(
         &mut self,

@@ -47,7 +47,7 @@ fn found(batch: &Arc<Batch>, expressions: &[u64]) -> MatchedBatch {
 }
 
 /// Adds a tail without starting a matching thread.
-fn join(state: &mut State, query: &str) -> u64 {
+fn join(state: &mut HubState, query: &str) -> u64 {
     let query = weir_expr::parse(query).unwrap();
     let expression = state.followed(&query).unwrap_or_else(|| {
         let (expression, wanted) = state.wanted_with(&query);
@@ -65,7 +65,7 @@ enum Seen {
 }
 
 /// Takes everything that is available to a tail.
-fn take_all(state: &mut State, id: u64) -> Vec<Seen> {
+fn take_all(state: &mut HubState, id: u64) -> Vec<Seen> {
     let next = || match state.take(id) {
         TailNext::Event(LiveEvent::Rows(rows)) => Some(Seen::Rows(rows.indexes.len() as u64)),
         TailNext::Event(LiveEvent::Gap { records }) => Some(Seen::Gap(records)),
@@ -79,13 +79,13 @@ fn count(seen: &[Seen]) -> u64 {
 }
 
 #[track_caller]
-fn assert_empty(state: &State) {
+fn assert_empty(state: &HubState) {
     assert_eq!((state.backlog.len(), state.backlog_bytes), (0, 0));
 }
 
 #[test]
 fn a_gap_is_reported_in_place_and_not_to_tails_that_joined_later() {
-    let mut state = State::default();
+    let mut state = HubState::default();
     let (all, slow) = (join(&mut state, "*"), join(&mut state, "x"));
     state.push(Entry::Matched(found(&batch(3, 1), &[0])));
     state.push(Entry::Gap(7));
@@ -102,7 +102,7 @@ fn a_gap_is_reported_in_place_and_not_to_tails_that_joined_later() {
 
 #[test]
 fn losses_around_a_gap_are_counted_exactly_for_each_tail() {
-    let mut state = State::default();
+    let mut state = HubState::default();
     let early = join(&mut state, "*");
     let large = batch(2, 64 * 1024);
     let fitting = BACKLOG_BYTES / large.memory_bytes() as u64;
@@ -136,7 +136,7 @@ fn losses_around_a_gap_are_counted_exactly_for_each_tail() {
 
 /// Takes the gap that must come next.
 #[track_caller]
-fn take_of(state: &mut State, id: u64) -> u64 {
+fn take_of(state: &mut HubState, id: u64) -> u64 {
     match state.take(id) {
         TailNext::Event(LiveEvent::Gap { records }) => records,
         other => panic!("no gap: {other:?}"),
@@ -145,7 +145,7 @@ fn take_of(state: &mut State, id: u64) -> u64 {
 
 #[test]
 fn a_dropped_gap_is_added_to_the_next_reported_gap() {
-    let mut state = State::default();
+    let mut state = HubState::default();
     let (early, gone) = (join(&mut state, "*"), join(&mut state, "*"));
     state.push(Entry::Matched(found(&batch(3, 1), &[0])));
     state.push(Entry::Gap(7));
@@ -162,7 +162,7 @@ fn a_dropped_gap_is_added_to_the_next_reported_gap() {
 
 #[test]
 fn consecutive_gaps_use_bounded_memory() {
-    let mut state = State::default();
+    let mut state = HubState::default();
     let (slow, gone) = (join(&mut state, "*"), join(&mut state, "*"));
     for _ in 0..500_000 {
         state.push(Entry::Gap(1));

@@ -29,7 +29,7 @@ use super::produce::{ENVELOPES_PER_TURN, Emitter};
 use crate::config::{PrometheusSource, ScrapeTarget};
 
 /// State shared by the tasks of a source.
-struct Shared {
+struct ScrapeContext {
     emitter: Rc<Emitter>,
     budget: Budget,
     body_bytes_max: usize,
@@ -37,7 +37,7 @@ struct Shared {
 
 /// The targets with their tasks, which are aborted when this is dropped.
 struct Targets {
-    shared: Rc<Shared>,
+    shared: Rc<ScrapeContext>,
     /// By a key that identifies a target across changes of its settings.
     running: HashMap<String, (ScrapeTarget, AbortHandle)>,
     tasks: JoinSet<()>,
@@ -47,7 +47,7 @@ struct Targets {
 pub(super) async fn run(source: &PrometheusSource, emitter: &Rc<Emitter>) {
     let stats = &emitter.context.stats;
     stats.collect.open();
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(ScrapeContext {
         emitter: emitter.clone(),
         budget: Budget::new(source.in_flight_bytes_max, stats.clone()),
         body_bytes_max: source.body_bytes_max,
@@ -95,7 +95,7 @@ impl Targets {
 }
 
 /// Scrapes one target at intervals; never returns.
-async fn follow(key: String, target: ScrapeTarget, shared: Rc<Shared>) {
+async fn follow(key: String, target: ScrapeTarget, shared: Rc<ScrapeContext>) {
     let stats = &shared.emitter.context.stats;
     let mut client = None;
     let mut next = Instant::now() + phase(&key, target.interval);
@@ -145,7 +145,7 @@ fn phase(key: &str, interval: Duration) -> Duration {
 async fn scrape(
     target: &ScrapeTarget,
     client: &mut Option<Client>,
-    shared: &Shared,
+    shared: &ScrapeContext,
 ) -> Result<(), ScrapeError> {
     let client = match client {
         Some(client) => client,

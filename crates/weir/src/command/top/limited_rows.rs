@@ -5,7 +5,7 @@
 use weir_api::{LimitedEntry, LimitedKeyEntry, SourceStatus};
 use weir_host::units::group_digits;
 
-use super::model::{Rates, Row, SOURCE_HEAD, State};
+use super::model::{ComponentState, Rates, Row, SOURCE_HEAD};
 
 /// Keys shown for each source.
 const ROWS_MAX: usize = 3;
@@ -50,7 +50,7 @@ fn row(before: u64, key: &LimitedKeyEntry, limit: &str, rates: &Rates) -> Row {
     }
     Row {
         cells,
-        state: State::Degraded,
+        state: ComponentState::Degraded,
         detail: format!(
             "{}: {} records discarded, {} delayed, {} refused ({limit})",
             key.key,

@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::signal::Signals;
 use crate::table::Table;
 use crate::term::{ColorChoice, Paint, Style, print_painted};
-use model::{OUTPUT_HEAD, Reading, SOURCE_HEAD, State, View};
+use model::{ComponentState, OUTPUT_HEAD, Reading, SOURCE_HEAD, View};
 use rule_rows::RULE_HEAD;
 
 /// Runs the command.
@@ -81,7 +81,7 @@ fn text(view: &View, paint: Paint) -> String {
         let _infallible = write!(text, "{}\n{}", paint.paint(Style::Strong, title), table.text());
     }
     for reason in &view.reasons {
-        let style = if reason.state == State::Failing { Style::Bad } else { Style::Warn };
+        let style = if reason.state == ComponentState::Failing { Style::Bad } else { Style::Warn };
         let _infallible = writeln!(text, "{} {}", paint.paint(style, "!"), reason.text);
     }
     text.push('\n');

@@ -42,7 +42,7 @@ pub(super) struct Reading {
 
 /// The state of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ComponentState {
     Ok,
     Degraded,
     Failing,
@@ -52,7 +52,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
-    pub(super) state: State,
+    pub(super) state: ComponentState,
     /// Details, for the line below the tables.
     pub(super) detail: String,
 }
@@ -60,7 +60,7 @@ pub(super) struct Row {
 /// An active health problem.
 #[derive(Debug)]
 pub(super) struct ReasonLine {
-    pub(super) state: State,
+    pub(super) state: ComponentState,
     pub(super) text: String,
 }
 
@@ -188,7 +188,7 @@ fn reasons(health: &Value) -> Vec<ReasonLine> {
             let since = approx_duration(Duration::from_secs(seconds as u64));
             let is_failing = reason["severity"] == "failing";
             ReasonLine {
-                state: if is_failing { State::Failing } else { State::Degraded },
+                state: if is_failing { ComponentState::Failing } else { ComponentState::Degraded },
                 text: format!("{component}: {} (for {since})", text(reason, "text")),
             }
         })
@@ -198,9 +198,9 @@ fn reasons(health: &Value) -> Vec<ReasonLine> {
 fn source_row(earlier: &SourceStatus, now: &SourceStatus, rates: &Rates) -> Row {
     let (book, files) = (&now.book.book, &now.book.files);
     let state = match () {
-        () if now.blocked => ("blocked by an output", State::Degraded),
-        () if now.unreadable_files > 0 => ("unreadable files", State::Degraded),
-        () => ("ok", State::Ok),
+        () if now.blocked => ("blocked by an output", ComponentState::Degraded),
+        () if now.unreadable_files > 0 => ("unreadable files", ComponentState::Degraded),
+        () => ("ok", ComponentState::Ok),
     };
     let lag = Duration::from_secs_f64(now.lag_seconds.clamp(0.0, 1e9));
     Row {
@@ -235,10 +235,10 @@ fn source_row(earlier: &SourceStatus, now: &SourceStatus, rates: &Rates) -> Row 
 fn output_row(earlier: &OutputStatus, now: &OutputStatus, rates: &Rates) -> Row {
     let book = &now.book.book;
     let state = match () {
-        () if !now.book.active => ("removed", State::Degraded),
-        () if now.book.blocking => ("full, blocking", State::Failing),
-        () if now.failing => ("failing", State::Failing),
-        () => ("ok", State::Ok),
+        () if !now.book.active => ("removed", ComponentState::Degraded),
+        () if now.book.blocking => ("full, blocking", ComponentState::Failing),
+        () if now.failing => ("failing", ComponentState::Failing),
+        () => ("ok", ComponentState::Ok),
     };
     let fill = now.book.pending_bytes as f64 / now.book.buffer_limit_bytes.max(1) as f64 * 100.0;
     let lag = Duration::from_secs_f64(now.book.lag_seconds.clamp(0.0, 1e9));

@@ -6,7 +6,7 @@
 use weir_api::{RuleEntry, RulesDocument};
 use weir_host::units::group_digits;
 
-use super::model::{Rates, Row, State};
+use super::model::{ComponentState, Rates, Row};
 
 /// Columns of rules.
 pub(super) const RULE_HEAD: [&str; 7] =
@@ -68,7 +68,7 @@ impl<'a> RuleDelta<'a> {
                 group_digits(self.now.unparsed),
                 last,
             ],
-            state: State::Ok,
+            state: ComponentState::Ok,
             detail: format!(
                 "rule {}: {} of {} records since {}, generation {}; {} records routed by no rule",
                 self.now.name,

@@ -14,7 +14,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, Row as TableRow, Table, Wrap};
 use weir_host::terminal::printable;
 
-use super::model::{OUTPUT_HEAD, Reading, Row, SOURCE_HEAD, State, View};
+use super::model::{ComponentState, OUTPUT_HEAD, Reading, Row, SOURCE_HEAD, View};
 use super::read;
 use super::rule_rows::RULE_HEAD;
 use crate::client::Client;
@@ -193,7 +193,7 @@ impl Screen {
     }
 
     fn reasons(&self) -> Text<'_> {
-        let failing = self.style(State::Failing);
+        let failing = self.style(ComponentState::Failing);
         let problem =
             self.problem.iter().map(|text| Line::from(format!("! {text}")).style(failing));
         let reasons =
@@ -203,12 +203,12 @@ impl Screen {
         problem.chain(reasons).collect()
     }
 
-    fn style(&self, state: State) -> Style {
+    fn style(&self, state: ComponentState) -> Style {
         match state {
-            State::Degraded if self.has_color => Style::new().fg(Color::Yellow),
-            State::Failing if self.has_color => Style::new().fg(Color::Red),
-            State::Failing => bold(),
-            State::Ok | State::Degraded => Style::new(),
+            ComponentState::Degraded if self.has_color => Style::new().fg(Color::Yellow),
+            ComponentState::Failing if self.has_color => Style::new().fg(Color::Red),
+            ComponentState::Failing => bold(),
+            ComponentState::Ok | ComponentState::Degraded => Style::new(),
         }
     }
 }

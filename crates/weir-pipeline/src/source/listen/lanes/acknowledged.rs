@@ -17,7 +17,7 @@ use weir_model::{Batch, BatchBuilder, Position, SourceBook};
 
 use super::super::limiter::Claim;
 use super::super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
-use super::{Lane, LaneContext, Push, Shared};
+use super::{Lane, LaneContext, LaneState, Push};
 use crate::rule::{Subject, Workspace};
 
 /// Why records were refused. None of them was appended, or (`Disk` and `Slow`, after they were
@@ -65,7 +65,7 @@ struct BatchAssembler {
 /// All lanes of a listener.
 #[derive(Debug)]
 pub(in crate::source) struct AcknowledgedLanes {
-    shared: Shared,
+    shared: LaneState,
     all: Vec<Mutex<Lane>>,
     assembler: RefCell<BatchAssembler>,
 }
@@ -73,7 +73,7 @@ pub(in crate::source) struct AcknowledgedLanes {
 impl AcknowledgedLanes {
     /// Opens the streams of a source.
     pub(in super::super) fn open(context: LaneContext) -> Rc<Self> {
-        let shared = Shared::new(context);
+        let shared = LaneState::new(context);
         let lanes = Lane::open_all(&shared).into_iter();
         Rc::new(Self {
             all: lanes.map(|(lane, _)| Mutex::new(lane)).collect(),

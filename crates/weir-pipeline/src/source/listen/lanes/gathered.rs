@@ -26,7 +26,7 @@ use weir_model::{
 
 use super::super::limits::{BATCH_BYTES, LANES};
 use super::received::ReceivedCounts;
-use super::{Lane, LaneContext, Shared};
+use super::{Lane, LaneContext, LaneState};
 use crate::rule::{Subject, TooLarge, Workspace};
 
 /// The journal has no room: wait for [`GatheredLanes::room`], then try again.
@@ -36,7 +36,7 @@ pub(in crate::source) struct Blocked;
 /// All lanes of a listener.
 #[derive(Debug)]
 pub(in crate::source) struct GatheredLanes {
-    shared: Shared,
+    shared: LaneState,
     all: RefCell<Vec<GatheredLane>>,
     sealer: RefCell<Sealer>,
     received: RefCell<ReceivedCounts>,
@@ -78,7 +78,7 @@ impl GatheredLanes {
         disk: &dyn Disk,
         received_file: &Path,
     ) -> Rc<Self> {
-        let shared = Shared::new(context);
+        let shared = LaneState::new(context);
         let LaneContext { name, stats, .. } = &shared.context;
         let mut received = ReceivedCounts::open(disk, received_file, stats.clone());
         let mut lanes = Vec::new();
@@ -342,7 +342,7 @@ impl Sealer {
     /// has changed.
     fn seal(
         &mut self,
-        shared: &Shared,
+        shared: &LaneState,
         lane: &mut GatheredLane,
         count: usize,
     ) -> Result<(), TooLarge> {

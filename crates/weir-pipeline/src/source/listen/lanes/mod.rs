@@ -54,7 +54,7 @@ pub(in crate::source) struct LaneContext {
 
 /// The context, and whether the journal has room.
 #[derive(Debug)]
-struct Shared {
+struct LaneState {
     source: SourceId,
     context: LaneContext,
     /// Notifies those that wait for room.
@@ -64,7 +64,7 @@ struct Shared {
     full: RefCell<RefusedReason>,
 }
 
-impl Shared {
+impl LaneState {
     fn new(context: LaneContext) -> Self {
         Self {
             source: SourceId::of(&context.name),
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for LaneState {
     fn drop(&mut self) {
         self.set_unblocked();
     }
@@ -123,7 +123,7 @@ struct Lane {
 
 impl Lane {
     /// Opens all lanes of a source, each with the position of earlier runs.
-    fn open_all(shared: &Shared) -> Vec<(Self, ResumePoint)> {
+    fn open_all(shared: &LaneState) -> Vec<(Self, ResumePoint)> {
         let unix_ns = shared.context.clock.unix_ns();
         let now_seconds = u32::try_from(unix_ns / 1_000_000_000).unwrap_or_default();
         let first = shared.context.thread * LANES;
@@ -158,7 +158,7 @@ impl Lane {
     /// Returns the seal of a batch that ends at `end` and was received at `observed_ns`.
     fn seal<'b>(
         &self,
-        shared: &Shared,
+        shared: &LaneState,
         observed_ns: i64,
         end: Position,
         rule_generation: u32,
