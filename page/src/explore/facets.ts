@@ -3,7 +3,7 @@
 import { computed } from '@preact/signals'
 import { get } from '../api/client'
 import type { FacetEntry, FacetsAnswer } from '../api/schema'
-import { unitByName } from '../format/numbers'
+import { isTime, unitByName } from '../format/numbers'
 import { parseTerms, withoutField } from '../query/terms'
 import { createResource } from '../state/resource'
 import { listOf, stored } from '../state/stored'
@@ -45,7 +45,10 @@ function allFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswe
 async function someFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
   const { from, to } = addressOf(question)
   const { fields } = await get('/weir/v1/fields', { from, to, limit: 200 }, signal)
-  const numbers = fields.filter((field) => field.type === 'number').slice(0, numbersMax)
+  const numbers = fields
+    .filter((field) => field.type === 'number')
+    .sort((a, b) => Number(isTimeByName(b.name)) - Number(isTimeByName(a.name)))
+    .slice(0, numbersMax)
   const open = fields.filter((field) => isOpen(field.name))
   const names = [...new Set([...open, ...numbers].map((field) => field.name))].join()
   const asked = { ...addressOf(question), fields: names, values: valuesMax, timeout }
@@ -55,6 +58,11 @@ async function someFacets(question: Question, signal: AbortSignal): Promise<Face
     ({ name, type }) => byName.get(name) ?? { name, type, count: 0, values: [] },
   )
   return { ...counted, facets: entries.filter((facet) => !isOpen(facet.name) || facet.count > 0) }
+}
+
+/** Times are looked at more often than other numbers. */
+function isTimeByName(name: string): boolean {
+  return isTime(unitByName(name)) || /time|delay|duration|latency|elapsed/.test(name)
 }
 
 /** One field on its own, for one that was not counted with the others. */

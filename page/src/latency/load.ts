@@ -4,10 +4,11 @@ import { get, post } from '../api/client'
 import type { AggregateAnswer, ComputeBody, Meta } from '../api/schema'
 import { addressOf, filterOf, type Question } from '../explore/question'
 import { timelineOf, valuesOn } from '../explore/series'
+import { unitRatio } from '../format/numbers'
 import { quoteKey } from '../query/quote'
 import { createResource } from '../state/resource'
 import type { Series } from '../ui/plot'
-import type { Pair } from './choice'
+import type { Pair } from './pair'
 import { decadesOf, indexOf, type Step, stepsOf } from './scale'
 
 const timeout = '5s'
@@ -200,6 +201,8 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
     const answer = await aggregate(question, both, { points: 100 }, signal)
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
+    const { c0, c1 } = answer.meta.weir.units ?? {}
+    const inSameUnit = (value: number | null) => (value === null ? null : value * unitRatio(c1, c0))
     const series = [
       {
         label: 'service time',
@@ -209,9 +212,9 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
       {
         label: 'queueing delay',
         colour: '--series-2',
-        values: valuesOn(timeline.times, computes.c1, null),
+        values: valuesOn(timeline.times, computes.c1, null).map(inSameUnit),
       },
     ]
-    return { ...timeline, series, unit: answer.meta.weir.units?.c0 }
+    return { ...timeline, series, unit: c0 }
   })
 }

@@ -2,7 +2,6 @@
 // delay is the total less the service time; it is computed where no record has it.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { numberFields } from '../explore/facets'
 import { question } from '../explore/question'
 import { percent } from '../format/numbers'
 import { go } from '../state/location'
@@ -10,7 +9,7 @@ import { Button } from '../ui/button'
 import { Legend } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Skeleton } from '../ui/states'
-import { pair, suggestedPair } from './choice'
+import { pair, suggestedPair, timeFields } from './choice'
 import { LinesChart } from './lines-chart'
 import { type Lines, loadParts, parts } from './load'
 
@@ -93,7 +92,7 @@ function Verdict({ found }: { found: Lines }) {
 }
 
 function Choose() {
-  const names = numberFields.value.map((facet) => facet.name)
+  const names = timeFields.value
   const [total = names[0] ?? '', service = names[1] ?? ''] = suggestedPair.value ?? []
   const chosenTotal = useSignal(total)
   const chosenService = useSignal(service)

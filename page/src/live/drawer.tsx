@@ -4,6 +4,7 @@ import type { LogEntry } from '../api/schema'
 import { FieldsTab } from '../explore/drawer-fields'
 import { DrawerHead } from '../explore/drawer-head'
 import { JsonTab } from '../explore/drawer-json'
+import { PathTab } from '../explore/drawer-path'
 import { IconButton } from '../ui/button'
 import { Tabs } from '../ui/tabs'
 
@@ -31,6 +32,7 @@ export function LiveDrawer() {
         tabs={[
           { id: 'fields', label: 'Fields' },
           { id: 'json', label: 'JSON' },
+          { id: 'path', label: 'Path' },
         ]}
         current={tab.value}
         onChange={(next) => {
@@ -38,8 +40,19 @@ export function LiveDrawer() {
         }}
       />
       <div class="drawer-body" role="tabpanel" aria-label={tab.value}>
-        {tab.value === 'json' ? <JsonTab record={record} /> : <FieldsTab record={record} />}
+        <Part tab={tab.value} record={record} />
       </div>
     </aside>
   )
+}
+
+function Part({ tab, record }: { tab: string; record: LogEntry }) {
+  switch (tab) {
+    case 'json':
+      return <JsonTab record={record} />
+    case 'path':
+      return <PathTab record={record} isStored={false} />
+    default:
+      return <FieldsTab record={record} />
+  }
 }
