@@ -12,6 +12,7 @@ import { isSignedIn, maySee, seesEverything, signOut } from './state/session'
 import { theme } from './state/settings'
 import { health, status, statusBefore } from './state/status'
 import { IconButton } from './ui/button'
+import { Icon } from './ui/icon'
 import { useKeys } from './ui/keys'
 import { lazy, Suspense } from './ui/lazy'
 import { MenuHost, openMenu } from './ui/menu'
@@ -245,11 +246,18 @@ function Pulse() {
         <strong>{short(loss)}</strong> lost
       </span>
       {problems.length > 0 && (
-        <span class="badge caution">
-          {problems.length} {problems.length === 1 ? 'problem' : 'problems'}
+        <span class="badge caution" title={problems.map((one) => one.text).join('; ')}>
+          <Icon name="warning" /> {problems.length}
+          <span class="wide"> {problems.length === 1 ? 'problem' : 'problems'}</span>
         </span>
       )}
-      {!found.balanced && <span class="badge bad">the books do not balance</span>}
+      {!found.balanced && (
+        <span class="badge bad">
+          <Icon name="warning" />
+          <span class="wide">the books do not balance</span>
+          <span class="narrow">unbalanced</span>
+        </span>
+      )}
     </a>
   )
 }

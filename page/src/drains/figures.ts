@@ -3,7 +3,7 @@ import type { DrainEntry, DrainsDocument } from '../api/schema'
 import { seconds } from '../format/numbers'
 import { lossOf, type State } from '../pipeline/figures'
 
-/** A document and when it came, milliseconds by the browser's clock. */
+/** A document and when it was read, milliseconds by weir's clock. */
 export interface Look {
   at: number
   document: DrainsDocument

@@ -36,7 +36,9 @@ export function Drains() {
         get('/weir/v1/drains', {}, signal),
         get('/weir/v1/ledger', {}, signal),
       ])
-      return { before: found.data.peek()?.after, after: { at: Date.now(), document }, ledger }
+      // Both are read at once, and the ledger says when.
+      const after = { at: Date.parse(ledger.time), document }
+      return { before: found.data.peek()?.after, after, ledger }
     })
   useEffect(() => {
     ask()

@@ -50,7 +50,8 @@ async function someFacets(question: Question, signal: AbortSignal): Promise<Face
     .sort((a, b) => Number(isTimeByName(b.name)) - Number(isTimeByName(a.name)))
     .slice(0, numbersMax)
   const open = fields.filter((field) => isOpen(field.name))
-  const names = [...new Set([...open, ...numbers].map((field) => field.name))].join()
+  const own = fields.filter((field) => ownOpinion.has(field.name))
+  const names = [...new Set([...open, ...numbers, ...own].map((field) => field.name))].join()
   const asked = { ...addressOf(question), fields: names, values: valuesMax, timeout }
   const counted = await get('/weir/v1/facets', asked, signal)
   const byName = new Map(counted.facets.map((facet) => [facet.name, facet]))
@@ -136,7 +137,7 @@ export function groupOf(facet: FacetEntry): FacetGroup {
   return reserved.has(facet.name) ? 'Common' : 'Tags'
 }
 
-/** What clients send beside a field of the same meaning says nothing new. */
+/** What clients send beside a field of the same meaning mostly says nothing new. */
 const echoes: Record<string, string> = {
   '@service': 'service',
   '@status': 'status',
@@ -146,9 +147,20 @@ const echoes: Record<string, string> = {
   '@ddtags': 'source',
 }
 
+/** These can say something else: a file is on another host than the one that its records name. */
+const ownOpinion = new Set(['@service', '@hostname', '@host'])
+
+function differs(facet: FacetEntry, twin: FacetEntry): boolean {
+  const known = new Set(twin.values.map((entry) => entry.value))
+  return facet.values.some((entry) => !known.has(entry.value))
+}
+
 export function facetsByGroup(entries: FacetEntry[]): Array<[FacetGroup, FacetEntry[]]> {
-  const names = new Set(entries.map((facet) => facet.name))
-  const shown = entries.filter((facet) => !names.has(echoes[facet.name] ?? ''))
+  const byName = new Map(entries.map((facet) => [facet.name, facet]))
+  const shown = entries.filter((facet) => {
+    const twin = byName.get(echoes[facet.name] ?? '')
+    return !twin || (ownOpinion.has(facet.name) && differs(facet, twin))
+  })
   const place = (facet: FacetEntry) => {
     const at = first.indexOf(facet.name)
     return at < 0 ? first.length : at

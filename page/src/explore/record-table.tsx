@@ -36,6 +36,13 @@ export function RecordTable() {
     keyOf: (index) => found[index]?.id ?? index,
   })
   const items = virtual.getVirtualItems()
+  const looks = [
+    'records',
+    density.value,
+    wrapped && 'wrapped',
+    rowsLoading.value && 'stale',
+    !columns.value.includes('message') && 'without-message',
+  ]
   const last = items.at(-1)?.index ?? 0
 
   useEffect(() => {
@@ -55,7 +62,7 @@ export function RecordTable() {
   return (
     <div
       ref={scroller}
-      class={`records ${density.value}${wrapped ? ' wrapped' : ''}${rowsLoading.value ? ' stale' : ''}`}
+      class={looks.filter(Boolean).join(' ')}
       role="grid"
       aria-label="Records"
       aria-rowcount={allLoaded.value ? found.length + 1 : -1}

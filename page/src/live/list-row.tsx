@@ -3,7 +3,8 @@ import type { Ref } from 'preact'
 import { fieldOf, textOf, timeOf } from '../explore/record'
 import { oneLine } from '../format/log-text'
 import { letterOf, statusOf, toneOf } from '../format/status'
-import { clock, full } from '../format/times'
+import { full } from '../format/times'
+import { Clock } from '../ui/clock'
 import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
 import { colourOfName } from '../ui/theme'
@@ -60,7 +61,7 @@ export const LiveRow = memo(function LiveRow({
         {letterOf(status)}
       </span>
       <span class="cell time" title={full(timeOf(record))}>
-        {clock(timeOf(record))}
+        <Clock time={timeOf(record)} />
       </span>
       <span class="cell stream" title={`${name}, stream ${record.weir?.stream ?? ''}`}>
         {name}

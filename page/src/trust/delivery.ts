@@ -15,6 +15,8 @@ export interface Delivery {
   chosen: number
   /** Not yet decided. */
   waiting: number
+  /** Of these: taken by the destination, which has not acknowledged them yet. */
+  taken: number
   late: number
   balanced: boolean
 }
@@ -30,6 +32,7 @@ export function deliveriesOf(document: StatusDocument): Delivery[] {
       lost,
       chosen,
       waiting: 0,
+      taken: 0,
       late: lag_seconds,
       balanced: book.unaccounted_lines === 0,
     }
@@ -44,6 +47,7 @@ export function deliveriesOf(document: StatusDocument): Delivery[] {
       lost: lost + book.book.dead_lettered,
       chosen,
       waiting: book.in_flight,
+      taken: book.taken,
       late: book.lag_seconds,
       balanced: book.unaccounted_records === 0,
     }
