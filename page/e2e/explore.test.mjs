@@ -47,6 +47,8 @@ test('a newcomer sees records, finds an error by clicking, and opens its trace',
     await page.locator('.record-line[aria-current=true]').waitFor()
     await page.getByRole('tab', { name: 'Path' }).click()
     await page.getByText('Received by intake').waitFor()
+    assert.match(await page.locator('.path').innerText(), /lag\s+\S+ \S+ after it was written/)
+    await page.locator('.hop', { hasText: 'store (store)' }).getByText('Stored.').waitFor()
   }))
 
 test('other values of a filtered field keep their counts', () =>
@@ -208,3 +210,30 @@ test('on a phone nothing is wider than the window', () =>
     },
     { viewport: { width: 390, height: 844 } },
   ))
+
+test('a phone shows which service a record is of, a tablet all columns', async () => {
+  const cells = (page) => page.locator('.record-space .record').first().locator('.cell:visible')
+  await withPage('/?q=status:error', async (page) => assert.equal(await cells(page).count(), 4), {
+    viewport: { width: 390, height: 844 },
+  })
+  const tablet = { viewport: { width: 720, height: 450 } }
+  await withPage(
+    '/?cols=service,host,message',
+    async (page) => {
+      assert.equal(await cells(page).count(), 5)
+      await page.locator('.record-head', { hasText: 'host' }).waitFor()
+    },
+    tablet,
+  )
+})
+
+test('a time as syslog writes it can be pasted', () =>
+  withPage('/', async (page) => {
+    await page.getByRole('button', { name: 'Last 15 minutes' }).click()
+    await page.getByLabel('Type or paste a range or a time').fill('Jan  2 03:04:05')
+    await page.keyboard.press('Enter')
+    await until('the range is around it', () => {
+      const from = parameter(page, 'from')
+      return from && new Date(from) > new Date(Date.now() - 370 * 86_400_000)
+    })
+  }))

@@ -2,6 +2,7 @@
 import { computed, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { reach, signInNeeded } from './api/client'
+import { ExportPanel } from './explore/export-panel'
 import { Explore } from './explore/screen'
 import { exact, rate, short } from './format/numbers'
 import { Help } from './help'
@@ -83,6 +84,7 @@ export function App() {
           }}
         />
       )}
+      <ExportPanel />
       <MenuHost />
       <NotifyHost />
     </>
