@@ -5,6 +5,10 @@ import { FieldsTab } from '../explore/drawer-fields'
 import { DrawerHead } from '../explore/drawer-head'
 import { JsonTab } from '../explore/drawer-json'
 import { PathTab } from '../explore/drawer-path'
+import { timeOf } from '../explore/record'
+import { quoteValue } from '../query/quote'
+import { link } from '../state/location'
+import { fixed } from '../time/range'
 import { IconButton } from '../ui/button'
 import { Tabs } from '../ui/tabs'
 
@@ -17,6 +21,13 @@ export function LiveDrawer() {
   return (
     <aside class="drawer" aria-label="Record">
       <DrawerHead record={record}>
+        <a
+          class="button small"
+          href={aroundIt(record)}
+          title="What was stored just before and after it"
+        >
+          Around it
+        </a>
         <IconButton
           small
           icon="close"
@@ -44,6 +55,16 @@ export function LiveDrawer() {
       </div>
     </aside>
   )
+}
+
+/** On either side of it, milliseconds. */
+const around = 30_000
+
+function aroundIt(record: LogEntry): string {
+  const time = timeOf(record)
+  const { service } = record.attributes
+  const range = fixed({ from: time - around, to: time + around })
+  return link({ ...range, q: service ? `service:${quoteValue(service)}` : '' }, 'explore')
 }
 
 function Part({ tab, record }: { tab: string; record: LogEntry }) {

@@ -1,5 +1,6 @@
 // The pipeline as a graph in columns: sources, rules, the journal, outputs; and who blocks whom.
 import type { RulesDocument, StatusDocument } from '../api/schema'
+import { bytes } from '../format/numbers'
 import { fillOf, lossOf, outputState, type State, sourceState } from './figures'
 
 export interface PipelineNode {
@@ -145,7 +146,10 @@ function journalNode(document: StatusDocument): PipelineNode {
     type: 'memory, then disk',
     state: bad
       ? { tone: 'bad', text: 'disk failing' }
-      : { tone: 'good', text: 'accepting records' },
+      : {
+          tone: 'good',
+          text: `${bytes(journal.ring_bytes)}, ${bytes(journal.disk_bytes)} on disk`,
+        },
     rate: undefined,
     fill,
     lag: 0,
