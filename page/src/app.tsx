@@ -158,7 +158,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
       <button type="button" class="skip button primary" onClick={toContent}>
         To the content
       </button>
-      <a class="brand" href={link({}, 'explore')}>
+      <a class="brand" href={link({}, 'explore')} aria-label="weir">
         <svg viewBox="0 0 32 32" aria-hidden="true">
           <rect width="32" height="32" rx="7" fill="#0b6e86" />
           <path

@@ -107,7 +107,7 @@ function FieldTable({ title, fields }: { title: string; fields: FieldValue[] }) 
   if (fields.length === 0) return null
   return (
     <section class="field-table" aria-label={title}>
-      <h3 class="facets-group">{title}</h3>
+      <h2 class="facets-group">{title}</h2>
       {fields.map((field) => (
         <FieldRow key={field.name + textOf(field.value)} field={field} />
       ))}

@@ -120,8 +120,7 @@ function outcomeOf(
   if (hasPassed(output, record.weir?.arrival, document)) {
     return `Passed before ${full(Date.parse(document.time))}: neither it nor what came before it waits here.`
   }
-  const waiting = Math.max(0, book.in_flight - book.taken)
-  return `May still wait: ${short(waiting)} records do, the oldest for ${seconds(book.lag_seconds)}.`
+  return `May still wait: ${short(book.in_flight)} records do, the oldest for ${seconds(book.lag_seconds)}.`
 }
 
 function OutputHop({ output, outcome }: { output: OutputStatus; outcome: string }) {

@@ -15,7 +15,9 @@ export function hasPassed(
 ): boolean {
   const [arrived, now] = [Date.parse(arrival ?? ''), Date.parse(time)]
   if (Number.isNaN(arrived) || Number.isNaN(now) || arrived + settling > now) return false
-  if (book.in_flight <= book.taken) return true
+  // What the store has taken can be searched, though it is not acknowledged yet.
+  const waiting = book.type === 'store' ? book.in_flight - book.taken : book.in_flight
+  if (waiting <= 0) return true
   // What an earlier run has left counts its age from the start.
   const isOfThisRun = arrived > now - uptime_seconds * 1_000
   return isOfThisRun && book.lag_seconds > 0 && arrived + settling < now - book.lag_seconds * 1_000

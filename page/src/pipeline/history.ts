@@ -13,9 +13,11 @@ function bytesTaken(document: StatusDocument): number {
   return document.sources.reduce((sum, { book }) => sum + book.book.bytes_read, 0)
 }
 
-/** What a destination has taken: the store makes it durable, and acknowledges it, many at a time. */
-function takenBy(output: OutputStatus | undefined): number | undefined {
-  return output && output.book.book.delivered + output.book.taken
+/** What was delivered; the store makes what it has taken durable, and acknowledges it, many at a time. */
+function deliveredBy(output: OutputStatus | undefined): number | undefined {
+  if (!output) return undefined
+  const { book, type, taken } = output.book
+  return type === 'store' ? book.delivered + taken : book.delivered
 }
 
 type Counter = [string, (document: StatusDocument) => number | undefined]
@@ -30,7 +32,7 @@ function countersOf(document: StatusDocument): Counter[] {
   const outputs = document.outputs.map(
     ({ book }): Counter => [
       `output:${book.name}`,
-      (one) => takenBy(one.outputs.find((output) => output.book.name === book.name)),
+      (one) => deliveredBy(one.outputs.find((output) => output.book.name === book.name)),
     ],
   )
   return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds], ['bytes', bytesTaken]]

@@ -10,7 +10,7 @@ const one: Delivery = {
   lost: 0,
   chosen: 0,
   waiting: 0,
-  taken: 0,
+  searchable: 0,
   late: 0,
   balanced: true,
 }
@@ -34,7 +34,7 @@ it('counts what was moved or unwanted as settled, and a rule as a choice', () =>
     moved: 3,
     unbound: 2,
   }
-  const waits = { in_flight: 3, taken: 1, lag_seconds: 2 }
+  const waits = { type: 'store', in_flight: 3, taken: 1, lag_seconds: 2 }
   const output = { book: { name: 'o', book, ...waits, unaccounted_records: 0 } }
   const document = { sources: [], outputs: [output] } as unknown as StatusDocument
   expect(deliveriesOf(document)[0]).toEqual({
@@ -45,7 +45,7 @@ it('counts what was moved or unwanted as settled, and a rule as a choice', () =>
     lost: 3,
     chosen: 4,
     waiting: 3,
-    taken: 1,
+    searchable: 1,
     late: 2,
   })
 })

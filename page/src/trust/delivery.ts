@@ -15,8 +15,8 @@ export interface Delivery {
   chosen: number
   /** Not yet decided. */
   waiting: number
-  /** Of these: taken by the destination, which has not acknowledged them yet. */
-  taken: number
+  /** Of these: in the store, which has not acknowledged them yet. */
+  searchable: number
   late: number
   balanced: boolean
 }
@@ -32,7 +32,7 @@ export function deliveriesOf(document: StatusDocument): Delivery[] {
       lost,
       chosen,
       waiting: 0,
-      taken: 0,
+      searchable: 0,
       late: lag_seconds,
       balanced: book.unaccounted_lines === 0,
     }
@@ -47,7 +47,7 @@ export function deliveriesOf(document: StatusDocument): Delivery[] {
       lost: lost + book.book.dead_lettered,
       chosen,
       waiting: book.in_flight,
-      taken: book.taken,
+      searchable: book.type === 'store' ? book.taken : 0,
       late: book.lag_seconds,
       balanced: book.unaccounted_records === 0,
     }

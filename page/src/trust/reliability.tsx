@@ -106,10 +106,10 @@ function Row({ one }: { one: Delivery }) {
       <Count value={one.chosen} />
       <td class={`number${one.waiting > 0 ? '' : ' quiet'}`} title={exact(one.waiting)}>
         {short(one.waiting)}
-        {one.taken > 0 && (
-          <small class="quiet" title="The destination has them and has not acknowledged them yet">
+        {one.searchable > 0 && (
+          <small class="quiet" title="The store has them; it counts them once they are durable">
             {' '}
-            {short(one.taken)} taken
+            {short(one.searchable)} searchable
           </small>
         )}
       </td>
