@@ -95,6 +95,22 @@ test('a row says when it was written and received, and what became of it', async
   await close()
 })
 
+test('rows are walked and opened without a mouse', async () => {
+  const { page, complaints, close } = await openLive()
+  await here.weir.post(lines(3_000, 10))
+  await page.getByText('line number 3009').waitFor()
+  for (const key of ['j', 'k', 'k']) await page.keyboard.press(key)
+  await until('the third row from the end has the focus', () =>
+    page.evaluate(() => document.activeElement.textContent.includes('line number 3007')),
+  )
+  await page.keyboard.press('Enter')
+  await page.locator('.drawer', { hasText: 'line number 3007' }).waitFor()
+  await page.keyboard.press('Escape')
+  await page.locator('.drawer').waitFor({ state: 'detached' })
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
 test('a query that cannot be read is refused in words', async () => {
   const { page, close } = await openPage(here.browser)
   await page.goto(`${here.server.address}/live?q=status:(`)

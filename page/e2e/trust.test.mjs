@@ -66,6 +66,38 @@ test('hostile lines are shown and do nothing, in every part of the page', async 
   await close()
 })
 
+test('hostile addresses and live rows do nothing either', async () => {
+  const { page, complaints, close } = await openPage(here.browser)
+  const evil = encodeURIComponent('<img src=x onerror="window.broken=9">')
+  const addresses = [
+    `/?q=${evil}&cols=${evil},message`,
+    `/?view=groups&group=${evil}&figure=avg&metric=${evil}`,
+    `/?view=latency&metric=${evil}&by=${evil}&measure=${evil}&service=${evil}`,
+    `/?from=${evil}&to=${evil}&row=${evil}&tab=${evil}`,
+    `/?view=${evil}&split=${evil}&bar=${evil}&sort=${evil}&chart=${evil}`,
+    `/pipeline?node=${evil}`,
+    `/live?mark=${evil}&rate=${evil}`,
+  ]
+  for (const address of addresses) {
+    await page.goto(here.server.address + address)
+    await page.waitForTimeout(400)
+  }
+  await page.locator('.rate', { hasText: /^\s*live/ }).waitFor()
+  const [first] = hostile
+  await here.weir.post([
+    { message: first, service: '<b onclick=alert(1)>evil</b>', status: 'info' },
+  ])
+  await page.locator('.live-row', { hasText: '<img src=x' }).click()
+  for (const tab of ['JSON', 'Path', 'Fields']) {
+    await page.getByRole('tab', { name: tab, exact: true }).click()
+  }
+  assert.equal(await page.evaluate(() => window.broken), undefined)
+  const made = await page.evaluate(() => document.querySelectorAll('body img, body b').length)
+  assert.equal(made, 0)
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
 test('a click on a hostile value asks for just that value', async () => {
   const { page, close } = await openPage(here.browser)
   await page.goto(`${here.server.address}/`)

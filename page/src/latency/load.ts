@@ -54,7 +54,7 @@ export const percentiles = createResource<Lines>()
 export const summary = createResource<Summary>()
 export const heat = createResource<HeatMap>()
 export const outliers = createResource<{ rows: Outlier[]; unit: string | undefined }>()
-export const parts = createResource<Lines>()
+export const parts = createResource<Parts>()
 
 async function aggregate(
   question: Question,
@@ -190,15 +190,22 @@ export function loadOutliers(question: Question, metric: string, by: string): vo
   })
 }
 
+export interface Parts extends Lines {
+  /** Means over all records, in one unit, whatever the figure of the lines is. */
+  service: number
+  queueing: number
+}
+
 /** Means add up to the mean of the whole; percentiles do not, so they are lines. */
 export function loadParts(question: Question, { service, queueing }: Pair, figure: string): void {
   parts.ask(async (signal) => {
+    const means = [service, queueing].map((metric) => ({ aggregation: 'avg', metric }))
     const both = [service, queueing].map((metric) => ({
       aggregation: figure,
       metric,
       type: 'timeseries' as const,
     }))
-    const answer = await aggregate(question, both, { points: 100 }, signal)
+    const answer = await aggregate(question, [...both, ...means], { points: 100 }, signal)
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
     const { c0, c1 } = answer.meta.weir.units ?? {}
@@ -215,6 +222,13 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
         values: valuesOn(timeline.times, computes.c1, null).map(inSameUnit),
       },
     ]
-    return { ...timeline, series, unit: c0 }
+    const mean = (value: unknown) => (typeof value === 'number' ? value : 0)
+    return {
+      ...timeline,
+      series,
+      unit: c0,
+      service: mean(computes.c2),
+      queueing: mean(computes.c3) * unitRatio(c1, c0),
+    }
   })
 }

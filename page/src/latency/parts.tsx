@@ -11,7 +11,7 @@ import { Select } from '../ui/select'
 import { Skeleton } from '../ui/states'
 import { pair, suggestedPair, timeFields } from './choice'
 import { LinesChart } from './lines-chart'
-import { type Lines, loadParts, parts } from './load'
+import { loadParts, type Parts as PartsAnswer, parts } from './load'
 
 const figures = ['avg', 'pc50', 'pc90', 'pc99']
 const figureNames: Record<string, string> = {
@@ -70,12 +70,7 @@ function Shown({ figure }: { figure: string }) {
 }
 
 /** In one sentence, what the chart says. */
-function Verdict({ found }: { found: Lines }) {
-  const mean = (values: Array<number | null>) => {
-    const known = values.filter((value) => value !== null)
-    return known.reduce((sum, value) => sum + value, 0) / Math.max(known.length, 1)
-  }
-  const [service = 0, queueing = 0] = found.series.map((one) => mean(one.values))
+function Verdict({ found: { service, queueing } }: { found: PartsAnswer }) {
   if (service + queueing === 0) return <p class="quiet">No record in this range has both fields.</p>
   const share = queueing / (service + queueing)
   const advice =
