@@ -128,6 +128,16 @@ test('a drain that fails comes first and says why; the pipeline shows what lags'
     [],
   )
 
+  await page.setViewportSize({ width: 390, height: 844 })
+  const action = page.getByRole('button', { name: /^Actions for/ }).first()
+  const { x, width } = await action.boundingBox()
+  assert.ok(x + width <= 390, 'what can be done is on the screen of a phone')
+  const tooWide = await page.evaluate(
+    () => document.documentElement.scrollWidth - window.innerWidth,
+  )
+  assert.ok(tooWide <= 0, `${tooWide} px too wide`)
+  await page.setViewportSize({ width: 1440, height: 900 })
+
   await page.goto(`${here.server.address}/pipeline`)
   await page.locator('.node', { hasText: 'drains/lagging' }).waitFor()
   await until('what was moved is in the books on the screen', async () => {

@@ -47,6 +47,8 @@ test('a newcomer sees records, finds an error by clicking, and opens its trace',
     await page.locator('.record-line[aria-current=true]').waitFor()
     await page.getByRole('tab', { name: 'Path' }).click()
     await page.getByText('Received by intake').waitFor()
+    assert.match(await page.locator('.path').innerText(), /lag\s+\S+ \S+ after it was written/)
+    await page.locator('.hop', { hasText: 'store (store)' }).getByText('Stored.').waitFor()
   }))
 
 test('other values of a filtered field keep their counts', () =>
@@ -112,6 +114,51 @@ test('everything works without a mouse', () =>
     await page.keyboard.press('l')
     await page.locator('.live').waitFor()
     assert.equal(parameter(page, 'q'), 'status:error')
+  }))
+
+test('the keyboard goes into a record and back to its row', () =>
+  withPage('/', async (page) => {
+    for (const key of ['j', 'j', 'o', 'i']) await page.keyboard.press(key)
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Fields')
+    await page.keyboard.press('ArrowRight')
+    const fold = page.locator('.json-fold').first()
+    await fold.waitFor()
+    await fold.press('Enter')
+    assert.equal(await fold.getAttribute('aria-expanded'), 'false')
+    await page.keyboard.press('Escape')
+    await page.locator('.drawer').waitFor({ state: 'detached' })
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute('role')), 'grid')
+  }))
+
+test('what refreshes by itself waits while somebody reads, and keeps to the open record', () =>
+  withPage('/', async (page) => {
+    await page.evaluate(() => localStorage.setItem('weir.refresh', '"5"'))
+    await page.goto(`${here.server.address}/?q=late`)
+    await page.locator('.state', { hasText: 'No record matches' }).waitFor()
+    const late = (at) => ({ message: `late ${at}`, service: 'clock', status: 'info' })
+    await here.weir.post([late(1)])
+    await page.locator('.record', { hasText: 'late 1' }).waitFor({ timeout: 15_000 })
+    await page.locator('.record', { hasText: 'late 1' }).click()
+    await page.locator('.summary', { hasText: 'refresh waits' }).waitFor()
+    await here.weir.post([late(2)])
+    await stored(here.weir, 'service:clock', 2)
+    await page.keyboard.press('r')
+    await page.locator('.record', { hasText: 'late 2' }).waitFor()
+    await until('the row of the open record is marked', async () =>
+      /late 1/.test(await page.locator('.record.selected').innerText()),
+    )
+  }))
+
+test('the length of a bar can be chosen', () =>
+  withPage('/?from=now-15m', async (page) => {
+    await page.getByLabel('Length of a bar').selectOption('1m')
+    await until('it stands in the address', () => parameter(page, 'bar') === '1m')
+    await page.getByRole('button', { name: 'Show as a table' }).click()
+    const rows = page.locator('.histogram tbody tr')
+    await until('a bar is a minute', async () => {
+      const count = await rows.count()
+      return count >= 15 && count <= 16
+    })
   }))
 
 test('completion knows fields and values, and quotes by itself', () =>
@@ -208,3 +255,30 @@ test('on a phone nothing is wider than the window', () =>
     },
     { viewport: { width: 390, height: 844 } },
   ))
+
+test('a phone shows which service a record is of, a tablet all columns', async () => {
+  const cells = (page) => page.locator('.record-space .record').first().locator('.cell:visible')
+  await withPage('/?q=status:error', async (page) => assert.equal(await cells(page).count(), 4), {
+    viewport: { width: 390, height: 844 },
+  })
+  const tablet = { viewport: { width: 720, height: 450 } }
+  await withPage(
+    '/?q=status:error&cols=service,host,message',
+    async (page) => {
+      assert.equal(await cells(page).count(), 5)
+      await page.locator('.record-head', { hasText: 'host' }).waitFor()
+    },
+    tablet,
+  )
+})
+
+test('a time as syslog writes it can be pasted', () =>
+  withPage('/', async (page) => {
+    await page.getByRole('button', { name: 'Last 15 minutes' }).click()
+    await page.getByLabel('Type or paste a range or a time').fill('Jan  2 03:04:05')
+    await page.keyboard.press('Enter')
+    await until('the range is around it', () => {
+      const from = parameter(page, 'from')
+      return from && new Date(from) > new Date(Date.now() - 370 * 86_400_000)
+    })
+  }))

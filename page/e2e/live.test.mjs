@@ -81,6 +81,36 @@ test('sampling is said, and shown and skipped add up to what matched', async () 
   await close()
 })
 
+test('a row says when it was written and received, and what became of it', async () => {
+  const { page, complaints, close } = await openLive()
+  const written = Date.now() - 5_000
+  await here.weir.post([{ message: 'a late one', service: 'web', timestamp: written }])
+  await page.locator('.live-row', { hasText: 'a late one' }).click()
+  await page.getByRole('tab', { name: 'Path' }).click()
+  const path = page.locator('.path')
+  assert.match(await path.innerText(), /Received by intake/)
+  assert.match(await path.innerText(), /lag\s+(5|6|7)(\.\d+)? s after it was written/)
+  await path.getByText('Passed before').first().waitFor({ timeout: 15_000 })
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
+test('rows are walked and opened without a mouse', async () => {
+  const { page, complaints, close } = await openLive()
+  await here.weir.post(lines(3_000, 10))
+  await page.getByText('line number 3009').waitFor()
+  for (const key of ['j', 'k', 'k']) await page.keyboard.press(key)
+  await until('the third row from the end has the focus', () =>
+    page.evaluate(() => document.activeElement.textContent.includes('line number 3007')),
+  )
+  await page.keyboard.press('Enter')
+  await page.locator('.drawer', { hasText: 'line number 3007' }).waitFor()
+  await page.keyboard.press('Escape')
+  await page.locator('.drawer').waitFor({ state: 'detached' })
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
 test('a query that cannot be read is refused in words', async () => {
   const { page, close } = await openPage(here.browser)
   await page.goto(`${here.server.address}/live?q=status:(`)

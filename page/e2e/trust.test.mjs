@@ -66,6 +66,36 @@ test('hostile lines are shown and do nothing, in every part of the page', async 
   await close()
 })
 
+test('hostile addresses and live rows do nothing either', async () => {
+  const { page, complaints, close } = await openPage(here.browser)
+  const evil = encodeURIComponent('<img src=x onerror="window.broken=9">')
+  const addresses = [
+    `/?q=${evil}&cols=${evil},message`,
+    `/?view=groups&group=${evil}&figure=avg&metric=${evil}`,
+    `/?view=latency&metric=${evil}&by=${evil}&measure=${evil}&service=${evil}`,
+    `/?from=${evil}&to=${evil}&row=${evil}&tab=${evil}`,
+    `/?view=${evil}&split=${evil}&bar=${evil}&sort=${evil}&chart=${evil}`,
+    `/pipeline?node=${evil}`,
+    `/live?mark=${evil}&rate=${evil}`,
+  ]
+  for (const address of addresses) {
+    await page.goto(here.server.address + address)
+    await page.waitForTimeout(400)
+  }
+  await page.locator('.rate', { hasText: /^\s*live/ }).waitFor()
+  const [first] = hostile
+  await here.weir.post([{ message: first, service: '<b onclick=alert(1)>odd</b>', status: 'info' }])
+  await page.locator('.live-row', { hasText: '<img src=x' }).click()
+  for (const tab of ['JSON', 'Path', 'Fields']) {
+    await page.getByRole('tab', { name: tab, exact: true }).click()
+  }
+  assert.equal(await page.evaluate(() => window.broken), undefined)
+  const made = await page.evaluate(() => document.querySelectorAll('body img, body b').length)
+  assert.equal(made, 0)
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
 test('a click on a hostile value asks for just that value', async () => {
   const { page, close } = await openPage(here.browser)
   await page.goto(`${here.server.address}/`)
@@ -76,9 +106,21 @@ test('a click on a hostile value asks for just that value', async () => {
   await close()
 })
 
-for (const colorScheme of ['light', 'dark']) {
-  test(`axe finds nothing serious on any screen, ${colorScheme}`, async () => {
-    const { page, close } = await openPage(here.browser, { colorScheme })
+const sizes = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } }
+const looks = ['light', 'dark'].flatMap((colorScheme) =>
+  Object.entries(sizes).map(([size, viewport]) => ({ colorScheme, size, viewport })),
+)
+
+/** Names of many services, so that every colour of a stream is on the screen. */
+const services = Array.from({ length: 30 }, (_, at) => ({
+  message: `line ${at}`,
+  service: `service-${at}`,
+  status: at % 2 ? 'error' : 'info',
+}))
+
+for (const { colorScheme, size, viewport } of looks) {
+  test(`axe finds nothing serious on any screen, ${colorScheme}, ${size}`, async () => {
+    const { page, close } = await openPage(here.browser, { colorScheme, viewport })
     const screens = [
       '/?from=now-1h',
       '/?from=now-1h&view=patterns',
@@ -97,6 +139,11 @@ for (const colorScheme of ['light', 'dark']) {
       await page.goto(here.server.address + path)
       await page.waitForTimeout(900)
       if (path === screens[0]) await page.locator('.record-space .record').nth(2).click()
+      if (path === '/live') {
+        await page.locator('.rate', { hasText: /^\s*live/ }).waitFor()
+        await here.weir.post(services)
+        await page.locator('.live-row', { hasText: 'line 29' }).waitFor()
+      }
       await page.evaluate(axe)
       const { violations } = await page.evaluate(() => window.axe.run())
       const serious = violations.filter((one) => /serious|critical/.test(one.impact))
@@ -108,6 +155,10 @@ for (const colorScheme of ['light', 'dark']) {
             .join(' | ')}`,
       )
       assert.deepEqual(said, [], path)
+      const wide = await page.evaluate(
+        () => document.documentElement.scrollWidth - window.innerWidth,
+      )
+      assert.ok(wide <= 0, `${path} is ${wide} px too wide`)
     }
     await close()
   })

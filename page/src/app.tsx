@@ -2,6 +2,7 @@
 import { computed, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { reach, signInNeeded } from './api/client'
+import { ExportPanel } from './explore/export-panel'
 import { Explore } from './explore/screen'
 import { exact, rate, short } from './format/numbers'
 import { Help } from './help'
@@ -12,6 +13,7 @@ import { isSignedIn, maySee, seesEverything, signOut } from './state/session'
 import { theme } from './state/settings'
 import { health, status, statusBefore } from './state/status'
 import { IconButton } from './ui/button'
+import { Icon } from './ui/icon'
 import { useKeys } from './ui/keys'
 import { lazy, Suspense } from './ui/lazy'
 import { MenuHost, openMenu } from './ui/menu'
@@ -82,6 +84,7 @@ export function App() {
           }}
         />
       )}
+      <ExportPanel />
       <MenuHost />
       <NotifyHost />
     </>
@@ -155,7 +158,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
       <button type="button" class="skip button primary" onClick={toContent}>
         To the content
       </button>
-      <a class="brand" href={link({}, 'explore')}>
+      <a class="brand" href={link({}, 'explore')} aria-label="weir">
         <svg viewBox="0 0 32 32" aria-hidden="true">
           <rect width="32" height="32" rx="7" fill="#0b6e86" />
           <path
@@ -245,11 +248,18 @@ function Pulse() {
         <strong>{short(loss)}</strong> lost
       </span>
       {problems.length > 0 && (
-        <span class="badge caution">
-          {problems.length} {problems.length === 1 ? 'problem' : 'problems'}
+        <span class="badge caution" title={problems.map((one) => one.text).join('; ')}>
+          <Icon name="warning" /> {problems.length}
+          <span class="wide"> {problems.length === 1 ? 'problem' : 'problems'}</span>
         </span>
       )}
-      {!found.balanced && <span class="badge bad">the books do not balance</span>}
+      {!found.balanced && (
+        <span class="badge bad">
+          <Icon name="warning" />
+          <span class="wide">the books do not balance</span>
+          <span class="narrow">unbalanced</span>
+        </span>
+      )}
     </a>
   )
 }

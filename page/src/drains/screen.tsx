@@ -12,6 +12,7 @@ import { createResource } from '../state/resource'
 import { mayChange, seesEverything } from '../state/session'
 import { status } from '../state/status'
 import { Button } from '../ui/button'
+import { Command } from '../ui/command'
 import { Figure } from '../ui/figure'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
 import { AddDrain } from './add'
@@ -118,9 +119,12 @@ function NoDrains({ add }: { add: () => void }) {
         </p>
         <p>
           Drains are enabled by a <code>[drains]</code> section in the configuration. They are
-          defined there, by a binding cache, on this page, or on the command line:
+          defined there, by a binding cache, on this page, or on the command line.
         </p>
-        <pre>weir drains add syslog-tls://logs.example.com:6514 --app ID</pre>
+        <Command
+          text="weir drains add syslog-tls://logs.example.com:6514 --app ID"
+          does="A drain for one application, added to the weir of this machine."
+        />
       </Empty>
     </section>
   )

@@ -14,8 +14,7 @@ const messageShown = 20_000
 
 export function FieldsTab({ record }: { record: LogEntry }) {
   const { attributes } = record
-  const own = flatten(attributes.attributes)
-  const repeated = new Set(['@service', '@status', '@hostname', '@ddtags', '@host'])
+  const own = flatten(attributes.attributes).filter((field) => !isRepeated(field, record))
   return (
     <>
       <Message text={attributes.message ?? ''} />
@@ -33,9 +32,21 @@ export function FieldsTab({ record }: { record: LogEntry }) {
       </div>
       <FieldTable title="Common" fields={commonOf(record)} />
       <FieldTable title="Tags" fields={tagsOf(record)} />
-      <FieldTable title="Attributes" fields={own.filter((field) => !repeated.has(field.name))} />
+      <FieldTable title="Attributes" fields={own} />
     </>
   )
+}
+
+/** Whether an attribute says what the common fields say already. */
+function isRepeated({ name, value }: FieldValue, record: LogEntry): boolean {
+  const { service, host, status } = record.attributes
+  const twins: Record<string, unknown> = {
+    '@service': service,
+    '@hostname': host,
+    '@host': host,
+    '@status': status,
+  }
+  return name === '@ddtags' || (name in twins && twins[name] === value)
 }
 
 function commonOf(record: LogEntry): FieldValue[] {
@@ -96,12 +107,17 @@ function FieldTable({ title, fields }: { title: string; fields: FieldValue[] }) 
   if (fields.length === 0) return null
   return (
     <section class="field-table" aria-label={title}>
-      <h3 class="facets-group">{title}</h3>
+      <h2 class="facets-group">{title}</h2>
       {fields.map((field) => (
         <FieldRow key={field.name + textOf(field.value)} field={field} />
       ))}
     </section>
   )
+}
+
+/** A text that needs the whole width. */
+function isTall(text: string): boolean {
+  return text.length > 160 || text.includes('\n')
 }
 
 function FieldRow({ field }: { field: FieldValue }) {
@@ -110,7 +126,7 @@ function FieldRow({ field }: { field: FieldValue }) {
   const unit = unitOf(name)
   const filters = value !== null && typeof value !== 'object' && text.length < 1_000
   return (
-    <div class="field-row">
+    <div class={`field-row${isTall(text) ? ' tall' : ''}`}>
       <span class="field-name" title={name}>
         {name}
       </span>

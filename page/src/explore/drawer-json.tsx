@@ -1,4 +1,5 @@
 // A record as JSON, in colours, as the API has it.
+import { type Signal, useSignal } from '@preact/signals'
 import type { LogEntry } from '../api/schema'
 import { Button } from '../ui/button'
 import { LogText } from '../ui/log-text'
@@ -44,6 +45,22 @@ function Value({ value, depth }: { value: unknown; depth: number }) {
   return <span class="json-plain">{JSON.stringify(value) ?? 'null'}</span>
 }
 
+function Fold({ folded, count }: { folded: Signal<boolean>; count: number }) {
+  return (
+    <button
+      type="button"
+      class="json-fold"
+      aria-expanded={!folded.value}
+      aria-label={`${count} ${count === 1 ? 'member' : 'members'}`}
+      onClick={() => {
+        folded.value = !folded.value
+      }}
+    >
+      {folded.value ? '▸' : '▾'}
+    </button>
+  )
+}
+
 interface ItemsProps {
   open: string
   close: string
@@ -52,10 +69,23 @@ interface ItemsProps {
 }
 
 function Items({ open, close, depth, items }: ItemsProps) {
+  const folded = useSignal(false)
   const inner = '  '.repeat(depth + 1)
   if (items.length === 0) return <>{open + close}</>
+  const fold = depth > 0 && <Fold folded={folded} count={items.length} />
+  if (folded.value) {
+    return (
+      <>
+        {fold}
+        {open}
+        <span class="quiet"> {items.length} </span>
+        {close}
+      </>
+    )
+  }
   return (
     <>
+      {fold}
       {`${open}\n`}
       {items.map(([key, value], index) => (
         <span key={index}>

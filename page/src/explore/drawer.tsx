@@ -115,7 +115,7 @@ function Part({ current, record }: { current: string; record: LogEntry }) {
     case 'trace':
       return <TraceTab record={record} />
     case 'path':
-      return <PathTab record={record} />
+      return <PathTab record={record} isStored />
     default:
       return <FieldsTab record={record} />
   }

@@ -84,6 +84,19 @@ it('facets stand in groups, the common ones in their order, echoes left out', ()
   ])
 })
 
+it('a host that records name themselves is shown if it is another one', () => {
+  const facet = (name: string, value: string): FacetEntry => ({
+    name,
+    type: 'text',
+    count: 1,
+    values: [{ value, count: 1 }],
+  })
+  const names = (host: string) =>
+    facetsByGroup([facet('host', 'vm'), facet('@host', host)])[2]?.[1].map((one) => one.name)
+  expect(names('vm')).toEqual([])
+  expect(names('edge-1')).toEqual(['@host'])
+})
+
 it('a pattern becomes the phrases between its holes', () => {
   expect(phrasesOf('query took *: SELECT "x" FROM * ()')).toEqual([
     '"query took"',

@@ -3,8 +3,11 @@ import { address } from '../api/client'
 import { link } from '../state/location'
 import { fixed } from '../time/range'
 import { type MenuGroup, openMenu } from '../ui/menu'
-import { copy } from '../ui/notify'
+import { copy, notify } from '../ui/notify'
 import { columns } from './columns'
+import type { Format } from './export-count'
+import { startExport } from './export-run'
+import { histogram } from './histogram'
 import { addressOf, filterOf, question } from './question'
 import { sort } from './records'
 
@@ -30,27 +33,24 @@ function linkGroup(): MenuGroup {
 function fileGroup(): MenuGroup {
   const asked = { ...addressOf(question.peek()), sort: sort.peek() }
   const shown = ['timestamp', 'host', 'status', ...columns.peek()].filter(unique).join()
-  const file = (format: 'ndjson' | 'csv' | 'parquet', more: Record<string, string> = {}) =>
-    address('/weir/v1/export', { ...asked, format, ...more })
+  const item = (label: string, format: Format, more: Record<string, string> = {}) => ({
+    label,
+    icon: 'download' as const,
+    run: () => exportAs(format, address('/weir/v1/export', { ...asked, format, ...more })),
+  })
   return {
     title: 'All records that match',
     items: [
-      { label: 'NDJSON', icon: 'download', href: file('ndjson'), download: true },
-      {
-        label: 'CSV with these columns',
-        icon: 'download',
-        href: file('csv', { columns: shown }),
-        download: true,
-      },
-      {
-        label: 'Parquet',
-        icon: 'download',
-        hint: 'up to about 64 MiB',
-        href: file('parquet'),
-        download: true,
-      },
+      item('NDJSON', 'ndjson'),
+      item('CSV with these columns', 'csv', { columns: shown }),
+      { ...item('Parquet', 'parquet', { pieces: 'true' }), hint: 'several files if large' },
     ],
   }
+}
+
+function exportAs(format: Format, url: string): void {
+  const expected = histogram.data.peek()?.matched
+  if (!startExport(url, format, expected)) notify('An export is running')
 }
 
 function unique(value: string, index: number, all: string[]): boolean {

@@ -66,7 +66,7 @@ function Groups({ entries, search }: { entries: FacetEntry[]; search: string }) 
       {groups.map(([group, list]) =>
         list.length === 0 ? null : (
           <section key={group}>
-            <h3 class="facets-group">{group}</h3>
+            <h2 class="facets-group">{group}</h2>
             {list.map((facet) => (
               <Facet key={facet.name} facet={facet} matched={matched} />
             ))}

@@ -3,7 +3,7 @@
 import { computed } from '@preact/signals'
 import { get } from '../api/client'
 import type { FacetEntry, FacetsAnswer } from '../api/schema'
-import { unitByName } from '../format/numbers'
+import { isTime, unitByName } from '../format/numbers'
 import { parseTerms, withoutField } from '../query/terms'
 import { createResource } from '../state/resource'
 import { listOf, stored } from '../state/stored'
@@ -45,9 +45,13 @@ function allFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswe
 async function someFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
   const { from, to } = addressOf(question)
   const { fields } = await get('/weir/v1/fields', { from, to, limit: 200 }, signal)
-  const numbers = fields.filter((field) => field.type === 'number').slice(0, numbersMax)
+  const numbers = fields
+    .filter((field) => field.type === 'number')
+    .sort((a, b) => Number(isTimeByName(b.name)) - Number(isTimeByName(a.name)))
+    .slice(0, numbersMax)
   const open = fields.filter((field) => isOpen(field.name))
-  const names = [...new Set([...open, ...numbers].map((field) => field.name))].join()
+  const own = fields.filter((field) => ownOpinion.has(field.name))
+  const names = [...new Set([...open, ...numbers, ...own].map((field) => field.name))].join()
   const asked = { ...addressOf(question), fields: names, values: valuesMax, timeout }
   const counted = await get('/weir/v1/facets', asked, signal)
   const byName = new Map(counted.facets.map((facet) => [facet.name, facet]))
@@ -55,6 +59,11 @@ async function someFacets(question: Question, signal: AbortSignal): Promise<Face
     ({ name, type }) => byName.get(name) ?? { name, type, count: 0, values: [] },
   )
   return { ...counted, facets: entries.filter((facet) => !isOpen(facet.name) || facet.count > 0) }
+}
+
+/** Times are looked at more often than other numbers. */
+function isTimeByName(name: string): boolean {
+  return isTime(unitByName(name)) || /time|delay|duration|latency|elapsed/.test(name)
 }
 
 /** One field on its own, for one that was not counted with the others. */
@@ -128,7 +137,7 @@ export function groupOf(facet: FacetEntry): FacetGroup {
   return reserved.has(facet.name) ? 'Common' : 'Tags'
 }
 
-/** What clients send beside a field of the same meaning says nothing new. */
+/** What clients send beside a field of the same meaning mostly says nothing new. */
 const echoes: Record<string, string> = {
   '@service': 'service',
   '@status': 'status',
@@ -138,9 +147,20 @@ const echoes: Record<string, string> = {
   '@ddtags': 'source',
 }
 
+/** These can say something else: a file is on another host than the one that its records name. */
+const ownOpinion = new Set(['@service', '@hostname', '@host'])
+
+function differs(facet: FacetEntry, twin: FacetEntry): boolean {
+  const known = new Set(twin.values.map((entry) => entry.value))
+  return facet.values.some((entry) => !known.has(entry.value))
+}
+
 export function facetsByGroup(entries: FacetEntry[]): Array<[FacetGroup, FacetEntry[]]> {
-  const names = new Set(entries.map((facet) => facet.name))
-  const shown = entries.filter((facet) => !names.has(echoes[facet.name] ?? ''))
+  const byName = new Map(entries.map((facet) => [facet.name, facet]))
+  const shown = entries.filter((facet) => {
+    const twin = byName.get(echoes[facet.name] ?? '')
+    return !twin || (ownOpinion.has(facet.name) && differs(facet, twin))
+  })
   const place = (facet: FacetEntry) => {
     const at = first.indexOf(facet.name)
     return at < 0 ? first.length : at

@@ -3,6 +3,7 @@
 import { computed } from '@preact/signals'
 import { post } from '../api/client'
 import type { AggregateAnswer, AggregateBody, Meta } from '../api/schema'
+import { metric } from '../latency/choice'
 import { parameter } from '../state/location'
 import { createResource } from '../state/resource'
 import type { Series } from '../ui/plot'
@@ -12,7 +13,6 @@ import { timelineOf, valuesOn } from './series'
 
 const group = parameter('group')
 const aggregation = parameter('aggregation')
-const metric = parameter('metric')
 const chart = parameter('chart')
 
 export interface Choice {
@@ -44,7 +44,7 @@ export function isCount(aggregation: string): boolean {
 export const choice = computed<Choice>(() => ({
   fields: (group.value || 'service').split(',').filter(Boolean).slice(0, 2),
   aggregation: Object.hasOwn(aggregations, aggregation.value) ? aggregation.value : 'count',
-  metric: metric.value || '@duration',
+  metric: metric.value,
   chart: chart.value === 'lines' ? 'lines' : 'list',
 }))
 

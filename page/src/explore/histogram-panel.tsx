@@ -8,7 +8,7 @@ import { Chart, Legend } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Partial } from '../ui/states'
 import { facets } from './facets'
-import { histogram, split } from './histogram'
+import { bar, barsFor, histogram, split } from './histogram'
 import { question, setSpan } from './question'
 
 export const histogramHeight = 112
@@ -20,7 +20,7 @@ export function HistogramPanel() {
   return (
     <section class="histogram" aria-label="Records over time" aria-busy={histogram.loading.value}>
       <div class="histogram-head">
-        <span class="quiet">{headText()}</span>
+        <BarChoice />
         {data && <Legend series={data.series} />}
         <Partial meta={data?.meta} />
         <span class="grow" />
@@ -41,10 +41,24 @@ export function HistogramPanel() {
   )
 }
 
-function headText(): string {
+/** What one bar spans, and the other lengths that it could have. */
+function BarChoice() {
   const data = histogram.data.value
-  if (data) return `each bar ${duration(data.step * 1e6)}`
-  return histogram.problem.value ? '' : 'counting…'
+  if (!data) return <span class="quiet">{histogram.problem.value ? '' : 'counting…'}</span>
+  const choices = barsFor(data.span)
+  const length = duration(data.step * 1e6)
+  return (
+    <label class="labelled quiet">
+      each bar
+      <Select
+        name="Length of a bar"
+        value={choices.includes(bar.value) ? bar.value : ''}
+        options={['', ...choices]}
+        label={(one) => (one === '' ? (bar.value ? 'automatic' : length) : one)}
+        onChange={(next) => go({ bar: next }, { replace: true })}
+      />
+    </label>
+  )
 }
 
 function SplitChoice() {

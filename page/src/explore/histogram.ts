@@ -30,15 +30,48 @@ const order: Status[] = [...statuses, 'none']
 const splitParameter = parameter('split')
 export const split = computed(() => splitParameter.value || 'status')
 
+/** How long a bar is, in words of the API; empty while weir chooses. */
+const barParameter = parameter('bar')
+export const bar = computed(() => barParameter.value)
+
+const bars: Array<[string, number]> = [
+  ['1s', 1_000],
+  ['10s', 10_000],
+  ['30s', 30_000],
+  ['1m', 60_000],
+  ['5m', 300_000],
+  ['15m', 900_000],
+  ['1h', 3_600_000],
+  ['6h', 21_600_000],
+  ['1d', 86_400_000],
+]
+const barsMax = 720
+const barsMin = 2
+
+/** The lengths that give neither too many bars to be seen, nor a single one. */
+export function barsFor({ from, to }: Question['span']): string[] {
+  const fitting = bars.filter(([, length]) => {
+    const count = (to - from) / length
+    return count <= barsMax && count >= barsMin
+  })
+  return fitting.map(([name]) => name)
+}
+
 const partsMax = 8
 
-export function loadHistogram(question: Question, points: number, by: string): Promise<void> {
+export function loadHistogram(
+  question: Question,
+  points: number,
+  by: string,
+  length: string,
+): Promise<void> {
+  const interval = barsFor(question.span).includes(length) ? { interval: length } : {}
   return histogram.ask(async (signal) => {
     const answer = await post(
       '/api/v2/logs/analytics/aggregate',
       {
         filter: filterOf(question),
-        compute: [{ aggregation: 'count', type: 'timeseries' }],
+        compute: [{ aggregation: 'count', type: 'timeseries', ...interval }],
         group_by: [{ facet: by, missing: 'none', limit: by === 'status' ? 20 : partsMax }],
         options: { timezone: zoneName(zone.peek()) },
         weir: { points, calculated_fields: question.measures },

@@ -11,7 +11,9 @@ export function HeaderRow() {
   const newest = sort.value === '-timestamp'
   return (
     <div class="record record-head" role="row" aria-rowindex={1}>
-      <span class="cell" role="columnheader" aria-label="severity" />
+      <span class="cell" role="columnheader">
+        <span class="visually-hidden">severity</span>
+      </span>
       <span class="cell" role="columnheader" aria-sort={newest ? 'descending' : 'ascending'}>
         <button
           type="button"

@@ -5,7 +5,8 @@ import type { LogEntry } from '../api/schema'
 import { oneLine } from '../format/log-text'
 import { measured } from '../format/numbers'
 import { letterOf, statusOf, toneOf } from '../format/status'
-import { clock, day, full } from '../format/times'
+import { day, full } from '../format/times'
+import { Clock } from '../ui/clock'
 import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
 import { unitOf } from './facets'
@@ -51,7 +52,7 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
       </span>
       <span class="cell time" role="gridcell" title={full(time)}>
         <span class="day">{day(time)} </span>
-        {clock(time)}
+        <Clock time={time} />
       </span>
       {props.columns.map((name) => (
         <Cell key={name} name={name} {...props} />

@@ -14,7 +14,7 @@ import { query, question } from './question'
 import { HeaderRow } from './record-header'
 import { RecordRow } from './record-row'
 import { allLoaded, loadMore, moreLoading, rows, rowsLoading, rowsMax, sort } from './records'
-import { openRow, selected, selectRow, useRecordKeys } from './selection'
+import { openRow, reselect, scrolled, selected, selectRow, useRecordKeys } from './selection'
 
 export const rowHeights = { compact: 22, comfortable: 30 } as const
 
@@ -36,6 +36,13 @@ export function RecordTable() {
     keyOf: (index) => found[index]?.id ?? index,
   })
   const items = virtual.getVirtualItems()
+  const looks = [
+    'records',
+    density.value,
+    wrapped && 'wrapped',
+    rowsLoading.value && 'stale',
+    !columns.value.includes('message') && 'without-message',
+  ]
   const last = items.at(-1)?.index ?? 0
 
   useEffect(() => {
@@ -47,6 +54,13 @@ export function RecordTable() {
     sort.value
     scroller.current?.scrollTo({ top: 0 })
   })
+  useSignalEffect(() => reselect(rows.value))
+  useEffect(
+    () => () => {
+      scrolled.value = false
+    },
+    [],
+  )
   useSignalEffect(() => {
     if (selected.value >= 0) virtual.scrollToIndex(selected.value, { align: 'auto' })
   })
@@ -55,7 +69,7 @@ export function RecordTable() {
   return (
     <div
       ref={scroller}
-      class={`records ${density.value}${wrapped ? ' wrapped' : ''}${rowsLoading.value ? ' stale' : ''}`}
+      class={looks.filter(Boolean).join(' ')}
       role="grid"
       aria-label="Records"
       aria-rowcount={allLoaded.value ? found.length + 1 : -1}
@@ -64,6 +78,9 @@ export function RecordTable() {
       aria-activedescendant={found[selected.value] ? `record-${selected.value}` : undefined}
       tabIndex={0}
       style={{ '--columns': template.value }}
+      onScroll={(event) => {
+        scrolled.value = event.currentTarget.scrollTop > 0
+      }}
     >
       <Head />
       <div class="record-space" role="rowgroup" style={{ height: `${virtual.getTotalSize()}px` }}>

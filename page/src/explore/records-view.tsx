@@ -1,15 +1,19 @@
 // The list of records, or what stands in its place.
-
+import { useEffect, useRef } from 'preact/hooks'
 import { totalsOf } from '../pipeline/figures'
 import { link } from '../state/location'
 import { status } from '../state/status'
 import { presets, zoomed } from '../time/range'
 import { Button } from '../ui/button'
+import { Command } from '../ui/command'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
 import { askAgain, query, question, setRange } from './question'
 import { RecordTable } from './record-table'
 import { rows, rowsLoading, rowsMeta, rowsProblem } from './records'
 import { setQueryNow } from './value-menu'
+
+/** After the first records, milliseconds: by then there is more to see. */
+const firstRecordsWait = 3_000
 
 export function RecordsView() {
   const problem = rowsProblem.value
@@ -24,6 +28,7 @@ export function RecordsView() {
 function NothingFound() {
   const document = status.data.value
   const nothingYet = document !== undefined && totalsOf(document).taken === 0
+  useFirstRecords(nothingYet)
   if (nothingYet && !query.value) return <NothingYet />
   const longest = presets.at(-1)
   return (
@@ -56,6 +61,18 @@ function NothingFound() {
   )
 }
 
+/** The first records appear by themselves; those that came with them, a little later. */
+function useFirstRecords(nothingYet: boolean): void {
+  const before = useRef(nothingYet)
+  useEffect(() => {
+    if (before.current && !nothingYet) {
+      askAgain()
+      window.setTimeout(askAgain, firstRecordsWait)
+    }
+    before.current = nothingYet
+  }, [nothingYet])
+}
+
 function NothingYet() {
   return (
     <Empty
@@ -72,10 +89,17 @@ function NothingYet() {
       }
     >
       <p>
-        weir is running and has not received a record yet. To write some, run this in a terminal on
-        the same machine, in the directory where weir was started:
+        weir is running and has not received a record yet. For something to look at, run this in a
+        terminal on the same machine, in the directory where weir was started:
       </p>
-      <pre>weir load file</pre>
+      <Command
+        text="weir load demo"
+        does="The logs of a small shop, with traces, queues and incidents. They appear here by themselves."
+      />
+      <p class="quiet">
+        With a configuration of your own, add a directory whose files a source follows:{' '}
+        <code>weir load demo DIR</code>.
+      </p>
     </Empty>
   )
 }

@@ -7,7 +7,7 @@ import { QueryBar } from '../query/bar'
 import { go, parameter } from '../state/location'
 import { facetsShown, histogramShown } from '../state/settings'
 import { remember } from '../state/views'
-import { TimePicker } from '../time/picker'
+import { refresh, TimePicker } from '../time/picker'
 import { Button, IconButton } from '../ui/button'
 import { lazy, Suspense } from '../ui/lazy'
 import { announce } from '../ui/notify'
@@ -17,11 +17,12 @@ import { Drawer } from './drawer'
 import { openExportMenu } from './export-menu'
 import { FacetPanel } from './facet-panel'
 import { loadFacets } from './facets'
-import { histogram, loadHistogram, split } from './histogram'
+import { bar, histogram, loadHistogram, split } from './histogram'
 import { HistogramPanel } from './histogram-panel'
 import { askAgain, query, question, setQuery } from './question'
 import { loadRecords, rows, rowsLoading, rowsMeta, rowsProblem, rowsTook, sort } from './records'
 import { RecordsView } from './records-view'
+import { isReading } from './selection'
 import { RecordTools } from './tools'
 import { ViewsPopover } from './views-popover'
 
@@ -72,7 +73,7 @@ function useQuestions() {
       const wanted = facetsShown.value || view.value !== ''
       const points = Math.max(30, Math.round(window.innerWidth / 14))
       const bars = histogramShown.value
-        ? loadHistogram(asked, points, split.value)
+        ? loadHistogram(asked, points, split.value, bar.value)
         : Promise.resolve()
       bars.then(() => {
         if (!wanted || question.peek() !== asked) return
@@ -165,11 +166,18 @@ function Summary() {
   const count = matched ?? rows.value.length
   return (
     <span class="summary quiet" aria-busy={rowsLoading.value}>
-      <strong title={exact(count)}>{short(count)}</strong> {count === 1 ? 'record' : 'records'}
+      <strong title={exact(count)}>{short(count)}</strong>{' '}
+      <span class="word">{count === 1 ? 'record' : 'records'}</span>
       <span class="wide" title={`weir took ${meta.elapsed} ms${scanned}`}>
         {' '}
         in {Math.round(rowsTook.value)} ms
       </span>
+      {refresh.value !== 'off' && isReading.value && (
+        <span class="wide" title="Nothing moves while a record is open or the list is scrolled">
+          {' '}
+          · refresh waits
+        </span>
+      )}
     </span>
   )
 }

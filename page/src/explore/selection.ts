@@ -1,6 +1,7 @@
 // Which row is meant, and which record is open; the open one stands in the address.
-import { batch, signal } from '@preact/signals'
+import { batch, computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
+import type { LogEntry } from '../api/schema'
 import { go, parameter } from '../state/location'
 import { wrap } from '../state/settings'
 import { useKeys } from '../ui/keys'
@@ -11,6 +12,21 @@ import { exclude, include } from './value-menu'
 
 export const openId = parameter('row')
 export const selected = signal(-1)
+/** The record of the selected row: it can be in another row of the next answer. */
+let selectedId = ''
+
+/** Whether the list is scrolled away from its beginning. */
+export const scrolled = signal(false)
+
+/** Whether somebody looks at a record: then nothing should move by itself. */
+export const isReading = computed(() => scrolled.value || openId.value !== '')
+
+/** Keeps to the selected record, or the open one, when there are other rows. */
+export function reselect(found: LogEntry[]): void {
+  const id = selectedId || openId.peek()
+  if (id === '' || found[selected.peek()]?.id === id) return
+  selected.value = found.findIndex((record) => record.id === id)
+}
 
 export function selectRow(index: number): void {
   const found = rows.peek()
@@ -20,6 +36,7 @@ export function selectRow(index: number): void {
   batch(() => {
     selected.value = kept
     const id = found[kept]?.id
+    selectedId = id ?? ''
     if (openId.peek() && id) go({ row: id }, { replace: true })
   })
 }
@@ -28,12 +45,17 @@ export function openRow(index: number): void {
   const id = rows.peek()[index]?.id
   if (!id) return
   selected.value = index
+  selectedId = id
   const replace = openId.peek() !== ''
   go({ row: openId.peek() === id ? null : id }, { replace })
 }
 
 export function closeRow(): void {
   go({ row: null, tab: null })
+}
+
+function enterRecord(): void {
+  document.querySelector<HTMLElement>('.drawer [role=tab][aria-selected=true]')?.focus()
 }
 
 function atSelected(act: (index: number) => void): void {
@@ -81,7 +103,17 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
         wrap.value = !wrap.peek()
       },
     },
-    { keys: 'Escape', does: 'close the record', group, run: () => openId.peek() && closeRow() },
+    { keys: 'i', does: 'go into the open record', group, run: enterRecord },
+    {
+      keys: 'Escape',
+      does: 'close the record',
+      group,
+      run: () => {
+        if (!openId.peek()) return
+        closeRow()
+        grid()?.focus({ preventScroll: true })
+      },
+    },
   ])
 
   useEffect(() => {

@@ -30,6 +30,10 @@ const parameters = [
   'metric',
   'chart',
   'measure',
+  'service',
+  'by',
+  'split',
+  'bar',
 ]
 
 export function ViewsPopover() {

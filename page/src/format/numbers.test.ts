@@ -1,5 +1,15 @@
 import { expect, it } from 'vitest'
-import { bytes, duration, measured, percent, short, tidy, unitByName, written } from './numbers'
+import {
+  bytes,
+  duration,
+  measured,
+  percent,
+  short,
+  tidy,
+  unitByName,
+  unitRatio,
+  written,
+} from './numbers'
 
 it('numbers have three digits', () => {
   expect([0, 7, 999, 1_000, 12_345, 999_960, 1.234, 12.34, 123.4].map(short)).toEqual([
@@ -44,4 +54,10 @@ it('the name of an attribute says what it measures', () => {
 
 it('the dust of binary fractions is not shown', () => {
   expect([0.1 + 0.2, 0.20999999999999908, 1e21].map(tidy)).toEqual(['0.3', '0.21', '1e+21'])
+})
+
+it('times of two units are brought into one', () => {
+  expect(unitRatio('s', 'ms')).toBe(1_000)
+  expect(unitRatio('ms', 'ms')).toBe(1)
+  expect(unitRatio(undefined, 'ms')).toBe(1)
 })

@@ -101,6 +101,12 @@ export function isTime(unit: string | null | undefined): boolean {
   return unit !== undefined && unit !== null && unit in nanoseconds
 }
 
+/** What a number of one unit of time is multiplied by to be one of another; 1 if one is unknown. */
+export function unitRatio(from: string | undefined, to: string | undefined): number {
+  const [first, last] = [nanoseconds[from ?? ''], nanoseconds[to ?? '']]
+  return first !== undefined && last !== undefined ? first / last : 1
+}
+
 /** A number in the unit that weir says it has. */
 export function measured(value: number, unit: string | null | undefined): string {
   const scale = nanoseconds[unit ?? '']

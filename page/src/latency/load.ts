@@ -4,10 +4,11 @@ import { get, post } from '../api/client'
 import type { AggregateAnswer, ComputeBody, Meta } from '../api/schema'
 import { addressOf, filterOf, type Question } from '../explore/question'
 import { timelineOf, valuesOn } from '../explore/series'
+import { unitRatio } from '../format/numbers'
 import { quoteKey } from '../query/quote'
 import { createResource } from '../state/resource'
 import type { Series } from '../ui/plot'
-import type { Pair } from './choice'
+import type { Pair } from './pair'
 import { decadesOf, indexOf, type Step, stepsOf } from './scale'
 
 const timeout = '5s'
@@ -53,7 +54,7 @@ export const percentiles = createResource<Lines>()
 export const summary = createResource<Summary>()
 export const heat = createResource<HeatMap>()
 export const outliers = createResource<{ rows: Outlier[]; unit: string | undefined }>()
-export const parts = createResource<Lines>()
+export const parts = createResource<Parts>()
 
 async function aggregate(
   question: Question,
@@ -189,17 +190,26 @@ export function loadOutliers(question: Question, metric: string, by: string): vo
   })
 }
 
+export interface Parts extends Lines {
+  /** Means over all records, in one unit, whatever the figure of the lines is. */
+  service: number
+  queueing: number
+}
+
 /** Means add up to the mean of the whole; percentiles do not, so they are lines. */
 export function loadParts(question: Question, { service, queueing }: Pair, figure: string): void {
   parts.ask(async (signal) => {
+    const means = [service, queueing].map((metric) => ({ aggregation: 'avg', metric }))
     const both = [service, queueing].map((metric) => ({
       aggregation: figure,
       metric,
       type: 'timeseries' as const,
     }))
-    const answer = await aggregate(question, both, { points: 100 }, signal)
+    const answer = await aggregate(question, [...both, ...means], { points: 100 }, signal)
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
+    const { c0, c1 } = answer.meta.weir.units ?? {}
+    const inSameUnit = (value: number | null) => (value === null ? null : value * unitRatio(c1, c0))
     const series = [
       {
         label: 'service time',
@@ -209,9 +219,16 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
       {
         label: 'queueing delay',
         colour: '--series-2',
-        values: valuesOn(timeline.times, computes.c1, null),
+        values: valuesOn(timeline.times, computes.c1, null).map(inSameUnit),
       },
     ]
-    return { ...timeline, series, unit: answer.meta.weir.units?.c0 }
+    const mean = (value: unknown) => (typeof value === 'number' ? value : 0)
+    return {
+      ...timeline,
+      series,
+      unit: c0,
+      service: mean(computes.c2),
+      queueing: mean(computes.c3) * unitRatio(c1, c0),
+    }
   })
 }

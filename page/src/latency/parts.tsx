@@ -2,7 +2,6 @@
 // delay is the total less the service time; it is computed where no record has it.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { numberFields } from '../explore/facets'
 import { question } from '../explore/question'
 import { percent } from '../format/numbers'
 import { go } from '../state/location'
@@ -10,9 +9,9 @@ import { Button } from '../ui/button'
 import { Legend } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Skeleton } from '../ui/states'
-import { pair, suggestedPair } from './choice'
+import { pair, suggestedPair, timeFields } from './choice'
 import { LinesChart } from './lines-chart'
-import { type Lines, loadParts, parts } from './load'
+import { loadParts, type Parts as PartsAnswer, parts } from './load'
 
 const figures = ['avg', 'pc50', 'pc90', 'pc99']
 const figureNames: Record<string, string> = {
@@ -71,12 +70,7 @@ function Shown({ figure }: { figure: string }) {
 }
 
 /** In one sentence, what the chart says. */
-function Verdict({ found }: { found: Lines }) {
-  const mean = (values: Array<number | null>) => {
-    const known = values.filter((value) => value !== null)
-    return known.reduce((sum, value) => sum + value, 0) / Math.max(known.length, 1)
-  }
-  const [service = 0, queueing = 0] = found.series.map((one) => mean(one.values))
+function Verdict({ found: { service, queueing } }: { found: PartsAnswer }) {
   if (service + queueing === 0) return <p class="quiet">No record in this range has both fields.</p>
   const share = queueing / (service + queueing)
   const advice =
@@ -93,7 +87,7 @@ function Verdict({ found }: { found: Lines }) {
 }
 
 function Choose() {
-  const names = numberFields.value.map((facet) => facet.name)
+  const names = timeFields.value
   const [total = names[0] ?? '', service = names[1] ?? ''] = suggestedPair.value ?? []
   const chosenTotal = useSignal(total)
   const chosenService = useSignal(service)

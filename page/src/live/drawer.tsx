@@ -4,6 +4,11 @@ import type { LogEntry } from '../api/schema'
 import { FieldsTab } from '../explore/drawer-fields'
 import { DrawerHead } from '../explore/drawer-head'
 import { JsonTab } from '../explore/drawer-json'
+import { PathTab } from '../explore/drawer-path'
+import { timeOf } from '../explore/record'
+import { quoteValue } from '../query/quote'
+import { link } from '../state/location'
+import { fixed } from '../time/range'
 import { IconButton } from '../ui/button'
 import { Tabs } from '../ui/tabs'
 
@@ -16,6 +21,13 @@ export function LiveDrawer() {
   return (
     <aside class="drawer" aria-label="Record">
       <DrawerHead record={record}>
+        <a
+          class="button small"
+          href={aroundIt(record)}
+          title="What was stored just before and after it"
+        >
+          Around it
+        </a>
         <IconButton
           small
           icon="close"
@@ -31,6 +43,7 @@ export function LiveDrawer() {
         tabs={[
           { id: 'fields', label: 'Fields' },
           { id: 'json', label: 'JSON' },
+          { id: 'path', label: 'Path' },
         ]}
         current={tab.value}
         onChange={(next) => {
@@ -38,8 +51,29 @@ export function LiveDrawer() {
         }}
       />
       <div class="drawer-body" role="tabpanel" aria-label={tab.value}>
-        {tab.value === 'json' ? <JsonTab record={record} /> : <FieldsTab record={record} />}
+        <Part tab={tab.value} record={record} />
       </div>
     </aside>
   )
+}
+
+/** On either side of it, milliseconds. */
+const around = 30_000
+
+function aroundIt(record: LogEntry): string {
+  const time = timeOf(record)
+  const { service } = record.attributes
+  const range = fixed({ from: time - around, to: time + around })
+  return link({ ...range, q: service ? `service:${quoteValue(service)}` : '' }, 'explore')
+}
+
+function Part({ tab, record }: { tab: string; record: LogEntry }) {
+  switch (tab) {
+    case 'json':
+      return <JsonTab record={record} />
+    case 'path':
+      return <PathTab record={record} isStored={false} />
+    default:
+      return <FieldsTab record={record} />
+  }
 }

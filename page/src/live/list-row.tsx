@@ -1,9 +1,10 @@
 // One row of a live tail: its stream by colour and name, its time, severity and message.
 import type { Ref } from 'preact'
-import { textOf, timeOf } from '../explore/record'
+import { fieldOf, textOf, timeOf } from '../explore/record'
 import { oneLine } from '../format/log-text'
 import { letterOf, statusOf, toneOf } from '../format/status'
-import { clock, full } from '../format/times'
+import { full } from '../format/times'
+import { Clock } from '../ui/clock'
 import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
 import { colourOfName } from '../ui/theme'
@@ -38,7 +39,7 @@ export const LiveRow = memo(function LiveRow({
   const record = readRow(entry.id, entry.data)
   const { service, message } = record.attributes
   const status = statusOf(record.attributes.status)
-  const name = service ?? record.weir?.source ?? ''
+  const name = service || textOf(fieldOf(record, 'container.name')) || (record.weir?.source ?? '')
   const colour = `var(${colourOfName(name || (record.weir?.stream ?? ''))})`
   const text = textOf(message)
   function open() {
@@ -60,7 +61,7 @@ export const LiveRow = memo(function LiveRow({
         {letterOf(status)}
       </span>
       <span class="cell time" title={full(timeOf(record))}>
-        {clock(timeOf(record))}
+        <Clock time={timeOf(record)} />
       </span>
       <span class="cell stream" title={`${name}, stream ${record.weir?.stream ?? ''}`}>
         {name}

@@ -1,11 +1,14 @@
 // A row of a live tail as a record in the shape of a search, so that one drawer shows both. Rows come
 // in the terms of OpenTelemetry and are read only when they are looked at.
 import type { LogEntry } from '../api/schema'
-import { isObject, textOf } from '../explore/record'
+import { isObject, pathIn, textOf } from '../explore/record'
 import { readStatus } from '../format/status'
+import { nanosecondsBetween } from '../time/nanoseconds'
 
 interface TailRow {
   timestamp?: string
+  /** When weir received it. */
+  observed_timestamp?: string
   severity_text?: string
   body?: unknown
   attributes?: unknown
@@ -32,24 +35,18 @@ function entryOf(id: string, row: TailRow): LogEntry {
   const own = isObject(row.attributes) ? row.attributes : {}
   const attributes: Record<string, unknown> = { ...own, ...inner }
   const resource = isObject(row.resource) ? row.resource : {}
-  const first = (...names: string[]) => {
-    for (const name of names) {
-      const found = attributes[name] ?? resource[name]
-      if (found !== undefined) return textOf(found)
-    }
-    return undefined
-  }
-  const message = inner ? first('message', 'msg', 'log') : textOf(row.body)
+  const message = inner ? valueIn(attributes, messagePaths) : textOf(row.body)
   delete attributes.message
   const timestamp = row.timestamp ?? ''
+  const severity = row.severity_text ?? valueIn(attributes, severityPaths)
   return {
     id,
     type: 'log',
     attributes: {
       timestamp,
-      service: first('service', 'service.name', 'container.name') ?? null,
-      host: first('host', 'hostname', 'host.name') ?? null,
-      status: readStatus(row.severity_text ?? first('status', 'level', 'severity')),
+      service: ofResource(resource, serviceKey) ?? valueIn(attributes, servicePaths) ?? null,
+      host: ofResource(resource, hostKey) ?? valueIn(attributes, hostPaths) ?? null,
+      status: readStatus(severity),
       message: message ?? textOf(row.body),
       tags: tagsOf(attributes, resource),
       attributes,
@@ -59,13 +56,39 @@ function entryOf(id: string, row: TailRow): LogEntry {
       stream: row.stream ?? '',
       position: row.position ?? '',
       source: row.source ?? null,
+      arrival: row.observed_timestamp ?? null,
+      lag_ns: nanosecondsBetween(row.timestamp, row.observed_timestamp) ?? null,
     },
   }
 }
 
+/**
+ * Where a record has what a search calls its message, service, host and status: the same places in the
+ * same order, so that a filter made from a row finds the row. A resource comes before all of them.
+ */
+const serviceKey = 'service.name'
+const hostKey = 'host.name'
+const messagePaths = ['message', 'msg', 'log']
+const servicePaths = ['service.name', 'service', 'syslog.appname']
+const hostPaths = ['host.name', 'hostname', 'host', 'syslog.hostname']
+const severityPaths = ['status', 'level', 'severity', 'lvl', 'syslog.severity']
+
+function ofResource(resource: Record<string, unknown>, key: string): string | undefined {
+  return resource[key] === undefined ? undefined : textOf(resource[key])
+}
+
+function valueIn(attributes: Record<string, unknown>, paths: string[]): string | undefined {
+  for (const path of paths) {
+    const found = pathIn(attributes, path)
+    if (found !== undefined && found !== null && typeof found !== 'object') return textOf(found)
+  }
+  return undefined
+}
+
 function tagsOf(attributes: Record<string, unknown>, resource: Record<string, unknown>): string[] {
   const sent = textOf(attributes.ddtags).split(',').filter(Boolean)
-  return [...sent, ...Object.entries(resource).map(([key, value]) => `${key}:${textOf(value)}`)]
+  const others = Object.entries(resource).filter(([key]) => key !== serviceKey && key !== hostKey)
+  return [...sent, ...others.map(([key, value]) => `${key}:${textOf(value)}`)]
 }
 
 function objectOf(text: string): Record<string, unknown> | undefined {

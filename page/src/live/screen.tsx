@@ -83,6 +83,8 @@ function useLiveKeys(): void {
     { keys: 'c', does: 'clear', group, run: clearRows },
     { keys: 'm', does: 'insert a marker', group, run: markNow },
     { keys: 'G', does: 'go to the newest', group, run: follow },
+    { keys: 'k', does: 'previous record; Enter opens it', group, run: () => stepRow(-1) },
+    { keys: 'j', does: 'next record', group, run: () => stepRow(1) },
     {
       keys: 'w',
       does: 'wrap long lines',
@@ -100,6 +102,16 @@ function useLiveKeys(): void {
       },
     },
   ])
+}
+
+/** Moves the focus to the row before or behind; at first, to the newest on the screen. */
+function stepRow(by: number): void {
+  pause()
+  const place = (row: HTMLElement) => Number(row.dataset.index)
+  const rows = [...document.querySelectorAll<HTMLElement>('.live-row')]
+  const inOrder = rows.sort((a, b) => place(a) - place(b))
+  const at = inOrder.indexOf(document.activeElement as HTMLElement)
+  inOrder[at < 0 ? inOrder.length - 1 : at + by]?.focus()
 }
 
 function togglePause(): void {

@@ -110,6 +110,16 @@ it('back-pressure is drawn from the full output to the source that it stops', ()
   expect(topologyOf(documentOf(10, 1), undefined).chain).toBeUndefined()
 })
 
+it('a source that lags while an output blocks is taken to be blocked by it', () => {
+  const document = documentOf(10, 1, true)
+  const [source] = document.sources
+  if (!source) throw new Error('there is a source')
+  document.sources = [{ ...source, blocked: false, lag_seconds: 60 }]
+  expect(topologyOf(document, undefined).chain).toBe('out is full and blocks in')
+  document.sources = [{ ...source, blocked: false, lag_seconds: 0 }]
+  expect(topologyOf(document, undefined).chain).toBe('out is full and blocks what feeds it')
+})
+
 it('draws what lags behind the drains that it was moved from', () => {
   const document = documentOf(10, 1)
   const [out] = document.outputs

@@ -1,6 +1,6 @@
 // The last minutes of every rate, for the small lines beside them.
 import { effect, signal } from '@preact/signals'
-import type { StatusDocument } from '../api/schema'
+import type { OutputStatus, StatusDocument } from '../api/schema'
 import { status, statusBefore } from '../state/status'
 import { rateOf } from './figures'
 
@@ -11,6 +11,13 @@ export const history = signal<Record<string, number[]>>({})
 /** Bytes that all sources have taken in. */
 function bytesTaken(document: StatusDocument): number {
   return document.sources.reduce((sum, { book }) => sum + book.book.bytes_read, 0)
+}
+
+/** What was delivered; the store makes what it has taken durable, and acknowledges it, many at a time. */
+function deliveredBy(output: OutputStatus | undefined): number | undefined {
+  if (!output) return undefined
+  const { book, type, taken } = output.book
+  return type === 'store' ? book.delivered + taken : book.delivered
 }
 
 type Counter = [string, (document: StatusDocument) => number | undefined]
@@ -25,7 +32,7 @@ function countersOf(document: StatusDocument): Counter[] {
   const outputs = document.outputs.map(
     ({ book }): Counter => [
       `output:${book.name}`,
-      (one) => one.outputs.find((output) => output.book.name === book.name)?.book.book.delivered,
+      (one) => deliveredBy(one.outputs.find((output) => output.book.name === book.name)),
     ],
   )
   return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds], ['bytes', bytesTaken]]

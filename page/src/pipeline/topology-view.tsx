@@ -16,6 +16,13 @@ const nodeWidth = 218
 const nodeHeight = 84
 const rowGap = 14
 
+const columnGap = 48
+
+/** Where there is less, it scrolls. */
+function leastWidth(columns: number): number {
+  return columns * (nodeWidth + columnGap) - columnGap
+}
+
 interface Box {
   x: number
   y: number
@@ -45,7 +52,11 @@ export function TopologyView({
         )}
       </header>
       <div class="topology-box">
-        <div ref={frame} class="topology" style={{ height: `${height}px` }}>
+        <div
+          ref={frame}
+          class="topology"
+          style={{ height: `${height}px`, minWidth: `${leastWidth(topology.columns.length)}px` }}
+        >
           <svg width={width} height={height} aria-hidden="true">
             {topology.edges.map((edge) => (
               <EdgeLine

@@ -1,5 +1,6 @@
 // The pipeline as a graph in columns: sources, rules, the journal, outputs; and who blocks whom.
 import type { RulesDocument, StatusDocument } from '../api/schema'
+import { bytes } from '../format/numbers'
 import { fillOf, lossOf, outputState, type State, sourceState } from './figures'
 
 export interface PipelineNode {
@@ -39,9 +40,7 @@ export function topologyOf(document: StatusDocument, rules: RulesDocument | unde
   const blocking = document.outputs
     .filter((output) => output.book.blocking)
     .map((output) => output.book.name)
-  const blocked = document.sources
-    .filter((source) => source.blocked)
-    .map((source) => source.book.name)
+  const blocked = blockedSources(document, blocking.length > 0)
   const behind = ruled.length > 0 ? 'rules' : 'journal'
   const edges: Edge[] = [
     ...sources.map((node) => edge(node.id, behind, node.rate, blocked.includes(node.name))),
@@ -64,9 +63,19 @@ function edge(from: string, to: string, rate: string | undefined, blocked: boole
   return { from, to, rate, blocked }
 }
 
+/** So late is a source that has something to read and does not get to it, seconds. */
+const held = 5
+
+/** Sources that are refused; while an output blocks, also those that do not read what there is. */
+function blockedSources({ sources }: StatusDocument, isBlocking: boolean): string[] {
+  return sources
+    .filter((source) => source.blocked || (isBlocking && source.lag_seconds > held))
+    .map((source) => source.book.name)
+}
+
 function chainText(blocking: string[], blocked: string[]): string | undefined {
   if (blocked.length === 0 && blocking.length === 0) return undefined
-  const stops = blocked.length > 0 ? blocked.join(', ') : 'no source yet'
+  const stops = blocked.length > 0 ? blocked.join(', ') : 'what feeds it'
   return `${blocking.join(', ') || 'the disk'} is full and blocks ${stops}`
 }
 
@@ -145,7 +154,10 @@ function journalNode(document: StatusDocument): PipelineNode {
     type: 'memory, then disk',
     state: bad
       ? { tone: 'bad', text: 'disk failing' }
-      : { tone: 'good', text: 'accepting records' },
+      : {
+          tone: 'good',
+          text: `${bytes(journal.ring_bytes)}, ${bytes(journal.disk_bytes)} on disk`,
+        },
     rate: undefined,
     fill,
     lag: 0,

@@ -11,6 +11,7 @@ import {
   rangesBefore,
   setRange,
 } from '../explore/question'
+import { isReading } from '../explore/selection'
 import { brief, full } from '../format/times'
 import { zone, zoneName } from '../state/settings'
 import { oneOf, stored } from '../state/stored'
@@ -22,7 +23,7 @@ import { Popover } from '../ui/popover'
 import { fixed, isRelative, labelOf, presets, readRange, readTime, shifted, zoomed } from './range'
 
 type Refresh = 'off' | '5' | '30'
-const refresh = stored<Refresh>('refresh', 'off', oneOf('off', '5', '30'))
+export const refresh = stored<Refresh>('refresh', 'off', oneOf('off', '5', '30'))
 
 export function TimePicker() {
   useRefresh()
@@ -73,7 +74,7 @@ function useRefresh(): void {
   useEffect(() => {
     if (every === 'off') return
     const timer = window.setInterval(() => {
-      if (!document.hidden && isRelative(range.peek().to)) askAgain()
+      if (!document.hidden && isRelative(range.peek().to) && !isReading.peek()) askAgain()
     }, Number(every) * 1_000)
     return () => window.clearInterval(timer)
   }, [every])

@@ -99,6 +99,20 @@ describe('ends of a range', () => {
   })
 })
 
+it('what syslog, HTTP and log libraries write can be pasted', () => {
+  const at = (text: string) => readTime(text, now, 'UTC')
+  expect(at('Nov 24 11:58:00')).toBe('2026-11-24T11:58:00.000Z')
+  expect(at('Dec  1 11:58:00')).toBe('2025-12-01T11:58:00.000Z')
+  expect(at('Tue, 24 Nov 2026 11:58:00 GMT')).toBe('2026-11-24T11:58:00.000Z')
+  const around = { from: '2026-11-24T11:53:00.250Z', to: '2026-11-24T12:03:00.250Z' }
+  expect(readRange('2026-11-24 11:58:00,250', now, 'UTC')).toEqual(around)
+  expect(readRange('2h ago', now, 'UTC')).toEqual({ from: 'now-2h', to: 'now' })
+  expect(readRange('11:00, 11:30', now, 'UTC')).toEqual({
+    from: '2026-11-24T11:00:00.000Z',
+    to: '2026-11-24T11:30:00.000Z',
+  })
+})
+
 it('a time without a zone is one of the zone that is chosen', () => {
   const zone = 'America/New_York'
   expect(readTime('2026-11-24 07:00', now, zone)).toBe('2026-11-24T12:00:00.000Z')

@@ -76,20 +76,24 @@ export function resolveRange(range: Range, now: number, zone = localZone()): Spa
 /** What somebody typed or pasted as a range: a duration, two times, or one time. */
 export function readRange(input: string, now: number, zone = localZone()): Range | undefined {
   const text = input.trim()
-  const duration = /^(?:last\s+|now-|-)?(\d+)\s*(s|m|h|d|w|sec|min|hour|day|week)[a-z]*$/i.exec(
-    text,
-  )
+  const duration =
+    /^(?:last\s+|past\s+|now-|-)?(\d+)\s*(s|m|h|d|w|sec|min|hour|day|week)[a-z]*(?:\s+ago)?$/i.exec(
+      text,
+    )
   if (duration)
     return { from: `now-${duration[1]}${(duration[2] ?? 'm').charAt(0).toLowerCase()}`, to: 'now' }
   if (/^today$/i.test(text)) return { from: 'now/d', to: 'now' }
   if (/^yesterday$/i.test(text)) return { from: 'now-1d/d', to: 'now/d' }
-  const ends = text.split(/\s+(?:to|until|–|—|-|\.\.)\s+|\s*(?:\.\.|→|,)\s*/i).filter(Boolean)
-  const from = readTime(ends[0] ?? '', now, zone)
-  if (ends.length === 2) {
-    const to = readTime(ends[1] ?? '', now, zone)
-    return from && to ? { from, to } : undefined
-  }
-  return from && ends.length === 1 ? around(from, now) : undefined
+  const ends = text.split(/\s+(?:to|until|–|—|-|\.\.)\s+|\s*(?:\.\.|→)\s*/i).filter(Boolean)
+  if (ends.length > 1) return between(ends, now, zone)
+  const time = readTime(text, now, zone)
+  // A comma stands between two times, or in one: `12:00:00,250`, `Tue, 24 Nov 2026`.
+  return time ? around(time, now) : between(text.split(/\s*,\s*/), now, zone)
+}
+
+function between(ends: string[], now: number, zone: string): Range | undefined {
+  const [from, to] = ends.map((end) => readTime(end, now, zone))
+  return from && to && ends.length === 2 ? { from, to } : undefined
 }
 
 /** A time alone is a moment to look at: five minutes before and behind it. */
@@ -108,7 +112,12 @@ export function readTime(input: string, now: number, zone = localZone()): string
   if (/^\d{13}$/.test(text)) return iso(Number(text))
   if (/^\d{16}$/.test(text)) return iso(Number(text.slice(0, 13)))
   if (/^\d{19}$/.test(text)) return iso(Number(text.slice(0, 13)))
-  return clockTime(text, now, zone) ?? accessLogTime(text, zone) ?? dateTime(text, zone)
+  return (
+    clockTime(text, now, zone) ??
+    syslogTime(text, now, zone) ??
+    accessLogTime(text, zone) ??
+    dateTime(text, zone)
+  )
 }
 
 /** `14:05`, `14:05:30.250`: of today. */
@@ -123,6 +132,17 @@ function clockTime(text: string, now: number, zone: string): string | undefined 
 
 const day = 86_400_000
 
+/** `Oct 10 13:55:36`, as syslog writes it: of the last twelve months, as it has no year. */
+function syslogTime(text: string, now: number, zone: string): string | undefined {
+  const match = /^([A-Z][a-z]{2})\s+(\d{1,2})\s+(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)$/.exec(text)
+  if (!match) return undefined
+  const [, month, date, time] = match
+  const year = new Date(wallClock(now, zone)).getUTCFullYear()
+  const of = (year: number) => dateTime(`${date} ${month} ${year} ${time?.replace(',', '.')}`, zone)
+  const found = of(year)
+  return found && Date.parse(found) > now + day ? of(year - 1) : found
+}
+
 /** `10/Oct/2026:13:55:36 -0700`, as web servers write it. */
 function accessLogTime(text: string, zone: string): string | undefined {
   const match = /^(\d{1,2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}:\d{2}:\d{2})(?:\s*([+-]\d{4}))?$/.exec(
@@ -136,6 +156,7 @@ function accessLogTime(text: string, zone: string): string | undefined {
 function dateTime(text: string, zone: string): string | undefined {
   if (!/\d{4}|[A-Z][a-z]{2} \d/.test(text)) return undefined
   const written = text
+    .replace(/^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+/, '')
     .replace(/^(\d{4})[/.](\d{2})[/.](\d{2})/, '$1-$2-$3')
     .replace(/^(\d{4}-\d{2}-\d{2})[ _]+(\d)/, '$1T$2')
     .replace(/(\d{2}:\d{2}:\d{2}),(\d+)/, '$1.$2')

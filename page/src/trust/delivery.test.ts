@@ -10,6 +10,7 @@ const one: Delivery = {
   lost: 0,
   chosen: 0,
   waiting: 0,
+  searchable: 0,
   late: 0,
   balanced: true,
 }
@@ -33,7 +34,8 @@ it('counts what was moved or unwanted as settled, and a rule as a choice', () =>
     moved: 3,
     unbound: 2,
   }
-  const output = { book: { name: 'o', book, in_flight: 3, lag_seconds: 2, unaccounted_records: 0 } }
+  const waits = { type: 'store', in_flight: 3, taken: 1, lag_seconds: 2 }
+  const output = { book: { name: 'o', book, ...waits, unaccounted_records: 0 } }
   const document = { sources: [], outputs: [output] } as unknown as StatusDocument
   expect(deliveriesOf(document)[0]).toEqual({
     ...one,
@@ -43,6 +45,7 @@ it('counts what was moved or unwanted as settled, and a rule as a choice', () =>
     lost: 3,
     chosen: 4,
     waiting: 3,
+    searchable: 1,
     late: 2,
   })
 })

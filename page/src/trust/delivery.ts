@@ -15,6 +15,8 @@ export interface Delivery {
   chosen: number
   /** Not yet decided. */
   waiting: number
+  /** Of these: in the store, which has not acknowledged them yet. */
+  searchable: number
   late: number
   balanced: boolean
 }
@@ -30,6 +32,7 @@ export function deliveriesOf(document: StatusDocument): Delivery[] {
       lost,
       chosen,
       waiting: 0,
+      searchable: 0,
       late: lag_seconds,
       balanced: book.unaccounted_lines === 0,
     }
@@ -44,6 +47,7 @@ export function deliveriesOf(document: StatusDocument): Delivery[] {
       lost: lost + book.book.dead_lettered,
       chosen,
       waiting: book.in_flight,
+      searchable: book.type === 'store' ? book.taken : 0,
       late: book.lag_seconds,
       balanced: book.unaccounted_records === 0,
     }

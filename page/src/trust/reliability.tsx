@@ -104,7 +104,15 @@ function Row({ one }: { one: Delivery }) {
         {one.lost > 0 && ` (${percent(one.lost / Math.max(one.received, 1))})`}
       </td>
       <Count value={one.chosen} />
-      <Count value={one.waiting} />
+      <td class={`number${one.waiting > 0 ? '' : ' quiet'}`} title={exact(one.waiting)}>
+        {short(one.waiting)}
+        {one.searchable > 0 && (
+          <small class="quiet" title="The store has them; it counts them once they are durable">
+            {' '}
+            {short(one.searchable)} searchable
+          </small>
+        )}
+      </td>
       <td class="number">{one.late >= 1 ? seconds(one.late) : '–'}</td>
     </tr>
   )

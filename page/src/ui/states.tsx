@@ -4,6 +4,7 @@ import type { ComponentChildren } from 'preact'
 import type { Problem } from '../api/client'
 import type { Meta } from '../api/schema'
 import { Button } from './button'
+import { ScrollBox } from './scroll-box'
 
 interface EmptyProps {
   title: string
@@ -35,7 +36,11 @@ export function ProblemView({ problem, again, suggest }: ProblemProps) {
     <div class="state" role="alert">
       <h2>{headline(problem)}</h2>
       <p>{advice(problem)}</p>
-      {problem.kind === 'refused' && detail && detail !== title && <pre>{detail}</pre>}
+      {problem.kind === 'refused' && detail && detail !== title && (
+        <ScrollBox className="state-detail" label="Details">
+          <pre>{detail}</pre>
+        </ScrollBox>
+      )}
       <div class="actions">
         {apply && (
           <Button kind="primary" onClick={apply}>
