@@ -36,8 +36,13 @@ pub struct JournalConfig {
 pub enum WhenFull {
     /// Stops the sources that feed it.
     Block,
-    /// Discards the oldest batches of its heaviest stream, and counts them.
+    /// Discards the oldest records of its heaviest key, and counts them. The key is that of a
+    /// record's resource; records without one are of the key of their stream.
     DropOldest,
+    /// Discards the oldest batches of its heaviest stream, and counts them: for a destination that
+    /// divides what it gets by stream.
+    #[serde(rename = "drop_oldest")]
+    DropOldestOfStream,
 }
 
 /// When an appended batch must be on disk; chosen by the source.

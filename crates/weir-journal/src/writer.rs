@@ -280,7 +280,7 @@ impl Writer {
             self.shared.lock().note_damage(from);
             return None;
         };
-        let left = batch.only_for(&moved.cursors).unwrap_or(batch);
+        let left = batch.only_for(&moved.shares).unwrap_or(batch);
         Some((moved, Arc::new(left)))
     }
 

@@ -14,8 +14,8 @@ use weir_model::{DiscardReason, Position, SourceId, StreamId};
 use super::append::charge_of;
 use super::stream::between;
 use super::{
-    Checkpoint, CursorState, CursorStream, Entry, Location, OwedRows, Slot, State, Status,
-    StreamState,
+    Checkpoint, CursorState, CursorStream, Cut, Entry, Keys, Location, OwedRows, Slot, State,
+    Status, StreamState,
 };
 use crate::spec::{Furthest, KnownStream, ResumePoint, StreamSpec};
 
@@ -526,6 +526,8 @@ impl State {
                 skip_to: seen,
                 bytes: charge,
                 status: Status::Waiting,
+                keys: Keys::Unknown,
+                cut: Cut::default(),
                 is_joined: false,
             };
             self.enter_entry(index, stream, entry, now);

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use weir_model::Batch;
+use weir_model::{Batch, Share};
 
 use super::append::charge_of;
 use super::{Checkpoint, CursorStream, Location, State};
@@ -27,8 +27,8 @@ use crate::limits::{COMPACT_COMMITS, GROUP_BYTES};
 pub(crate) struct Move {
     pub(crate) seq: u64,
     pub(crate) from: Location,
-    /// The destinations that may still need some of its records.
-    pub(crate) cursors: Vec<usize>,
+    /// What destinations may still need of it.
+    pub(crate) shares: Vec<Share>,
 }
 
 impl State {
@@ -53,9 +53,9 @@ impl State {
             let Some(from) = slot.location.filter(|at| self.is_compactible(at.segment)) else {
                 continue;
             };
-            let cursors = self.cursors_with(seq);
+            let shares = self.cursors_with(seq).into_iter().map(Share::all).collect();
             bytes += u64::from(from.len);
-            moves.push(Move { seq, from, cursors });
+            moves.push(Move { seq, from, shares });
         }
         if moves.is_empty() {
             // The previous ones are flushed now.

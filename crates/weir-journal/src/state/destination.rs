@@ -71,6 +71,9 @@ pub(crate) struct CursorState {
     pub(crate) held: Vec<(u64, u64)>,
     /// What is charged for those.
     pub(crate) kept_bytes: u64,
+    /// What was charged for records that were cut from batches that are not settled: these still
+    /// take that space.
+    pub(crate) cut_bytes: u64,
 }
 
 impl CursorState {
@@ -226,7 +229,7 @@ impl State {
             for entry in cs.entries.iter_mut().filter(|entry| entry.status == Status::Taken) {
                 entry.status = Status::Waiting;
                 returned_bytes += entry.bytes;
-                cursor.taken -= entry.routed;
+                cursor.taken -= entry.left();
             }
             cs.waiting_bytes += returned_bytes;
             cursor.taken_bytes -= returned_bytes;

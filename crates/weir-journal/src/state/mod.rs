@@ -20,6 +20,7 @@ mod destination;
 mod discard;
 mod due;
 mod frames;
+mod keys;
 mod ledger;
 mod read;
 mod soon;
@@ -45,6 +46,7 @@ pub(crate) use dead::DeadRanges;
 pub(crate) use destination::CursorState;
 pub(crate) use due::Work;
 pub(crate) use frames::Hole;
+pub(crate) use keys::{Cut, Keys};
 pub(crate) use read::{BatchLocation, TakenBatch};
 pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
@@ -147,6 +149,10 @@ pub(crate) struct Entry {
     pub(crate) skip_to: Position,
     pub(crate) bytes: u64,
     pub(crate) status: Status,
+    /// The keys of its records, as far as they were counted.
+    pub(crate) keys: Keys,
+    /// Records of it that were discarded; they are part of `routed`, not of `bytes`.
+    pub(crate) cut: Cut,
     /// It also represents earlier batches, which only the destination still holds.
     pub(crate) is_joined: bool,
 }
