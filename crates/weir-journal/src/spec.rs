@@ -338,6 +338,28 @@ impl CursorLedger {
     }
 }
 
+/// A batch that waits for a destination.
+#[derive(Debug, Clone)]
+pub struct WaitingBatch {
+    /// Its stream.
+    pub stream: StreamId,
+    /// Identifies it; batches that were appended later have larger numbers.
+    pub seq: u64,
+    /// The position at its end.
+    pub end: Position,
+    /// Number of its records for the destination, including discarded ones.
+    pub records: u64,
+    /// What the destination was charged for those.
+    pub bytes: u64,
+    /// Number of records that were discarded because the buffer was full.
+    pub discarded: u64,
+    /// Their keys: all records of these in the batch.
+    pub discarded_keys: Vec<u64>,
+    /// The keys of the other records are known or can be counted at once, so that they can be
+    /// discarded by key.
+    pub has_known_keys: bool,
+}
+
 /// State of the buffer.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct JournalStatus {

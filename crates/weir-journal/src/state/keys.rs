@@ -39,6 +39,15 @@ pub(crate) struct KeyCounts {
 }
 
 impl Keys {
+    /// Returns whether every key is known.
+    pub(super) fn are_all_known(&self) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::One(_) => true,
+            Self::Several(counts) => counts.others == 0,
+        }
+    }
+
     /// Of keys with their number of records, each key once.
     fn of(mut keys: Vec<(u64, u64)>) -> Self {
         if let [(key, _)] = keys[..] {
@@ -137,8 +146,9 @@ impl Entry {
             Keys::One(key) => return visit(whole(Group::of(*key, stream))),
             Keys::Several(counts) => counts,
         };
-        // Neither is more than 2^20.
-        let bytes_of = |rows: u64| (self.bytes * rows / self.left().max(1)).max(1);
+        // Neither is more than 2^20. What a record weighs does not depend on what was cut.
+        let whole_bytes = self.bytes + self.cut.bytes;
+        let bytes_of = |rows: u64| (whole_bytes * rows / self.routed.max(1)).max(1);
         let mut unlisted = self.left();
         for (key, rows) in counts.listed.iter().copied() {
             let (group, bytes) = (Group::of(key, stream), bytes_of(rows));

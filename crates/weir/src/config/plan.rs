@@ -28,7 +28,7 @@ use super::check_listen;
 use super::check_syslog;
 use super::choices::{
     FileCompression, Fsync, HecCompression, HttpCompression, LogLevel, SyslogOutputDelimiter,
-    SyslogOutputProtocol, SyslogProtocol, WhenLimited,
+    SyslogOutputProtocol, SyslogProtocol, WhenFull, WhenLimited,
 };
 use super::collect;
 use super::diagnostic::Diagnostics;
@@ -662,7 +662,7 @@ fn output(named: &ComponentSection<OutputType>) -> Option<OutputPlan> {
     };
     Some(OutputPlan {
         name: named.name.clone(),
-        when_full: section.choice("when_full"),
+        when_full: section.choice::<WhenFull>("when_full").into(),
         buffer_limit_bytes: section.size("buffer_max"),
         window_bytes: section.size("window"),
         dead_letter: section.bool("dead_letter"),
