@@ -144,6 +144,7 @@ impl Writer {
             Work::Frames { batches, sync } => self.write_frames(&batches, sync),
             Work::Probe => self.probe(),
             Work::Positions { records, dead } => self.write_positions(&records, dead),
+            Work::CountKeys(frames) => self.count_keys(&frames),
             Work::Compact(moves) => self.compact(moves),
             Work::EndSegment => self.end_segment(),
             Work::Stop => {
@@ -254,6 +255,18 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Reads frames, so that their keys are known. One that cannot be read is reported when it is
+    /// taken.
+    fn count_keys(&self, frames: &[(u64, Location)]) {
+        let read = |(seq, at): &(u64, Location)| {
+            let file = self.shared.lock().segments.get(&at.segment).map(|s| s.file.clone())?;
+            let batch = segment::read_frame(&*file, *at).ok()?;
+            Some((*seq, Arc::new(batch)))
+        };
+        let frames: Vec<_> = frames.iter().filter_map(read).collect();
+        self.shared.lock().counted(&frames);
     }
 
     /// Rewrites frames with only the records that are still needed.

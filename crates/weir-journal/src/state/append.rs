@@ -167,6 +167,7 @@ impl State {
         let pressure = self.pressure(index);
         match self.cursors[index].when_full() {
             WhenFull::DropOldest => {
+                self.begin_counting(index);
                 self.make_room(index, bytes, (DiscardBy::Key, pressure), now);
                 Ok(())
             }
@@ -221,7 +222,9 @@ impl State {
     ) {
         let cursor = &self.cursors[index];
         let limit = cursor.limit();
-        if cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit {
+        let is_over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
+        let may_wait = by == DiscardBy::Key && self.may_wait_for_keys(index, bytes);
+        if is_over && !may_wait {
             let target = limit.saturating_sub(bytes + limit / 32);
             self.discard_oldest(index, target, by, now);
             if pressure == Pressure::None {

@@ -531,6 +531,7 @@ impl State {
                 is_joined: false,
             };
             self.enter_entry(index, stream, entry, now);
+            self.cursors[index].has_uncounted = true;
         }
         if holders == 0 {
             self.dead.push(frame.location);

@@ -71,6 +71,8 @@ pub(crate) struct CursorState {
     pub(crate) held: Vec<(u64, u64)>,
     /// What is charged for those.
     pub(crate) kept_bytes: u64,
+    /// Of some waiting batches on disk, the keys may not be known.
+    pub(crate) has_uncounted: bool,
     /// What was charged for records that were cut from batches that are not settled: these still
     /// take that space.
     pub(crate) cut_bytes: u64,
@@ -177,6 +179,7 @@ impl State {
         self.return_taken(index, now);
         let cursor = &mut self.cursors[index];
         cursor.spec = Some(spec);
+        cursor.has_uncounted = true;
         (cursor.is_detached, cursor.is_closing) = (false, false);
         cursor.reader += 1;
         cursor.reader

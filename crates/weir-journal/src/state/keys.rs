@@ -2,8 +2,6 @@
 //! its heaviest key and not those of its neighbours in the same batches.
 //!
 //! Invariants:
-//! - Only destinations that discard by key have keys counted, and of batches with several keys only
-//!   once their buffer has filled to a share ([`KEYS_SHARE`]): until then nothing is counted.
 //! - An entry lists at most [`ENTRY_KEYS_MAX`] keys, those with the most records in it. The others
 //!   are discarded only together with the whole entry.
 //! - What is cut from an entry is no longer in flight, but becomes part of the committed book with
@@ -12,11 +10,10 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use weir_model::{Batch, DiscardReason, StreamId};
+use weir_model::{DiscardReason, StreamId};
 
-use super::{CursorStream, Entry, State, Status};
-use crate::limits::{ENTRY_BYTES_MIN, ENTRY_KEYS_MAX, KEYS_SHARE};
-use crate::spec::WhenFull;
+use super::{Entry, State, Status};
+use crate::limits::{ENTRY_BYTES_MIN, ENTRY_KEYS_MAX};
 
 /// The keys of the waiting records of an entry.
 #[derive(Debug, Default)]
@@ -49,7 +46,7 @@ impl Keys {
     }
 
     /// Of keys with their number of records, each key once.
-    fn of(mut keys: Vec<(u64, u64)>) -> Self {
+    pub(super) fn of(mut keys: Vec<(u64, u64)>) -> Self {
         if let [(key, _)] = keys[..] {
             return Self::One(key);
         }
@@ -164,38 +161,6 @@ impl Entry {
 }
 
 impl State {
-    /// Returns the keys of those records of a batch that a destination gets, from `first_record`
-    /// on, if it may have to discard by key.
-    pub(super) fn keys_of(&self, index: usize, batch: &Batch, first_record: usize) -> Keys {
-        let cursor = &self.cursors[index];
-        if cursor.when_full() != WhenFull::DropOldest {
-            return Keys::Unknown;
-        }
-        if batch.resource_count() <= 1 {
-            return Keys::One(batch.resource(0).key);
-        }
-        if cursor.pending_bytes < cursor.limit() / KEYS_SHARE {
-            return Keys::Unknown;
-        }
-        Keys::of(batch.routed_keys(index, first_record))
-    }
-
-    /// Counts the keys of waiting entries that are in memory and were not counted yet.
-    pub(super) fn count_keys(&mut self, index: usize) {
-        for stream in &self.cursors[index].turns {
-            let known = self.streams.get_mut(stream);
-            let cs = known.and_then(|known| known.cursor_streams.get_mut(index));
-            for entry in cs.into_iter().flat_map(CursorStream::waiting_mut) {
-                let slot = self.slots.get(&entry.seq);
-                let batch = slot.and_then(|slot| slot.batch.as_ref());
-                if let Some(batch) = batch.filter(|_| matches!(entry.keys, Keys::Unknown)) {
-                    let first_record = batch.records_up_to(entry.skip_to);
-                    entry.keys = Keys::of(batch.routed_keys(index, first_record));
-                }
-            }
-        }
-    }
-
     /// Discards a part of an entry that is still waiting. Returns false if there is nothing left of
     /// it.
     pub(super) fn discard_part(&mut self, index: usize, part: &Part, now: Duration) -> bool {

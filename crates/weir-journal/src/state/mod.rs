@@ -14,6 +14,7 @@
 mod append;
 mod claim;
 mod compact;
+mod counting;
 mod cursor_streams;
 mod dead;
 mod destination;
@@ -312,6 +313,10 @@ pub(crate) struct State {
     /// full.
     pub(crate) is_near_limit: bool,
     pub(crate) frames_written: u64,
+    /// Slots whose frames are to be read, to count their keys.
+    pub(crate) to_count: BTreeSet<u64>,
+    /// Some of them are being read.
+    pub(crate) is_reading_keys: bool,
     /// Slots whose frames are to be rewritten, and how many were.
     pub(crate) moves: VecDeque<u64>,
     pub(crate) frames_compacted: u64,
@@ -384,6 +389,8 @@ impl State {
             stopped: false,
             is_near_limit: false,
             frames_written: 0,
+            to_count: BTreeSet::new(),
+            is_reading_keys: false,
             moves: VecDeque::new(),
             frames_compacted: 0,
             moved_bytes: 0,
@@ -726,7 +733,7 @@ impl State {
     }
 
     /// Returns the conditions for which the writer thread has to be woken when they become true.
-    pub(crate) fn work_signature(&self) -> [bool; 14] {
+    pub(crate) fn work_signature(&self) -> [bool; 15] {
         [
             self.positions_since.is_some(),
             self.durable_since.is_some(),
@@ -742,6 +749,7 @@ impl State {
             self.ahead_wanted && self.positions_since.is_none(),
             !self.dead.is_empty(),
             self.space_wanted,
+            !self.to_count.is_empty(),
             self.stopping,
         ]
     }
