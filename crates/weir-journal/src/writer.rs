@@ -60,8 +60,8 @@ struct OpenSegment {
 struct UnsyncedFrame {
     seq: u64,
     at: Location,
-    /// Location of the same frame on stable storage, and the number of records in the new one.
-    moved: Option<(Location, u64)>,
+    /// The same frame is elsewhere on stable storage; with the number of records in the new one.
+    moved: Option<(Move, u64)>,
 }
 
 impl OpenSegment {
@@ -313,7 +313,7 @@ impl Writer {
                 current.unsynced.push(UnsyncedFrame {
                     seq,
                     at,
-                    moved: Some((moved.from, records)),
+                    moved: Some((moved.clone(), records)),
                 });
                 state.move_placed(batch, at);
             }
@@ -411,7 +411,7 @@ impl Writer {
         for frame in current.unsynced.drain(..) {
             match frame.moved {
                 None => state.frame_synced(frame.seq, frame.at, now),
-                Some((from, records)) => state.moved(frame.seq, from, frame.at, records),
+                Some((moved, records)) => state.moved(&moved, frame.at, records, now),
             }
         }
         Ok(())

@@ -320,6 +320,11 @@ pub(crate) struct State {
     /// Slots whose frames are to be rewritten, and how many were.
     pub(crate) moves: VecDeque<u64>,
     pub(crate) frames_compacted: u64,
+    /// Segment and offset of the last rewritten frame: up to there, all of them count instead of
+    /// the old ones once that is in the cursor log.
+    pub(crate) moved_up_to: (u64, u64),
+    /// The cursor log does not contain it yet.
+    pub(crate) is_moved_dirty: bool,
     /// Size of the frames that were rewritten while the old ones still take space.
     pub(crate) moved_bytes: u64,
     /// The earliest time to check for frames to rewrite.
@@ -393,6 +398,8 @@ impl State {
             is_reading_keys: false,
             moves: VecDeque::new(),
             frames_compacted: 0,
+            moved_up_to: (0, 0),
+            is_moved_dirty: false,
             moved_bytes: 0,
             compact_at: Duration::ZERO,
             flushes: 0,

@@ -694,6 +694,7 @@ impl<'a> World<'a> {
     fn note_compaction(&mut self) {
         if self.ledger().is_some_and(|ledger| ledger.journal.frames_compacted > 0) {
             self.met("Compacted");
+            self.oracle.has_compacted = true;
         }
     }
 

@@ -24,7 +24,10 @@ pub(super) fn append(
         sinks.map(|(_, sink)| 1 << sink.index).sum()
     };
     let batch = batch(oracle, stream, reading, count, padding, route);
-    let before = oracle.has_keys.then(|| waiting_by_sink(process, oracle, slots));
+    let is_known = oracle.has_keys
+        && !oracle.has_compacted
+        && process.journal.ledger().journal.frames_compacted == 0;
+    let before = is_known.then(|| waiting_by_sink(process, oracle, slots));
     let Ok(ticket) = process.journal.append(batch, policy) else { return };
     if let Some(before) = before.filter(|_| process.is_disk_well()) {
         let after = waiting_by_sink(process, oracle, slots);
