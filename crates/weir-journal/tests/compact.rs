@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use support::{
     ALL_IS_DUE, KIB, MIB, Part, STEP, assert_books_balance, config, cursor, cursor_spec, drain,
-    numbers, open_stream, push_record, source, state_of, take,
+    numbers, open_stream, push_record_of, source, state_of, take,
 };
 use weir_journal::{
     Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
@@ -24,14 +24,37 @@ const BATCHES: u64 = 400;
 
 /// Record `n` goes to the first destination, and every hundredth also to the second.
 fn batch(first: u64) -> Batch {
+    let mut builder = builder(first, |_| 0);
+    builder.route_all(&[0]);
+    builder.route(7, &[0, 1]).unwrap();
+    sealed(&mut builder, first)
+}
+
+/// Every record goes to both destinations; nine of ten have the same key.
+fn mixed(first: u64) -> Batch {
+    let mut builder = builder(first, key_of);
+    builder.route_all(&[0, 1]);
+    sealed(&mut builder, first)
+}
+
+const NOISY: u64 = 1;
+
+fn key_of(n: u64) -> u64 {
+    if n.is_multiple_of(10) { NOISY + 1 + n / 10 % 3 } else { NOISY }
+}
+
+fn builder(first: u64, key_of: impl Fn(u64) -> u64) -> BatchBuilder {
     let mut builder = BatchBuilder::new(Position::new(0, first * STEP));
     for n in first..first + ROWS {
         let mut body = support::body(1, 0, n);
         body.resize(100, b'.');
-        push_record(&mut builder, n, &body);
+        let resource = builder.resource(key_of(n), b"{}").unwrap();
+        push_record_of(&mut builder, n, resource, &body);
     }
-    builder.route_all(&[0]);
-    builder.route(7, &[0, 1]).unwrap();
+    builder
+}
+
+fn sealed(builder: &mut BatchBuilder, first: u64) -> Batch {
     let end = first + ROWS;
     builder.seal(&Seal {
         repeatable: false,
@@ -66,12 +89,16 @@ fn small() -> JournalConfig {
 
 impl World {
     fn start(disk: FaultyDisk) -> Self {
+        Self::start_with(disk, cursor_spec("stuck"))
+    }
+
+    fn start_with(disk: FaultyDisk, stuck: CursorSpec) -> Self {
         let clock = FakeClock::default();
         let opened =
             Journal::open_with_writer(small(), Arc::new(disk.clone()), Arc::new(clock.clone()));
         let (journal, writer) = opened.unwrap();
         let all = cursor(&journal, "all");
-        let stuck = cursor(&journal, "stuck");
+        let stuck = journal.cursor(stuck).unwrap();
         let resume = open_stream(&journal, 1);
         journal.release_unclaimed();
         assert_eq!(resume.position.offset % (ROWS * STEP), 0);
@@ -80,6 +107,10 @@ impl World {
 
     /// Appends batches that the first destination receives at once, and writes what is due.
     fn run(&mut self, from: u64, count: u64) {
+        self.run_with(batch, from, count);
+    }
+
+    fn run_with(&mut self, batch: fn(u64) -> Batch, from: u64, count: u64) {
         for number in from..from + count {
             self.journal.append(batch(number * ROWS), WritePolicy::OnAppend).unwrap();
             self.clock.advance(ALL_IS_DUE);
@@ -178,6 +209,87 @@ fn a_crash_at_any_call_of_the_disk_loses_and_repeats_nothing() {
             return;
         }
     }
+}
+
+/// Number of batches of [`mixed`] whose quiet keys fit in the buffer of [`dropping`].
+const MIXED_BATCHES: u64 = 120;
+
+fn dropping() -> CursorSpec {
+    CursorSpec {
+        when_full: WhenFull::DropOldest,
+        buffer_limit_bytes: 192 * KIB,
+        ..cursor_spec("stuck")
+    }
+}
+
+/// Drains the stuck destination, and asserts that every record of the quiet keys arrives, and each
+/// other one arrives or is counted as discarded. Returns how many arrive.
+fn assert_quiet_keys_are_whole(world: &mut World) -> u64 {
+    let arrived: Vec<u64> = drain(&mut world.stuck).into_iter().map(|(_, n)| n).collect();
+    assert!(arrived.is_sorted_by(|a, b| a < b), "in order, and none twice");
+    let is_quiet = |n: &u64| key_of(*n) != NOISY;
+    let all = MIXED_BATCHES * ROWS;
+    let quiet: Vec<u64> = arrived.iter().copied().filter(is_quiet).collect();
+    assert_eq!(quiet, (0..all).filter(is_quiet).collect::<Vec<_>>());
+    let ledger = world.journal.ledger();
+    let (book, count) = (&ledger.cursors[1].book, arrived.len() as u64);
+    assert_eq!((book.routed, book.delivered), (all, count), "{book:?}");
+    let buffer_full = book.discarded[DiscardReason::BufferFull as usize];
+    assert_eq!((buffer_full, book.discarded_total()), (all - count, all - count), "{book:?}");
+    assert!(ledger.journal.recovery.lost.is_empty(), "{:?}", ledger.journal.recovery);
+    assert_books_balance(&world.journal);
+    count
+}
+
+#[test]
+fn what_is_discarded_by_key_keeps_no_space() {
+    let mut world = World::start_with(FaultyDisk::new(), dropping());
+    world.run_with(mixed, 0, MIXED_BATCHES);
+    world.settle();
+    let ledger = world.journal.ledger();
+    let (charge, status) = (ledger.cursors[1].pending_bytes, ledger.journal);
+    let written = MIXED_BATCHES * mixed(0).frame_bytes() as u64;
+    assert!(charge <= dropping().buffer_limit_bytes && written > 6 * charge, "{charge}");
+    assert!(status.frames_compacted > MIXED_BATCHES / 2, "{status:?}");
+    assert!(
+        status.disk_bytes <= 2 * charge + 2 * small().segment_bytes,
+        "{} bytes for {charge}",
+        status.disk_bytes
+    );
+    assert_quiet_keys_are_whole(&mut world);
+    world.settle();
+    assert!(world.journal.ledger().journal.segments <= 1, "all space is freed");
+}
+
+#[test]
+fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
+    let mut number = 0;
+    let (mut again, mut less) = (0, 0);
+    loop {
+        let mut world = World::start_with(FaultyDisk::new(), dropping());
+        world.run_with(mixed, 0, MIXED_BATCHES);
+        let waiting = world.journal.ledger().cursors[1].in_flight;
+        number += 1;
+        world.disk.inject(Fault::new(FaultKind::Crash).nth(number));
+        world.settle();
+        let is_over = !world.disk.is_dead();
+        if is_over {
+            assert!(world.journal.ledger().journal.frames_compacted > 0, "it was compacted");
+        }
+        let disk = if number % 2 == 0 { world.disk.crash(number) } else { world.disk.kill() };
+        drop(world);
+        let mut world = World::start_with(disk, dropping());
+        let arrived = assert_quiet_keys_are_whole(&mut world);
+        assert!(arrived >= waiting, "what was not discarded arrives");
+        // What was discarded is owed again until it is removed from its frame.
+        again = again.max(arrived);
+        less = arrived;
+        if is_over {
+            break;
+        }
+    }
+    assert!(number > 4, "compaction makes several disk calls");
+    assert!(again == MIXED_BATCHES * ROWS && less < again / 2, "{again}, then {less}");
 }
 
 /// Two streams, each with its own destination, one of which is stuck.
