@@ -130,7 +130,7 @@ const ROUND: (u64, u64) = (50, 60);
 /// Returns a syslog server over TCP, with an output whose buffer is smaller than what the noisy host
 /// sends in a round, and larger than what the others send in all.
 fn one_listener(collector: &Collector) -> String {
-    let keys = "when_full = \"drop_oldest\"\nbuffer_max = \"4MiB\"\nwindow = \"512KiB\"\n\
+    let keys = "when_full = \"drop_oldest\"\nbuffer_max = \"4MiB\"\nwindow = \"1MiB\"\n\
                 batch_size = \"128KiB\"\n";
     source("tcp", "listen = \"127.0.0.1:0\"") + &hec(OUTPUT, collector, keys)
 }

@@ -40,7 +40,7 @@ fn mixed(first: u64) -> Batch {
 const NOISY: u64 = 1;
 
 fn key_of(n: u64) -> u64 {
-    if n.is_multiple_of(10) { NOISY + 1 + n / 10 % 3 } else { NOISY }
+    if n.is_multiple_of(10) { NOISY + 1 + n / 10 % 30 } else { NOISY }
 }
 
 fn builder(first: u64, key_of: impl Fn(u64) -> u64) -> BatchBuilder {
@@ -76,6 +76,8 @@ struct World {
     writer: JournalWriter,
     all: Cursor,
     stuck: Cursor,
+    /// Number of records that its source knew at the start.
+    known: u64,
 }
 
 fn small() -> JournalConfig {
@@ -102,7 +104,8 @@ impl World {
         let resume = open_stream(&journal, 1);
         journal.release_unclaimed();
         assert_eq!(resume.position.offset % (ROWS * STEP), 0);
-        Self { disk, clock, journal, writer, all, stuck }
+        let known = resume.position.offset / STEP;
+        Self { disk, clock, journal, writer, all, stuck, known }
     }
 
     /// Appends batches that the first destination receives at once, and writes what is due.
@@ -217,20 +220,19 @@ const MIXED_BATCHES: u64 = 120;
 fn dropping() -> CursorSpec {
     CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: 192 * KIB,
+        buffer_limit_bytes: 224 * KIB,
         ..cursor_spec("stuck")
     }
 }
 
 /// Drains the stuck destination, and asserts that every record of the quiet keys arrives, and each
-/// other one arrives or is counted as discarded. Returns how many arrive.
-fn assert_quiet_keys_are_whole(world: &mut World) -> u64 {
+/// other one arrives or is counted as discarded, of `all` records. Returns how many arrive.
+fn assert_quiet_keys_are_whole(world: &mut World, all: u64) -> u64 {
     let arrived: Vec<u64> = drain(&mut world.stuck).into_iter().map(|(_, n)| n).collect();
     assert!(arrived.is_sorted_by(|a, b| a < b), "in order, and none twice");
     let is_quiet = |n: &u64| key_of(*n) != NOISY;
-    let all = MIXED_BATCHES * ROWS;
-    let quiet: Vec<u64> = arrived.iter().copied().filter(is_quiet).collect();
-    assert_eq!(quiet, (0..all).filter(is_quiet).collect::<Vec<_>>());
+    let missing = (0..all).filter(is_quiet).filter(|n| arrived.binary_search(n).is_err());
+    assert_eq!(missing.count(), 0, "of {} that arrived", arrived.len());
     let ledger = world.journal.ledger();
     let (book, count) = (&ledger.cursors[1].book, arrived.len() as u64);
     assert_eq!((book.routed, book.delivered), (all, count), "{book:?}");
@@ -249,28 +251,34 @@ fn what_is_discarded_by_key_keeps_no_space() {
     let ledger = world.journal.ledger();
     let (charge, status) = (ledger.cursors[1].pending_bytes, ledger.journal);
     let written = MIXED_BATCHES * mixed(0).frame_bytes() as u64;
-    assert!(charge <= dropping().buffer_limit_bytes && written > 6 * charge, "{charge}");
+    assert!(charge <= dropping().buffer_limit_bytes && written > 5 * charge, "{charge}");
     assert!(status.frames_compacted > MIXED_BATCHES / 2, "{status:?}");
     assert!(
         status.disk_bytes <= 2 * charge + 2 * small().segment_bytes,
         "{} bytes for {charge}",
         status.disk_bytes
     );
-    assert_quiet_keys_are_whole(&mut world);
+    assert_quiet_keys_are_whole(&mut world, MIXED_BATCHES * ROWS);
     world.settle();
     assert!(world.journal.ledger().journal.segments <= 1, "all space is freed");
 }
 
 #[test]
 fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
-    let mut number = 0;
-    let (mut again, mut less) = (0, 0);
-    loop {
+    let before = 60;
+    let (mut number, mut again) = (0, 0);
+    let less = loop {
         let mut world = World::start_with(FaultyDisk::new(), dropping());
-        world.run_with(mixed, 0, MIXED_BATCHES);
-        let waiting = world.journal.ledger().cursors[1].in_flight;
+        world.run_with(mixed, 0, before);
+        assert_eq!(world.journal.ledger().journal.frames_compacted, 0);
         number += 1;
         world.disk.inject(Fault::new(FaultKind::Crash).nth(number));
+        for batch in before..MIXED_BATCHES {
+            world.run_with(mixed, batch, 1);
+            if world.disk.is_dead() {
+                break;
+            }
+        }
         world.settle();
         let is_over = !world.disk.is_dead();
         if is_over {
@@ -279,17 +287,17 @@ fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
         let disk = if number % 2 == 0 { world.disk.crash(number) } else { world.disk.kill() };
         drop(world);
         let mut world = World::start_with(disk, dropping());
-        let arrived = assert_quiet_keys_are_whole(&mut world);
-        assert!(arrived >= waiting, "what was not discarded arrives");
+        let known = world.known;
+        assert!(known >= before * ROWS);
+        let arrived = assert_quiet_keys_are_whole(&mut world, known);
         // What was discarded is owed again until it is removed from its frame.
-        again = again.max(arrived);
-        less = arrived;
+        again += u64::from(arrived == known);
         if is_over {
-            break;
+            break arrived;
         }
-    }
-    assert!(number > 4, "compaction makes several disk calls");
-    assert!(again == MIXED_BATCHES * ROWS && less < again / 2, "{again}, then {less}");
+    };
+    assert!(number > 100 && again > 10, "{number} calls, {again} times before it was compacted");
+    assert!(less < MIXED_BATCHES * ROWS * 3 / 4, "{less}");
 }
 
 /// Two streams, each with its own destination, one of which is stuck.
