@@ -207,6 +207,7 @@ impl<'a> World<'a> {
             What::ReceiveSoon => self.receive_soon(rng),
             What::SettleSoon => self.settle_soon(rng),
             What::Look => self.look(rng),
+            What::SettleOthers => self.settle_others(),
             What::ChangeReader => self.change_reader(rng),
             What::Receive => self.receive(rng),
             What::Flush => {
@@ -567,6 +568,16 @@ impl<'a> World<'a> {
         append(process, &mut self.oracle, slots, stream, &mut reading, what, WritePolicy::OnAppend);
         process.lanes[lane].1 = reading;
         self.trace.note(|| format!("  lane {stream} is at {reading:?}"));
+    }
+
+    fn settle_others(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        for (reader, sink) in process.readers.iter_mut().zip(&mut self.oracle.sinks) {
+            if let Some(reader) = reader.as_mut().filter(|r| !r.hangs && !sink.drops_oldest) {
+                reader.settle_all(sink);
+            }
+        }
+        self.flush();
     }
 
     fn collect_tickets(&mut self) {
