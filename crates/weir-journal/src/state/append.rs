@@ -225,8 +225,12 @@ impl State {
         let is_over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
         let may_wait = by == DiscardBy::Key && self.may_wait_for_keys(index, bytes);
         if is_over && !may_wait {
-            let target = limit.saturating_sub(bytes + limit / 32);
-            self.discard_oldest(index, target, by, now);
+            let step = match by {
+                // Each time, all keys are weighed.
+                DiscardBy::Key => limit / 16,
+                DiscardBy::Stream => limit / 32,
+            };
+            self.discard_oldest(index, limit.saturating_sub(bytes + step), by, now);
             if pressure == Pressure::None {
                 return;
             }
@@ -237,8 +241,11 @@ impl State {
             Pressure::None => return,
             Pressure::Batches => pending - pending.div_ceil(32),
             // Disk space is freed later: discard only as much as is added, or everything would be
-            // discarded in the meantime.
-            Pressure::Disk => pending.saturating_sub(bytes),
+            // discarded in the meantime. What was cut from a batch is freed with it.
+            Pressure::Disk => {
+                let freed_with = pending + cursor.cut_bytes;
+                pending.saturating_sub(bytes * pending / freed_with.max(1))
+            }
         };
         self.discard_oldest(index, target, DiscardBy::Stream, now);
     }

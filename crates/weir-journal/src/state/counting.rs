@@ -5,7 +5,8 @@
 //!   once their buffer has filled to a share ([`KEYS_SHARE`]): until then nothing is counted.
 //! - A batch in memory is counted when it is appended, or before something is discarded. Those that
 //!   are only on disk (of an earlier run, or written before the buffer filled) are read by the
-//!   writer; meanwhile the buffer may exceed its limit by the same share.
+//!   writer; meanwhile the buffer may exceed its limit, or what it had when that began, by the same
+//!   share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,6 +84,9 @@ impl State {
         let cursor = &mut self.cursors[index];
         let is_due = cursor.pending_bytes >= cursor.limit() / KEYS_SHARE;
         if is_due && std::mem::take(&mut cursor.has_uncounted) {
+            let limit = cursor.limit();
+            cursor.counting_limit =
+                limit.max(cursor.pending_bytes).saturating_add(limit / KEYS_SHARE);
             let on_disk = self.count_in_memory(index);
             self.to_count.extend(on_disk);
         }
@@ -92,8 +96,7 @@ impl State {
     /// known whose records fill it.
     pub(super) fn may_wait_for_keys(&self, index: usize, bytes: u64) -> bool {
         let cursor = &self.cursors[index];
-        let most = cursor.limit().saturating_add(cursor.limit() / KEYS_SHARE);
-        self.is_counting() && cursor.pending_bytes + bytes <= most
+        self.is_counting() && cursor.pending_bytes + bytes <= cursor.counting_limit
     }
 
     /// Returns whether frames are to be counted, or are being counted.

@@ -73,6 +73,8 @@ pub(crate) struct CursorState {
     pub(crate) kept_bytes: u64,
     /// Of some waiting batches on disk, the keys may not be known.
     pub(crate) has_uncounted: bool,
+    /// What its buffer may have instead of its limit until these are known.
+    pub(crate) counting_limit: u64,
     /// What was charged for records that were cut from batches that are not settled: these still
     /// take that space.
     pub(crate) cut_bytes: u64,

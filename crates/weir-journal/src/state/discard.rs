@@ -8,12 +8,12 @@
 //!   cut from a batch are counted at once ([`super::keys`]).
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use weir_model::{DiscardReason, StreamId};
 
-use super::keys::{Group, Part};
+use super::keys::{Group, GroupMap, Part};
 use super::{CursorStream, State};
 use crate::Outcome;
 use crate::limits::DISCARD_GROUPS_MAX;
@@ -35,7 +35,7 @@ type Weighed = (u64, Reverse<u64>, Group);
 #[derive(Debug)]
 struct Heaviest {
     groups: BinaryHeap<Weighed>,
-    parts: HashMap<Group, VecDeque<Part>>,
+    parts: GroupMap<VecDeque<Part>>,
     /// The weight of the heaviest one that is not among them.
     floor: u64,
 }
@@ -114,9 +114,9 @@ impl State {
     }
 
     /// Returns the parts of these groups.
-    fn parts_by_key(&self, index: usize, chosen: &[Weighed]) -> HashMap<Group, VecDeque<Part>> {
+    fn parts_by_key(&self, index: usize, chosen: &[Weighed]) -> GroupMap<VecDeque<Part>> {
         let nothing = |(_, _, group): &Weighed| (*group, VecDeque::new());
-        let mut parts: HashMap<Group, VecDeque<Part>> = chosen.iter().map(nothing).collect();
+        let mut parts: GroupMap<VecDeque<Part>> = chosen.iter().map(nothing).collect();
         self.visit_waiting(index, &mut |part| {
             if let Some(of_group) = parts.get_mut(&part.group) {
                 of_group.push_back(part);
@@ -134,8 +134,8 @@ impl State {
         index: usize,
         chosen: &[Weighed],
         need: u64,
-    ) -> HashMap<Group, VecDeque<Part>> {
-        let mut parts: HashMap<Group, VecDeque<Part>> = HashMap::new();
+    ) -> GroupMap<VecDeque<Part>> {
+        let mut parts: GroupMap<VecDeque<Part>> = GroupMap::default();
         for stream in chosen.iter().filter_map(|(_, _, group)| group.stream()) {
             let mut left = need;
             let cs = self.cursor_stream(index, stream);
@@ -162,7 +162,7 @@ impl State {
         match by {
             DiscardBy::Stream => turns.filter_map(of_stream).collect(),
             DiscardBy::Key => {
-                let mut weights: HashMap<Group, (u64, u64)> = HashMap::new();
+                let mut weights: GroupMap<(u64, u64)> = GroupMap::default();
                 self.visit_waiting(index, &mut |part| {
                     let (weight, oldest) = weights.entry(part.group).or_insert((0, part.seq));
                     *weight += part.bytes;

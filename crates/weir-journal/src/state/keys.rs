@@ -8,6 +8,8 @@
 //!   the entry: after a crash before that, these records are owed again, and counted nowhere.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use weir_model::{DiscardReason, StreamId};
@@ -23,16 +25,12 @@ pub(crate) enum Keys {
     Unknown,
     /// All have this one.
     One(u64),
-    Several(Box<KeyCounts>),
-}
-
-/// The records of an entry by key.
-#[derive(Debug)]
-pub(crate) struct KeyCounts {
-    /// Keys with their number of records.
-    listed: Vec<(u64, u64)>,
-    /// Number of keys that are not listed.
-    others: u64,
+    Several {
+        /// Keys with their number of records.
+        listed: Vec<(u64, u64)>,
+        /// Number of keys that are not listed.
+        others: u64,
+    },
 }
 
 impl Keys {
@@ -41,7 +39,7 @@ impl Keys {
         match self {
             Self::Unknown => false,
             Self::One(_) => true,
-            Self::Several(counts) => counts.others == 0,
+            Self::Several { others, .. } => *others == 0,
         }
     }
 
@@ -54,18 +52,18 @@ impl Keys {
         let others = keys.len().saturating_sub(ENTRY_KEYS_MAX) as u64;
         keys.truncate(ENTRY_KEYS_MAX);
         keys.shrink_to_fit();
-        Self::Several(Box::new(KeyCounts { listed: keys, others }))
+        Self::Several { listed: keys, others }
     }
 
     /// Returns the number of records that have this key, if it is listed among others.
     fn rows_of(&self, key: u64) -> u64 {
-        let Self::Several(counts) = self else { return 0 };
-        counts.listed.iter().find(|(other, _)| *other == key).map_or(0, |(_, rows)| *rows)
+        let Self::Several { listed, .. } = self else { return 0 };
+        listed.iter().find(|(other, _)| *other == key).map_or(0, |(_, rows)| *rows)
     }
 
     fn remove(&mut self, key: u64) {
-        if let Self::Several(counts) = self {
-            counts.listed.retain(|(other, _)| *other != key);
+        if let Self::Several { listed, .. } = self {
+            listed.retain(|(other, _)| *other != key);
         }
     }
 }
@@ -111,6 +109,31 @@ impl Group {
     }
 }
 
+/// A map by group.
+pub(super) type GroupMap<T> = HashMap<Group, T, BuildHasherDefault<GroupHasher>>;
+
+/// Mixes keys and streams, which are hashes already: each part of what waits is looked up.
+#[derive(Debug, Default)]
+pub(super) struct GroupHasher(u64);
+
+impl Hasher for GroupHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+}
+
 /// The records of an entry that are discarded together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
@@ -138,23 +161,23 @@ impl Entry {
     /// Calls `visit` with each part of a waiting entry.
     pub(super) fn visit_parts(&self, stream: StreamId, visit: &mut impl FnMut(Part)) {
         let whole = |group| Part { group, ..self.as_part(stream) };
-        let counts = match &self.keys {
+        let (listed, others) = match &self.keys {
             Keys::Unknown => return visit(self.as_part(stream)),
             Keys::One(key) => return visit(whole(Group::of(*key, stream))),
-            Keys::Several(counts) => counts,
+            Keys::Several { listed, others } => (listed, *others),
         };
         // Neither is more than 2^20. What a record weighs does not depend on what was cut.
         let whole_bytes = self.bytes + self.cut.bytes;
         let bytes_of = |rows: u64| (whole_bytes * rows / self.routed.max(1)).max(1);
         let mut unlisted = self.left();
-        for (key, rows) in counts.listed.iter().copied() {
+        for (key, rows) in listed.iter().copied() {
             let (group, bytes) = (Group::of(key, stream), bytes_of(rows));
             visit(Part { key: Some(key), bytes, ..whole(group) });
             unlisted -= rows;
         }
         if unlisted > 0 {
             // As much as one of them weighs, on average: together they would outweigh every key.
-            let bytes = bytes_of(unlisted.div_ceil(counts.others.max(1)));
+            let bytes = bytes_of(unlisted.div_ceil(others.max(1)));
             visit(Part { bytes, ..self.as_part(stream) });
         }
     }
