@@ -135,8 +135,8 @@ fn one_listener(collector: &Collector) -> String {
     source("tcp", "listen = \"127.0.0.1:0\"") + &hec(OUTPUT, collector, keys)
 }
 
-/// Sends a round of lines of all hosts over one connection, and waits until they are read. Returns
-/// how many the noisy host has sent in all.
+/// Sends a round of lines of all hosts over one connection, and waits again and again until they are
+/// read. Returns how many the noisy host has sent in all.
 fn send_round(weir: &Weir, round: u64) -> u64 {
     let (quiet, noisy) = ROUND;
     let mut connection = TcpStream::connect(weir.source_address("tcp")).unwrap();
@@ -152,9 +152,9 @@ fn send_round(weir: &Weir, round: u64) -> u64 {
             sent += noisy;
             connection.write_all(&lines).unwrap();
         }
+        let all = sent + (number + 1) * QUIET_HOSTS;
+        weir.wait_books("all is read", PATIENCE, |books| books.records() == all);
     }
-    let all = sent + (round + 1) * quiet * QUIET_HOSTS;
-    weir.wait_books("all is read", PATIENCE, |books| books.records() == all);
     sent
 }
 

@@ -5,8 +5,8 @@
 //!   once their buffer has filled to a share ([`KEYS_SHARE`]): until then nothing is counted.
 //! - A batch in memory is counted when it is appended, or before something is discarded. Those that
 //!   are only on disk (of an earlier run, or written before the buffer filled) are read by the
-//!   writer; meanwhile the buffer may exceed its limit, or what it had when that began, by the same
-//!   share.
+//!   writer; meanwhile the buffer may exceed its limit, or what it had when that began, by as much
+//!   as its limit: what is read is usually read faster than it arrives.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,11 +82,13 @@ impl State {
     /// share.
     pub(super) fn begin_counting(&mut self, index: usize) {
         let cursor = &mut self.cursors[index];
+        if cursor.when_full() != WhenFull::DropOldest {
+            return;
+        }
         let is_due = cursor.pending_bytes >= cursor.limit() / KEYS_SHARE;
         if is_due && std::mem::take(&mut cursor.has_uncounted) {
             let limit = cursor.limit();
-            cursor.counting_limit =
-                limit.max(cursor.pending_bytes).saturating_add(limit / KEYS_SHARE);
+            cursor.counting_limit = limit.max(cursor.pending_bytes).saturating_add(limit);
             let on_disk = self.count_in_memory(index);
             self.to_count.extend(on_disk);
         }
