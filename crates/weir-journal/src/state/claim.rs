@@ -328,7 +328,9 @@ impl State {
             self.fold_if_done(stream, now);
         }
         // What an earlier run left is known before more is received.
-        (0..self.cursors.len()).for_each(|index| self.begin_counting(index));
+        for index in 0..self.cursors.len() {
+            self.begin_counting(index);
+        }
     }
 
     /// Releases streams that were not opened, have no frames left, and cannot be read again by
