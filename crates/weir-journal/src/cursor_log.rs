@@ -20,8 +20,8 @@ use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
 use crate::state::{
-    AbandonedFrames, Checkpoint, CursorState, CursorStream, CursorStreams, EndedStream, OwedRows,
-    State, StreamState,
+    AbandonedFrames, Checkpoint, CursorState, CursorStream, CursorStreams, EndedStream,
+    MovedFrames, OwedRows, State, StreamState,
 };
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
@@ -248,7 +248,9 @@ fn apply_entry(entry: &[u8], state: &mut State) {
             cursor_slot(state, index).committed_book = CursorBook::decode(fields.bytes());
         }
         k if k == EntryKind::Moved as u8 => {
-            state.moved_up_to = state.moved_up_to.max((fields.u64(), fields.u64()));
+            state.moved_frames.up_to = (fields.u64(), fields.u64());
+            let failed = |fields: &mut Fields<'_>| ((fields.u64(), fields.u64()), fields.u64());
+            state.moved_frames.failed = (0..fields.u8()).map(|_| failed(&mut fields)).collect();
         }
         k if k == EntryKind::Fold as u8 => apply_fold(&mut fields, state),
         k if k == EntryKind::Ended as u8 => {
@@ -418,10 +420,17 @@ impl Records {
         });
     }
 
-    fn moved(&mut self, (segment, offset): (u64, u64)) {
+    fn moved(&mut self, moved: &MovedFrames) {
         self.record(EntryKind::Moved, |out| {
+            let (segment, offset) = moved.up_to;
             out.extend_from_slice(&segment.to_le_bytes());
             out.extend_from_slice(&offset.to_le_bytes());
+            out.push(moved.failed.len() as u8);
+            for ((segment, offset), last) in &moved.failed {
+                for number in [segment, offset, last] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
         });
     }
 
@@ -484,8 +493,8 @@ impl Records {
             let known = &state.streams[&stream];
             records.stream(state, stream, known);
         }
-        if std::mem::take(&mut state.is_moved_dirty) {
-            records.moved(state.moved_up_to);
+        if std::mem::take(&mut state.moved_frames.is_dirty) {
+            records.moved(&state.moved_frames);
         }
         let ended = std::mem::take(&mut state.folded);
         if !ended.is_empty() {
@@ -501,7 +510,7 @@ impl Records {
         all.names(state);
         all.ended(state, state.ended.keys().copied());
         all.fold(state, &[]);
-        all.moved(state.moved_up_to);
+        all.moved(&state.moved_frames);
         for (index, cursor) in state.cursors.iter().enumerate() {
             all.book(index, &cursor.committed_book);
         }

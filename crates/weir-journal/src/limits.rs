@@ -87,6 +87,11 @@ pub(crate) const DISCARD_GROUPS_MAX: usize = 1024;
 /// A check visits every waiting batch.
 pub(crate) const COMPACT_COMMITS: u32 = 50;
 
+/// Number of segments whose flush failed while frames were moved to them that are remembered until
+/// they are gone. More would need as many failures of the disk, each a retry apart, while one
+/// destination needs something of the first.
+pub(crate) const FAILED_MOVES_MAX: usize = 64;
+
 /// Number of batches in the journal from which each destination is limited to an equal share of
 /// them; so there are never more than twice as many. Each takes a few hundred bytes of memory.
 pub(crate) const SLOTS_MAX: usize = 100_000;

@@ -492,15 +492,14 @@ fn recover_frame(
 /// Sorts frames by position, and removes those of which the cursor log says that the rewritten one
 /// counts.
 fn forget_superseded(state: &mut State) {
-    let (moved_up_to, dead) = (state.moved_up_to, &mut state.dead);
+    let (moved, dead) = (&state.moved_frames, &mut state.dead);
     for frames in state.recovered.values_mut() {
         frames.sort_by_key(|f| (f.base, f.checkpoint.end, f.location));
         frames.dedup_by(|later, earlier| {
             let is_same =
                 (later.base, later.checkpoint.end) == (earlier.base, earlier.checkpoint.end);
             let is_there = later.missing.is_none() && earlier.missing.is_none();
-            let counts = (later.location.segment, later.location.offset) <= moved_up_to;
-            let is_superseded = is_same && is_there && counts;
+            let is_superseded = is_same && is_there && moved.counts(later.location);
             if is_superseded {
                 std::mem::swap(later, earlier);
                 dead.push(later.location);

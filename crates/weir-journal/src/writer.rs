@@ -481,6 +481,9 @@ impl Writer {
     /// Handles frames whose flush failed, which leaves them permanently uncertain: they go to the
     /// next segment. Their bytes are in memory, or still in the cache of the operating system.
     fn take_back(&self, current: &OpenSegment) {
+        if current.unsynced.iter().any(|frame| frame.moved.is_some()) {
+            self.shared.lock().moved_frames.note_failed(current.id);
+        }
         for UnsyncedFrame { seq, at: location, moved } in &current.unsynced {
             if moved.is_some() {
                 self.shared.lock().dead.push(*location);

@@ -15,7 +15,7 @@ use weir_journal::{
     WhenFull, WritePolicy,
 };
 use weir_model::{Batch, BatchBuilder, DiscardReason, Position, Seal, StreamId};
-use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
+use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
 const ROWS: u64 = 100;
@@ -115,7 +115,13 @@ impl World {
 
     fn run_with(&mut self, batch: fn(u64) -> Batch, from: u64, count: u64) {
         for number in from..from + count {
-            self.journal.append(batch(number * ROWS), WritePolicy::OnAppend).unwrap();
+            while let Err(refused) =
+                self.journal.append(batch(number * ROWS), WritePolicy::OnAppend)
+            {
+                assert!(matches!(refused.reason, RefusedReason::Disk { .. }), "{refused:?}");
+                self.clock.advance(Duration::from_secs(1));
+                self.steps();
+            }
             self.clock.advance(ALL_IS_DUE);
             self.steps();
             while let Some(delivery) = take(&mut self.all) {
@@ -298,6 +304,29 @@ fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
     };
     assert!(number > 100 && again > 10, "{number} calls, {again} times before it was compacted");
     assert!(less < MIXED_BATCHES * ROWS * 3 / 4, "{less}");
+}
+
+#[test]
+fn a_flush_that_fails_during_compaction_changes_nothing() {
+    let (mut compacted, mut failed) = (0, 0);
+    for number in 1..80 {
+        let mut world = World::start_with(FaultyDisk::new(), dropping());
+        world.run_with(mixed, 0, 60);
+        let fault = Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment");
+        world.disk.inject(fault.nth(number).times(number % 3 + 1));
+        world.run_with(mixed, 60, MIXED_BATCHES - 60);
+        failed += world.disk.faults().fired();
+        if number % 4 == 0 {
+            world.settle();
+        }
+        compacted += world.journal.ledger().journal.frames_compacted;
+        let disk = if number % 2 == 0 { world.disk.crash(number) } else { world.disk.kill() };
+        drop(world);
+        let mut world = World::start_with(disk, dropping());
+        let known = world.known;
+        assert_quiet_keys_are_whole(&mut world, known);
+    }
+    assert!(compacted > 1000 && failed > 60, "{compacted} frames, {failed} failures");
 }
 
 /// Two streams, each with its own destination, one of which is stuck.

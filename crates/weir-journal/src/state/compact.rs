@@ -12,7 +12,7 @@
 //! - The old frame is dead only once the new one is on stable storage, and its space is freed only
 //!   once the positions that made some of its records useless are durable too. Until then both
 //!   exist, and the old one counts, as it contains everything that the new one does; the record of
-//!   the positions also says that the new one counts from then on ([`State::moved_up_to`]).
+//!   the positions also says that the new one counts from then on ([`MovedFrames`]).
 //! - A frame is rewritten again only if more of its records have become useless, so compaction
 //!   terminates.
 
@@ -23,7 +23,7 @@ use weir_model::{Batch, DiscardReason, Share, StreamId};
 
 use super::append::charge_of;
 use super::{Checkpoint, Entry, Location, State, StreamState};
-use crate::limits::{COMPACT_COMMITS, GROUP_BYTES};
+use crate::limits::{COMPACT_COMMITS, FAILED_MOVES_MAX, GROUP_BYTES};
 
 /// A frame to rewrite.
 #[derive(Debug, Clone)]
@@ -35,6 +35,37 @@ pub(crate) struct Move {
     pub(crate) shares: Vec<Share>,
     /// Destinations that have discarded some of it, with the number of records.
     pub(crate) cuts: Vec<(usize, u64)>,
+}
+
+/// Which rewritten frames count instead of the old ones, should a start find both.
+#[derive(Debug, Default)]
+pub(crate) struct MovedFrames {
+    /// Segment and offset of the last one that is on stable storage: all up to there, except those
+    /// that failed.
+    pub(crate) up_to: (u64, u64),
+    /// Those after this place could not be flushed, up to the end of that segment.
+    pub(crate) failed: Vec<((u64, u64), u64)>,
+    /// The cursor log does not contain it yet.
+    pub(crate) is_dirty: bool,
+}
+
+impl MovedFrames {
+    /// Returns whether a frame that was found here counts instead of an earlier one.
+    pub(crate) fn counts(&self, at: Location) -> bool {
+        let here = (at.segment, at.offset);
+        let is_failed =
+            |(after, segment): &((u64, u64), u64)| here > *after && at.segment <= *segment;
+        here <= self.up_to && !self.failed.iter().any(is_failed)
+    }
+
+    /// Records that those that were not flushed yet never will be; they are in that segment.
+    pub(crate) fn note_failed(&mut self, segment: u64) {
+        if self.failed.len() == FAILED_MOVES_MAX {
+            self.failed.remove(0);
+        }
+        self.failed.push((self.up_to, segment));
+        self.is_dirty = true;
+    }
 }
 
 impl StreamState {
@@ -186,8 +217,8 @@ impl State {
     /// Records that the rewritten frame, with this many records, is on stable storage.
     pub(crate) fn moved(&mut self, moved: &Move, to: Location, records: u64, now: Duration) {
         let Move { seq, stream, from, .. } = *moved;
-        self.moved_up_to = self.moved_up_to.max((to.segment, to.offset));
-        self.is_moved_dirty = true;
+        self.moved_frames.up_to = self.moved_frames.up_to.max((to.segment, to.offset));
+        self.moved_frames.is_dirty = true;
         for (index, rows) in &moved.cuts {
             self.commit_cut(*index, stream, seq, *rows);
             self.mark_dirty(stream, now);

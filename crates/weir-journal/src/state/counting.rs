@@ -108,8 +108,10 @@ impl State {
 
     /// Returns frames to count, at most about one MiB of them.
     pub(super) fn take_uncounted(&mut self) -> Vec<(u64, Location)> {
-        let mut bytes = 0;
-        let mut frames = Vec::new();
+        let (mut bytes, mut frames) = (0, Vec::new());
+        if self.to_count.is_empty() {
+            return frames;
+        }
         while bytes < GROUP_BYTES
             && let Some(seq) = self.to_count.pop_first()
         {
@@ -120,12 +122,21 @@ impl State {
             }
         }
         self.is_reading_keys = !frames.is_empty();
+        self.end_counting();
         frames
+    }
+
+    /// Makes the limits of buffers apply again once nothing is left to count.
+    fn end_counting(&mut self) {
+        if !self.is_counting() {
+            self.cursors.iter_mut().for_each(|cursor| cursor.counting_limit = 0);
+        }
     }
 
     /// Records the content of frames that were to be counted.
     pub(crate) fn counted(&mut self, frames: &[(u64, Arc<Batch>)]) {
         self.is_reading_keys = false;
+        self.end_counting();
         for (seq, batch) in frames {
             let known = self.streams.get_mut(&batch.header().stream);
             let listed = known.into_iter().flat_map(|known| known.cursor_streams.iter_mut());

@@ -41,7 +41,7 @@ use crate::spec::{JournalConfig, Recovery, RefusedReason};
 use crate::subscriber::SubscriberQueue;
 
 pub(crate) use claim::RecoveredFrame;
-pub(crate) use compact::Move;
+pub(crate) use compact::{Move, MovedFrames};
 pub(crate) use cursor_streams::{CursorStreams, StreamStart};
 pub(crate) use dead::DeadRanges;
 pub(crate) use destination::CursorState;
@@ -320,11 +320,8 @@ pub(crate) struct State {
     /// Slots whose frames are to be rewritten, and how many were.
     pub(crate) moves: VecDeque<u64>,
     pub(crate) frames_compacted: u64,
-    /// Segment and offset of the last rewritten frame: up to there, all of them count instead of
-    /// the old ones once that is in the cursor log.
-    pub(crate) moved_up_to: (u64, u64),
-    /// The cursor log does not contain it yet.
-    pub(crate) is_moved_dirty: bool,
+    /// Which of them count instead of the old ones.
+    pub(crate) moved_frames: MovedFrames,
     /// Size of the frames that were rewritten while the old ones still take space.
     pub(crate) moved_bytes: u64,
     /// The earliest time to check for frames to rewrite.
@@ -398,8 +395,7 @@ impl State {
             is_reading_keys: false,
             moves: VecDeque::new(),
             frames_compacted: 0,
-            moved_up_to: (0, 0),
-            is_moved_dirty: false,
+            moved_frames: MovedFrames::default(),
             moved_bytes: 0,
             compact_at: Duration::ZERO,
             flushes: 0,
@@ -734,6 +730,7 @@ impl State {
     pub(crate) fn forget_ended(&mut self) {
         let first = self.first_segment().unwrap_or(u64::MAX);
         self.ended.retain(|_, (segment, _)| *segment >= first);
+        self.moved_frames.failed.retain(|(_, segment)| *segment >= first);
         for known in self.streams.values_mut() {
             known.abandoned.retain(|abandoned| abandoned.last.0 >= first);
         }
