@@ -1,10 +1,13 @@
 //! One bad destination or one noisy application, next to good and quiet ones.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::time::Duration;
 
-use weir_testkit::{Answer, Collector, Oracle, PATIENCE, Writing, wait_for};
+use weir_testkit::{Answer, Collector, Oracle, PATIENCE, Weir, Writing, wait_for};
 
-use crate::scene::{OUTPUT, Scene, hec, judge};
+use crate::scene::{OUTPUT, Scene, at_rest, hec, judge, moment};
+use crate::syslog::{message, source, streams_report};
 
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
@@ -117,5 +120,89 @@ fn ninety_nine_quiet_applications_lose_nothing_beside_a_loud_one() {
     println!("{} lines of the noisy application discarded", books.discarded(OUTPUT));
     assert!(books.discarded(OUTPUT) > 0, "the output was not slow enough: {books}");
     Oracle::strict(OUTPUT).check(&written, &tally, &books);
+    weir.stop();
+}
+
+const QUIET_HOSTS: u64 = 20;
+/// Lines of each quiet host in a round, and of the noisy one for each of those.
+const ROUND: (u64, u64) = (50, 60);
+
+/// Returns a syslog server over TCP, with an output whose buffer is smaller than what the noisy host
+/// sends in a round, and larger than what the others send in all.
+fn one_listener(collector: &Collector) -> String {
+    let keys = "when_full = \"drop_oldest\"\nbuffer_max = \"4MiB\"\nwindow = \"1MiB\"\n\
+                batch_size = \"128KiB\"\n";
+    source("tcp", "listen = \"127.0.0.1:0\"") + &hec(OUTPUT, collector, keys)
+}
+
+/// Sends a round of lines of all hosts over one connection, and waits again and again until they are
+/// read. Returns how many the noisy host has sent in all.
+fn send_round(weir: &Weir, round: u64) -> u64 {
+    let (quiet, noisy) = ROUND;
+    let mut connection = TcpStream::connect(weir.source_address("tcp")).unwrap();
+    let mut sent = round * quiet * QUIET_HOSTS * noisy;
+    for number in round * quiet..(round + 1) * quiet {
+        for host in 0..QUIET_HOSTS {
+            let mut lines = message(&format!("quiet{host}"), number);
+            lines.push(b'\n');
+            for seq in sent..sent + noisy {
+                lines.extend(message("noisy", seq));
+                lines.push(b'\n');
+            }
+            sent += noisy;
+            connection.write_all(&lines).unwrap();
+        }
+        let all = sent + (number + 1) * QUIET_HOSTS;
+        weir.wait_books("all is read", PATIENCE, |books| books.records() == all);
+    }
+    sent
+}
+
+/// Lets the collector accept everything, and checks what arrives after this many rounds.
+fn assert_quiet_hosts_are_whole(weir: &Weir, collector: &Collector, (rounds, noisy): (u64, u64)) {
+    let before = weir.books();
+    before.assert_balanced();
+    assert!(before.discarded(OUTPUT) > noisy / 2, "{before}");
+    collector.answer(Answer::Accept);
+    let books = at_rest(weir, OUTPUT);
+    let tally = collector.tally();
+    for host in (0..QUIET_HOSTS).map(|host| format!("quiet{host}")) {
+        assert_eq!(tally.unique_of(&host), rounds * ROUND.0, "{host}: {books}");
+    }
+    assert_eq!(tally.unique_of("noisy") + books.discarded(OUTPUT), noisy, "{books}");
+    assert_eq!(books.output(OUTPUT)["book"]["discarded"]["buffer_full"], books.discarded(OUTPUT));
+    let quiet: Vec<String> = (0..QUIET_HOSTS).map(|host| format!("quiet{host}")).collect();
+    let sent = quiet.iter().map(|host| (host.as_str(), rounds * ROUND.0));
+    let streams: Vec<(&str, u64)> = sent.chain([("noisy", noisy)]).collect();
+    Oracle::strict(OUTPUT).check(&streams_report(&streams), &tally, &books);
+}
+
+#[test]
+fn quiet_hosts_lose_nothing_beside_a_noisy_one_on_the_same_connection() {
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let scene = Scene::new();
+    let mut weir = scene.start(&one_listener(&collector));
+    let noisy = send_round(&weir, 0);
+    assert_quiet_hosts_are_whole(&weir, &collector, (1, noisy));
+    weir.stop();
+}
+
+#[test]
+fn quiet_hosts_lose_nothing_beside_a_noisy_one_if_weir_is_killed_meanwhile() {
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let scene = Scene::new();
+    let config = one_listener(&collector);
+    let mut weir = scene.start(&config);
+    send_round(&weir, 0);
+    // What was received is on stable storage after 20 ms.
+    moment(Duration::from_millis(200));
+    weir.kill();
+    let mut weir = scene.start(&config);
+    let noisy = send_round(&weir, 1);
+    let books = weir.books();
+    assert_eq!(books.lines_discarded(), 0, "{books}");
+    assert_quiet_hosts_are_whole(&weir, &collector, (2, noisy));
     weir.stop();
 }

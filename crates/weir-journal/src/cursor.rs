@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{Batch, DiscardReason, Position, RecordView, SourceId, StreamId};
+use weir_model::{
+    Batch, DiscardReason, Position, RecordView, Selection, Share, SourceId, StreamId,
+};
 
 use crate::JournalShared;
 use crate::segment::{self, ReadError};
@@ -26,9 +28,10 @@ pub struct Delivery {
     pub batch: Arc<Batch>,
     /// Records of the batch below this index were committed before a restart: skip them.
     pub first_record: usize,
-    /// Number of records from that index on that are routed to this destination.
+    /// Number of records from that index on that this destination must deliver.
     pub record_count: u64,
-    pub(crate) cursor: usize,
+    /// Those that are routed to it, without those that were discarded.
+    pub(crate) share: Share,
     pub(crate) seq: u64,
 }
 
@@ -111,11 +114,17 @@ impl Delivery {
 
     /// Returns the records that this destination must deliver, in order, each with its index.
     pub fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
-        let rows = self.batch.routed_rows(self.cursor);
+        let rows = self.batch.routed_rows_without(self.share.cursor, &self.share.without);
         let (first, last) = (self.first_record, self.batch.record_count());
         (first..last)
             .zip(self.batch.records_in(first..last))
             .filter(move |(i, _)| rows.contains(*i))
+    }
+
+    /// Returns the same records, to be passed on with their batch.
+    pub fn selection(&self) -> Selection {
+        let (batch, count) = (self.batch.clone(), self.record_count as usize);
+        Selection::of_share(batch, self.first_record, count, self.share.clone())
     }
 }
 
@@ -203,7 +212,8 @@ impl Cursor {
         };
         let first_record = batch.records_up_to(taken.skip_to);
         let (record_count, seq) = (taken.routed, taken.seq);
-        Some(Delivery { batch, first_record, record_count, cursor: self.index, seq })
+        let share = Share { cursor: self.index, without: taken.without.clone() };
+        Some(Delivery { batch, first_record, record_count, share, seq })
     }
 
     /// Reads the batch from its location, unless another destination has just read it.

@@ -20,8 +20,8 @@ use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
 use crate::state::{
-    AbandonedFrames, Checkpoint, CursorState, CursorStream, CursorStreams, EndedStream, OwedRows,
-    State, StreamState,
+    AbandonedFrames, Checkpoint, CursorState, CursorStream, CursorStreams, EndedStream,
+    MovedFrames, OwedRows, State, StreamState,
 };
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
@@ -52,6 +52,9 @@ enum EntryKind {
     Group = 8,
     /// The counts of a destination, as of the positions in the same record.
     Book = 9,
+    /// The location up to which rewritten frames count instead of the old ones, should both be
+    /// found.
+    Moved = 10,
 }
 
 /// How a stream's entry gives the position of a destination. Destinations that it does not list
@@ -244,6 +247,11 @@ fn apply_entry(entry: &[u8], state: &mut State) {
             let index = fields.u32() as usize;
             cursor_slot(state, index).committed_book = CursorBook::decode(fields.bytes());
         }
+        k if k == EntryKind::Moved as u8 => {
+            state.moved_frames.up_to = (fields.u64(), fields.u64());
+            let failed = |fields: &mut Fields<'_>| ((fields.u64(), fields.u64()), fields.u64());
+            state.moved_frames.failed = (0..fields.u8()).map(|_| failed(&mut fields)).collect();
+        }
         k if k == EntryKind::Fold as u8 => apply_fold(&mut fields, state),
         k if k == EntryKind::Ended as u8 => {
             let stream = StreamId(fields.u64());
@@ -412,6 +420,20 @@ impl Records {
         });
     }
 
+    fn moved(&mut self, moved: &MovedFrames) {
+        self.record(EntryKind::Moved, |out| {
+            let (segment, offset) = moved.up_to;
+            out.extend_from_slice(&segment.to_le_bytes());
+            out.extend_from_slice(&offset.to_le_bytes());
+            out.push(moved.failed.len() as u8);
+            for ((segment, offset), last) in &moved.failed {
+                for number in [segment, offset, last] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+        });
+    }
+
     /// Adds the positions of a stream and its destinations.
     fn stream(&mut self, state: &State, stream: StreamId, known: &StreamState) {
         let furthest = &known.furthest;
@@ -471,6 +493,9 @@ impl Records {
             let known = &state.streams[&stream];
             records.stream(state, stream, known);
         }
+        if std::mem::take(&mut state.moved_frames.is_dirty) {
+            records.moved(&state.moved_frames);
+        }
         let ended = std::mem::take(&mut state.folded);
         if !ended.is_empty() {
             records.ended(state, ended.iter().map(|folded| folded.stream));
@@ -485,6 +510,7 @@ impl Records {
         all.names(state);
         all.ended(state, state.ended.keys().copied());
         all.fold(state, &[]);
+        all.moved(&state.moved_frames);
         for (index, cursor) in state.cursors.iter().enumerate() {
             all.book(index, &cursor.committed_book);
         }

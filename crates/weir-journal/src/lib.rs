@@ -395,6 +395,12 @@ impl Journal {
         }
     }
 
+    /// Returns what waits for the destination with that index in route masks, in order of its
+    /// streams' turns.
+    pub fn waiting(&self, cursor: usize) -> Vec<WaitingBatch> {
+        self.shared.lock().waiting(cursor)
+    }
+
     /// Waits until everything committed so far is durable, or the disk has failed.
     pub fn flush(&self) {
         // The reason for a failure is in the ledger.

@@ -69,9 +69,28 @@ pub(crate) const POSITIONS_RESERVE_BYTES_MIN: u64 = 64 * 1024;
 /// take on disk, and what the journal stores about it in memory.
 pub(crate) const ENTRY_BYTES_MIN: u64 = 512;
 
+/// The fraction of its buffer, as a divisor, from which on a destination that discards by key has
+/// the keys of new batches counted: what waits below that is too little to be the heaviest. Counting
+/// costs a nanosecond or two per record.
+pub(crate) const KEYS_SHARE: u64 = 8;
+
+/// Number of keys that are known of a waiting batch: with 16 bytes each, they take no more than the
+/// minimum charge for it. A key that fills a buffer is among the first of nearly every batch.
+pub(crate) const ENTRY_KEYS_MAX: usize = 32;
+const _: () = assert!(ENTRY_KEYS_MAX as u64 * 16 <= ENTRY_BYTES_MIN);
+
+/// Maximum number of keys or streams from which records are discarded before all of them are weighed
+/// again. Bounds the memory for the list of their batches.
+pub(crate) const DISCARD_GROUPS_MAX: usize = 1024;
+
 /// Number of commit intervals between two checks for mostly useless segments: a second by default.
 /// A check visits every waiting batch.
 pub(crate) const COMPACT_COMMITS: u32 = 50;
+
+/// Number of segments whose flush failed while frames were moved to them that are remembered until
+/// they are gone. More would need as many failures of the disk, each a retry apart, while one
+/// destination needs something of the first.
+pub(crate) const FAILED_MOVES_MAX: usize = 64;
 
 /// Number of batches in the journal from which each destination is limited to an equal share of
 /// them; so there are never more than twice as many. Each takes a few hundred bytes of memory.

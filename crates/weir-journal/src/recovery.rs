@@ -74,6 +74,7 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
         SegmentRecovery { disk, path, id, header, is_newest, is_log_whole }.recover(state)?;
     }
     state.note_absent();
+    forget_superseded(state);
     load_partial_positions(state);
     forget_missing_copies(state);
     let used = files.iter().filter_map(|path| segment::number_of(path));
@@ -488,6 +489,26 @@ fn recover_frame(
     state.recovered.entry(stream).or_default().push(frame);
 }
 
+/// Sorts frames by position, and removes those of which the cursor log says that the rewritten one
+/// counts.
+fn forget_superseded(state: &mut State) {
+    let (moved, dead) = (&state.moved_frames, &mut state.dead);
+    for frames in state.recovered.values_mut() {
+        frames.sort_by_key(|f| (f.base, f.checkpoint.end, f.location));
+        frames.dedup_by(|later, earlier| {
+            let is_same =
+                (later.base, later.checkpoint.end) == (earlier.base, earlier.checkpoint.end);
+            let is_there = later.missing.is_none() && earlier.missing.is_none();
+            let is_superseded = is_same && is_there && moved.counts(later.location);
+            if is_superseded {
+                std::mem::swap(later, earlier);
+                dead.push(later.location);
+            }
+            is_superseded
+        });
+    }
+}
+
 /// Removes missing frames whose content is in other frames too: uncertain writes were repeated.
 fn forget_missing_copies(state: &mut State) {
     for frames in state.recovered.values_mut() {
@@ -514,8 +535,8 @@ fn forget_missing_copies(state: &mut State) {
     }
 }
 
-/// Sorts frames by position. Those of which a part may be skipped (a position was committed inside,
-/// or they overlap an earlier frame) get the exact positions of their records.
+/// Frames of which a part may be skipped (a position was committed inside, or they overlap an
+/// earlier frame) get the exact positions of their records.
 fn load_partial_positions(state: &mut State) {
     let committed: HashMap<StreamId, Vec<Position>> = state
         .recovered
@@ -528,7 +549,6 @@ fn load_partial_positions(state: &mut State) {
         .collect();
     let segments = &state.segments;
     for (stream, frames) in &mut state.recovered {
-        frames.sort_by_key(|f| (f.base, f.checkpoint.end, f.location));
         let mut reached = Position::default();
         for frame in frames {
             if frame.missing.is_some() {

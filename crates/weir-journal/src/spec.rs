@@ -36,8 +36,13 @@ pub struct JournalConfig {
 pub enum WhenFull {
     /// Stops the sources that feed it.
     Block,
-    /// Discards the oldest batches of its heaviest stream, and counts them.
+    /// Discards the oldest records of its heaviest key, and counts them. The key is that of a
+    /// record's resource; records without one are of the key of their stream.
     DropOldest,
+    /// Discards the oldest batches of its heaviest stream, and counts them: for a destination that
+    /// divides what it gets by stream.
+    #[serde(rename = "drop_oldest")]
+    DropOldestOfStream,
 }
 
 /// When an appended batch must be on disk; chosen by the source.
@@ -331,6 +336,28 @@ impl CursorLedger {
     pub fn unaccounted(&self) -> i64 {
         self.book.routed as i64 - (self.book.settled() + self.in_flight) as i64
     }
+}
+
+/// A batch that waits for a destination.
+#[derive(Debug, Clone)]
+pub struct WaitingBatch {
+    /// Its stream.
+    pub stream: StreamId,
+    /// Identifies it; batches that were appended later have larger numbers.
+    pub seq: u64,
+    /// The position at its end.
+    pub end: Position,
+    /// Number of its records for the destination, including discarded ones.
+    pub records: u64,
+    /// What the destination was charged for those.
+    pub bytes: u64,
+    /// Number of records that were discarded because the buffer was full.
+    pub discarded: u64,
+    /// Their keys: all records of these in the batch.
+    pub discarded_keys: Vec<u64>,
+    /// The keys of the other records are known or can be counted at once, so that they can be
+    /// discarded by key.
+    pub has_known_keys: bool,
 }
 
 /// State of the buffer.

@@ -60,8 +60,8 @@ struct OpenSegment {
 struct UnsyncedFrame {
     seq: u64,
     at: Location,
-    /// Location of the same frame on stable storage, and the number of records in the new one.
-    moved: Option<(Location, u64)>,
+    /// The same frame is elsewhere on stable storage; with the number of records in the new one.
+    moved: Option<(Move, u64)>,
 }
 
 impl OpenSegment {
@@ -144,6 +144,7 @@ impl Writer {
             Work::Frames { batches, sync } => self.write_frames(&batches, sync),
             Work::Probe => self.probe(),
             Work::Positions { records, dead } => self.write_positions(&records, dead),
+            Work::CountKeys(frames) => self.count_keys(&frames),
             Work::Compact(moves) => self.compact(moves),
             Work::EndSegment => self.end_segment(),
             Work::Stop => {
@@ -256,6 +257,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Reads frames, so that their keys are known. One that cannot be read is reported when it is
+    /// taken.
+    fn count_keys(&self, frames: &[(u64, Location)]) {
+        let read = |(seq, at): &(u64, Location)| {
+            let file = self.shared.lock().segments.get(&at.segment).map(|s| s.file.clone())?;
+            let batch = segment::read_frame(&*file, *at).ok()?;
+            Some((*seq, Arc::new(batch)))
+        };
+        let frames: Vec<_> = frames.iter().filter_map(read).collect();
+        self.shared.lock().counted(&frames);
+    }
+
     /// Rewrites frames with only the records that are still needed.
     fn compact(&mut self, moves: Vec<Move>) {
         let rewritten: Vec<_> = moves.into_iter().filter_map(|m| self.rewritten(m)).collect();
@@ -280,7 +293,7 @@ impl Writer {
             self.shared.lock().note_damage(from);
             return None;
         };
-        let left = batch.only_for(&moved.cursors).unwrap_or(batch);
+        let left = batch.only_for(&moved.shares).unwrap_or(batch);
         Some((moved, Arc::new(left)))
     }
 
@@ -300,7 +313,7 @@ impl Writer {
                 current.unsynced.push(UnsyncedFrame {
                     seq,
                     at,
-                    moved: Some((moved.from, records)),
+                    moved: Some((moved.clone(), records)),
                 });
                 state.move_placed(batch, at);
             }
@@ -398,7 +411,7 @@ impl Writer {
         for frame in current.unsynced.drain(..) {
             match frame.moved {
                 None => state.frame_synced(frame.seq, frame.at, now),
-                Some((from, records)) => state.moved(frame.seq, from, frame.at, records),
+                Some((moved, records)) => state.moved(&moved, frame.at, records, now),
             }
         }
         Ok(())
@@ -468,6 +481,9 @@ impl Writer {
     /// Handles frames whose flush failed, which leaves them permanently uncertain: they go to the
     /// next segment. Their bytes are in memory, or still in the cache of the operating system.
     fn take_back(&self, current: &OpenSegment) {
+        if current.unsynced.iter().any(|frame| frame.moved.is_some()) {
+            self.shared.lock().moved_frames.note_failed(current.id);
+        }
         for UnsyncedFrame { seq, at: location, moved } in &current.unsynced {
             if moved.is_some() {
                 self.shared.lock().dead.push(*location);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use support::{
     ALL_IS_DUE, KIB, MIB, Part, STEP, assert_books_balance, config, cursor, cursor_spec, drain,
-    numbers, open_stream, push_record, source, state_of, take,
+    numbers, open_stream, push_record_of, source, state_of, take,
 };
 use weir_journal::{
     Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
     WhenFull, WritePolicy,
 };
 use weir_model::{Batch, BatchBuilder, DiscardReason, Position, Seal, StreamId};
-use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
+use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
 const ROWS: u64 = 100;
@@ -24,14 +24,37 @@ const BATCHES: u64 = 400;
 
 /// Record `n` goes to the first destination, and every hundredth also to the second.
 fn batch(first: u64) -> Batch {
+    let mut builder = builder(first, |_| 0);
+    builder.route_all(&[0]);
+    builder.route(7, &[0, 1]).unwrap();
+    sealed(&mut builder, first)
+}
+
+/// Every record goes to both destinations; nine of ten have the same key.
+fn mixed(first: u64) -> Batch {
+    let mut builder = builder(first, key_of);
+    builder.route_all(&[0, 1]);
+    sealed(&mut builder, first)
+}
+
+const NOISY: u64 = 1;
+
+fn key_of(n: u64) -> u64 {
+    if n.is_multiple_of(10) { NOISY + 1 + n / 10 % 30 } else { NOISY }
+}
+
+fn builder(first: u64, key_of: impl Fn(u64) -> u64) -> BatchBuilder {
     let mut builder = BatchBuilder::new(Position::new(0, first * STEP));
     for n in first..first + ROWS {
         let mut body = support::body(1, 0, n);
         body.resize(100, b'.');
-        push_record(&mut builder, n, &body);
+        let resource = builder.resource(key_of(n), b"{}").unwrap();
+        push_record_of(&mut builder, n, resource, &body);
     }
-    builder.route_all(&[0]);
-    builder.route(7, &[0, 1]).unwrap();
+    builder
+}
+
+fn sealed(builder: &mut BatchBuilder, first: u64) -> Batch {
     let end = first + ROWS;
     builder.seal(&Seal {
         repeatable: false,
@@ -53,6 +76,8 @@ struct World {
     writer: JournalWriter,
     all: Cursor,
     stuck: Cursor,
+    /// Number of records that its source knew at the start.
+    known: u64,
 }
 
 fn small() -> JournalConfig {
@@ -66,22 +91,37 @@ fn small() -> JournalConfig {
 
 impl World {
     fn start(disk: FaultyDisk) -> Self {
+        Self::start_with(disk, cursor_spec("stuck"))
+    }
+
+    fn start_with(disk: FaultyDisk, stuck: CursorSpec) -> Self {
         let clock = FakeClock::default();
         let opened =
             Journal::open_with_writer(small(), Arc::new(disk.clone()), Arc::new(clock.clone()));
         let (journal, writer) = opened.unwrap();
         let all = cursor(&journal, "all");
-        let stuck = cursor(&journal, "stuck");
+        let stuck = journal.cursor(stuck).unwrap();
         let resume = open_stream(&journal, 1);
         journal.release_unclaimed();
         assert_eq!(resume.position.offset % (ROWS * STEP), 0);
-        Self { disk, clock, journal, writer, all, stuck }
+        let known = resume.position.offset / STEP;
+        Self { disk, clock, journal, writer, all, stuck, known }
     }
 
     /// Appends batches that the first destination receives at once, and writes what is due.
     fn run(&mut self, from: u64, count: u64) {
+        self.run_with(batch, from, count);
+    }
+
+    fn run_with(&mut self, batch: fn(u64) -> Batch, from: u64, count: u64) {
         for number in from..from + count {
-            self.journal.append(batch(number * ROWS), WritePolicy::OnAppend).unwrap();
+            while let Err(refused) =
+                self.journal.append(batch(number * ROWS), WritePolicy::OnAppend)
+            {
+                assert!(matches!(refused.reason, RefusedReason::Disk { .. }), "{refused:?}");
+                self.clock.advance(Duration::from_secs(1));
+                self.steps();
+            }
             self.clock.advance(ALL_IS_DUE);
             self.steps();
             while let Some(delivery) = take(&mut self.all) {
@@ -178,6 +218,115 @@ fn a_crash_at_any_call_of_the_disk_loses_and_repeats_nothing() {
             return;
         }
     }
+}
+
+/// Number of batches of [`mixed`] whose quiet keys fit in the buffer of [`dropping`].
+const MIXED_BATCHES: u64 = 120;
+
+fn dropping() -> CursorSpec {
+    CursorSpec {
+        when_full: WhenFull::DropOldest,
+        buffer_limit_bytes: 224 * KIB,
+        ..cursor_spec("stuck")
+    }
+}
+
+/// Drains the stuck destination, and asserts that every record of the quiet keys arrives, and each
+/// other one arrives or is counted as discarded, of `all` records. Returns how many arrive.
+fn assert_quiet_keys_are_whole(world: &mut World, all: u64) -> u64 {
+    let arrived: Vec<u64> = drain(&mut world.stuck).into_iter().map(|(_, n)| n).collect();
+    assert!(arrived.is_sorted_by(|a, b| a < b), "in order, and none twice");
+    let is_quiet = |n: &u64| key_of(*n) != NOISY;
+    let missing = (0..all).filter(is_quiet).filter(|n| arrived.binary_search(n).is_err());
+    assert_eq!(missing.count(), 0, "of {} that arrived", arrived.len());
+    let ledger = world.journal.ledger();
+    let (book, count) = (&ledger.cursors[1].book, arrived.len() as u64);
+    assert_eq!((book.routed, book.delivered), (all, count), "{book:?}");
+    let buffer_full = book.discarded[DiscardReason::BufferFull as usize];
+    assert_eq!((buffer_full, book.discarded_total()), (all - count, all - count), "{book:?}");
+    assert!(ledger.journal.recovery.lost.is_empty(), "{:?}", ledger.journal.recovery);
+    assert_books_balance(&world.journal);
+    count
+}
+
+#[test]
+fn what_is_discarded_by_key_keeps_no_space() {
+    let mut world = World::start_with(FaultyDisk::new(), dropping());
+    world.run_with(mixed, 0, MIXED_BATCHES);
+    world.settle();
+    let ledger = world.journal.ledger();
+    let (charge, status) = (ledger.cursors[1].pending_bytes, ledger.journal);
+    let written = MIXED_BATCHES * mixed(0).frame_bytes() as u64;
+    assert!(charge <= dropping().buffer_limit_bytes && written > 5 * charge, "{charge}");
+    assert!(status.frames_compacted > MIXED_BATCHES / 2, "{status:?}");
+    assert!(
+        status.disk_bytes <= 2 * charge + 2 * small().segment_bytes,
+        "{} bytes for {charge}",
+        status.disk_bytes
+    );
+    assert_quiet_keys_are_whole(&mut world, MIXED_BATCHES * ROWS);
+    world.settle();
+    assert!(world.journal.ledger().journal.segments <= 1, "all space is freed");
+}
+
+#[test]
+fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
+    let before = 60;
+    let (mut number, mut again) = (0, 0);
+    let less = loop {
+        let mut world = World::start_with(FaultyDisk::new(), dropping());
+        world.run_with(mixed, 0, before);
+        assert_eq!(world.journal.ledger().journal.frames_compacted, 0);
+        number += 1;
+        world.disk.inject(Fault::new(FaultKind::Crash).nth(number));
+        for batch in before..MIXED_BATCHES {
+            world.run_with(mixed, batch, 1);
+            if world.disk.is_dead() {
+                break;
+            }
+        }
+        world.settle();
+        let is_over = !world.disk.is_dead();
+        if is_over {
+            assert!(world.journal.ledger().journal.frames_compacted > 0, "it was compacted");
+        }
+        let disk = if number % 2 == 0 { world.disk.crash(number) } else { world.disk.kill() };
+        drop(world);
+        let mut world = World::start_with(disk, dropping());
+        let known = world.known;
+        assert!(known >= before * ROWS);
+        let arrived = assert_quiet_keys_are_whole(&mut world, known);
+        // What was discarded is owed again until it is removed from its frame.
+        again += u64::from(arrived == known);
+        if is_over {
+            break arrived;
+        }
+    };
+    assert!(number > 100 && again > 10, "{number} calls, {again} times before it was compacted");
+    assert!(less < MIXED_BATCHES * ROWS * 3 / 4, "{less}");
+}
+
+#[test]
+fn a_flush_that_fails_during_compaction_changes_nothing() {
+    let (mut compacted, mut failed) = (0, 0);
+    for number in 1..80 {
+        let mut world = World::start_with(FaultyDisk::new(), dropping());
+        world.run_with(mixed, 0, 60);
+        let fault = Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment");
+        world.disk.inject(fault.nth(number).times(number % 3 + 1));
+        world.run_with(mixed, 60, MIXED_BATCHES - 60);
+        failed += world.disk.faults().fired();
+        if number % 4 == 0 {
+            world.settle();
+        }
+        compacted += world.journal.ledger().journal.frames_compacted;
+        let disk = if number % 2 == 0 { world.disk.crash(number) } else { world.disk.kill() };
+        drop(world);
+        let mut world = World::start_with(disk, dropping());
+        let known = world.known;
+        assert_quiet_keys_are_whole(&mut world, known);
+    }
+    assert!(compacted > 1000 && failed > 60, "{compacted} frames, {failed} failures");
 }
 
 /// Two streams, each with its own destination, one of which is stuck.

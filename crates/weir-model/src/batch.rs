@@ -237,6 +237,38 @@ impl Batch {
         RoutedRows::new(self.routes(), self.route_cells(), cursor)
     }
 
+    /// Returns which records are routed to the destination, without those of some keys.
+    pub fn routed_rows_without(&self, cursor: usize, keys: &[u64]) -> RoutedRows<'_> {
+        let rows = self.routed_rows(cursor);
+        if keys.is_empty() {
+            return rows;
+        }
+        let is_without = |resource: ResourceView<'_>| keys.contains(&resource.key);
+        let unlisted = ResourceView::default();
+        let without = self.resources().chain([unlisted]).map(is_without).collect();
+        rows.without(self.optional(Columns::RESOURCE), without)
+    }
+
+    /// Returns the keys of the records that are routed to the destination, from `first_record` on,
+    /// in order of key, each with the number of records. A record without a resource has key 0.
+    pub fn routed_keys(&self, cursor: usize, first_record: usize) -> Vec<(u64, u64)> {
+        let rows = self.routed_rows(cursor);
+        let listed = self.resource_count();
+        let mut counts = vec![0; listed + 1];
+        for index in (first_record..self.record_count()).filter(|index| rows.contains(*index)) {
+            counts[usize::from(self.resource_number(index)).min(listed)] += 1;
+        }
+        let keys = self.resources().map(|resource| resource.key).chain([0]);
+        let mut keys: Vec<(u64, u64)> = keys.zip(counts).filter(|(_, rows)| *rows > 0).collect();
+        keys.sort_unstable_by_key(|(key, _)| *key);
+        keys.dedup_by(|(key, rows), (kept, sum)| {
+            let is_same = key == kept;
+            *sum += if is_same { *rows } else { 0 };
+            is_same
+        });
+        keys
+    }
+
     /// Returns the destinations of record `index`.
     pub(crate) fn destinations_of(&self, index: usize) -> Destinations<'_> {
         let cell = self.route_cells().get(index);

@@ -1,6 +1,8 @@
 //! The content of a frame is read back unchanged, however it was built, copied or merged; bytes
 //! that are not a frame are rejected, and content of another release is distinguished from damage.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -9,7 +11,7 @@ use crate::limits::{
     CURSORS_MAX, FRAME_BYTES_MAX, RESOURCE_BYTES_MAX, RESOURCE_TABLE_BYTES_MAX, ROUTED_RECORDS_MIN,
     STATE_BYTES_MAX,
 };
-use crate::{BatchBuilder, Kinds, SourceId, StreamId};
+use crate::{BatchBuilder, Kinds, Share, SourceId, StreamId};
 
 static BOOK: std::sync::LazyLock<SourceBook> =
     std::sync::LazyLock::new(|| SourceBook { lines: 9, records: 9, ..SourceBook::default() });
@@ -210,16 +212,24 @@ proptest! {
     }
 
     #[test]
-    fn only_still_needed_rows_of_a_batch_remain(all in records(), cursor in 0_usize..800) {
+    fn only_still_needed_rows_of_a_batch_remain(
+        all in records(),
+        cursor in 0_usize..800,
+        without in 0_u64..4,
+    ) {
         let batch = built(Position::new(3, 1000), &all);
-        let wanted = [cursor, batch.routed_counts().first().map_or(0, |(cursor, _)| *cursor)];
-        let is_wanted = |to: &u16| wanted.contains(&usize::from(*to));
-        let left = batch.only_for(&wanted).unwrap();
-        let kept: Vec<usize> =
-            (0..all.len()).filter(|index| all[*index].destinations.iter().any(is_wanted)).collect();
+        let first = batch.routed_counts().first().map_or(0, |(cursor, _)| *cursor);
+        let shares = [Share::all(cursor), Share { cursor: first, without: vec![without] }];
+        let is_wanted = |given: &Given, to: u16| {
+            usize::from(to) == cursor || (usize::from(to) == first && given.resource.0 != without)
+        };
+        let left = batch.only_for(&shares).unwrap();
+        let needed = |given: &Given| given.destinations.iter().any(|to| is_wanted(given, *to));
+        let kept: Vec<usize> = (0..all.len()).filter(|index| needed(&all[*index])).collect();
         let mut expected: Vec<Given> = kept.iter().map(|index| all[*index].clone()).collect();
         for given in &mut expected {
-            given.destinations.retain(is_wanted);
+            let of = given.clone();
+            given.destinations.retain(|to| is_wanted(&of, *to));
         }
         assert_holds(&again(&left), &expected);
         for (index, original) in kept.into_iter().enumerate() {
@@ -227,6 +237,25 @@ proptest! {
         }
         prop_assert_eq!(left.header().base(), batch.header().base());
         prop_assert_eq!(left.header().end(), batch.header().end());
+    }
+
+    #[test]
+    fn rows_are_counted_and_left_out_by_key(all in records(), from in 0_usize..20) {
+        let batch = built(Position::new(3, 1000), &all);
+        let Some((cursor, _)) = batch.routed_counts().first().copied() else { return Ok(()) };
+        let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
+        let routed = |given: &&Given| given.destinations.contains(&(cursor as u16));
+        for given in all.iter().skip(from).filter(routed) {
+            *expected.entry(given.resource.0).or_default() += 1;
+        }
+        let counted = batch.routed_keys(cursor, from);
+        prop_assert_eq!(&counted, &expected.into_iter().collect::<Vec<_>>());
+        for (key, rows) in counted {
+            let left = batch.routed_rows_without(cursor, &[key]);
+            let routed = batch.routed_rows(cursor);
+            let count = |of: &RoutedRows<'_>| (from..all.len()).filter(|i| of.contains(*i)).count();
+            prop_assert_eq!(count(&routed) - count(&left), rows as usize);
+        }
     }
 
     #[test]
@@ -284,7 +313,8 @@ proptest! {
                 let _ = (batch.record(index).plain_body(), batch.to_log_record(index));
             }
             let _ = (batch.routed_counts(), batch.routed_rows(5).contains(3), batch.keys());
-            let _ = (batch.book(), batch.state(), batch.only_for(&[0, 700]));
+            let _ = (batch.book(), batch.state(), batch.routed_keys(5, 0));
+            let _ = batch.only_for(&[Share::all(0), Share { cursor: 700, without: vec![0, 3] }]);
         }
     }
 }

@@ -35,7 +35,7 @@ reasons! {
         NulBytes = 0 => "nul_bytes",
         /// Dropped by the source's rate limit.
         RateLimit = 1 => "rate_limit",
-        /// The oldest batches of the heaviest stream, when a destination's buffer was full.
+        /// The oldest records of the heaviest key, when a destination's buffer was full.
         BufferFull = 2 => "buffer_full",
         /// The destination rejected it and no dead-letter file was configured.
         Rejected = 3 => "rejected",

@@ -43,6 +43,7 @@ pub use record::{
     Facility, LogRecord, RecordFlags, Severity, unescape_json, unescape_json_into,
     unescape_json_with_places,
 };
+pub use reduce::Share;
 pub use resource::{PEER, Resource, TAGS, TENANT, Value};
 pub use resources::ResourceView;
 pub use routes::RoutedRows;

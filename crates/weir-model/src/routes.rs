@@ -219,7 +219,7 @@ impl Destinations<'_> {
     }
 }
 
-/// The rows of a frame that are routed to one destination.
+/// The rows of a frame that are routed to one destination, perhaps without those of some keys.
 #[derive(Debug, Clone)]
 pub struct RoutedRows<'a> {
     /// The set of each row; empty if all rows have the same.
@@ -227,11 +227,17 @@ pub struct RoutedRows<'a> {
     /// The sets that contain the destination: a mask of the first 64, and the others.
     first: u64,
     others: Vec<u64>,
+    /// The resource of each row; empty if all rows have the first one.
+    resources: &'a [[u8; 2]],
+    /// Whether the rows of each resource are left out, and those of a resource that is not in the
+    /// table; empty if none are.
+    without: Vec<bool>,
 }
 
 impl<'a> RoutedRows<'a> {
     pub(crate) fn new(table: Routes<'_>, routes: &'a [[u8; 2]], cursor: usize) -> Self {
-        let mut rows = Self { routes, first: 0, others: Vec::new() };
+        let (others, resources, without) = (Vec::new(), Default::default(), Vec::new());
+        let mut rows = Self { routes, first: 0, others, resources, without };
         for route in (0..table.len()).filter(|route| table.get(*route).1.contains(cursor)) {
             match route.checked_sub(64) {
                 None => rows.first |= 1 << route,
@@ -244,9 +250,25 @@ impl<'a> RoutedRows<'a> {
         rows
     }
 
+    /// Leaves out the rows of some resources: one flag for each resource of the table, and one for
+    /// all others.
+    pub(crate) fn without(mut self, resources: &'a [[u8; 2]], without: Vec<bool>) -> Self {
+        (self.resources, self.without) = (resources, without);
+        self
+    }
+
+    fn is_left_out(&self, index: usize) -> bool {
+        let number = self.resources.get(index).map_or(0, |cell| u16::from_le_bytes(*cell));
+        let last = self.without.len() - 1;
+        self.without[usize::from(number).min(last)]
+    }
+
     /// Returns whether row `index` is one of them.
     #[inline]
     pub fn contains(&self, index: usize) -> bool {
+        if !self.without.is_empty() && self.is_left_out(index) {
+            return false;
+        }
         let route = self.routes.get(index).map_or(0, |cell| usize::from(u16::from_le_bytes(*cell)));
         let word = match route.checked_sub(64) {
             None => self.first,

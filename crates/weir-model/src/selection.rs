@@ -3,34 +3,28 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use crate::{Batch, RecordView, ResourceView, StreamId};
+use crate::{Batch, RecordView, ResourceView, Share, StreamId};
 
-/// Some records of a batch, in order: from one on, those that are routed to a destination.
+/// Some records of a batch, in order: from one on, the share of a destination.
 #[derive(Debug, Clone)]
 pub struct Selection {
     batch: Arc<Batch>,
     first_record: usize,
     count: usize,
-    /// The destination whose routed records count; `None` = all of them.
-    destination: Option<usize>,
+    /// The share that the records belong to; `None` = all of them.
+    share: Option<Share>,
 }
 
 impl Selection {
-    /// The `count` records, from the one with index `first_record` on, that are routed to the
-    /// destination with index `destination`.
-    pub fn routed(
-        batch: Arc<Batch>,
-        first_record: usize,
-        count: usize,
-        destination: usize,
-    ) -> Self {
+    /// The `count` records of the share, from the one with index `first_record` on.
+    pub fn of_share(batch: Arc<Batch>, first_record: usize, count: usize, share: Share) -> Self {
         let is_all = count == batch.record_count() - first_record;
-        Self { first_record, count, destination: (!is_all).then_some(destination), batch }
+        Self { first_record, count, share: (!is_all).then_some(share), batch }
     }
 
     /// Every record of a batch.
     pub fn all(batch: Arc<Batch>) -> Self {
-        Self { first_record: 0, count: batch.record_count(), destination: None, batch }
+        Self { first_record: 0, count: batch.record_count(), share: None, batch }
     }
 
     /// The batch that they are of.
@@ -62,7 +56,8 @@ impl Selection {
     /// The records from that index of the batch on.
     fn records_from(&self, first: usize) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         let mut records = self.batch.records();
-        let routed = self.destination.map(|destination| self.batch.routed_rows(destination));
+        let rows = |share: &Share| self.batch.routed_rows_without(share.cursor, &share.without);
+        let routed = self.share.as_ref().map(rows);
         // `Records::nth` is a jump, `skip` on it would be too, but only through `nth`.
         if first > 0 {
             records.nth(first - 1);
@@ -78,7 +73,7 @@ impl Selection {
         range: Range<usize>,
         visit: impl FnMut(RecordView<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if self.destination.is_some() {
+        if self.share.is_some() {
             return self.part(range).try_for_each(visit);
         }
         let (start, end) = (self.first_record + range.start, self.first_record + range.end);
@@ -88,8 +83,7 @@ impl Selection {
     /// The records number `range`.
     pub fn part(&self, range: Range<usize>) -> impl Iterator<Item = RecordView<'_>> {
         // Where every record is selected, their numbers are a matter of counting.
-        let (jump, skip) =
-            if self.destination.is_none() { (range.start, 0) } else { (0, range.start) };
+        let (jump, skip) = if self.share.is_none() { (range.start, 0) } else { (0, range.start) };
         let records = self.records_from(self.first_record + jump);
         records.map(|(_, record)| record).skip(skip).take(range.len())
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_model::{Batch, StreamId};
 
+use super::discard::DiscardBy;
 use super::stream::between;
-use super::{Checkpoint, CursorState, CursorStream, Entry, Slot, State, Status};
+use super::{Checkpoint, CursorState, CursorStream, Cut, Entry, Slot, State, Status};
 use crate::limits::{
     ENTRY_BYTES_MIN, GROUP_BYTES, MERGE_ALWAYS_BYTES, MERGE_ARRIVAL_NS_MAX, MERGE_BACKLOG_SLOTS,
     MERGE_BYTES_MAX, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
@@ -166,7 +167,12 @@ impl State {
         let pressure = self.pressure(index);
         match self.cursors[index].when_full() {
             WhenFull::DropOldest => {
-                self.make_room(index, bytes, pressure, now);
+                self.begin_counting(index);
+                self.make_room(index, bytes, (DiscardBy::Key, pressure), now);
+                Ok(())
+            }
+            WhenFull::DropOldestOfStream => {
+                self.make_room(index, bytes, (DiscardBy::Stream, pressure), now);
                 Ok(())
             }
             WhenFull::Block => self.admit_or_block(index, stream, bytes, pressure),
@@ -190,7 +196,7 @@ impl State {
 
     /// Returns the destination for which the most bytes are kept.
     fn heaviest(&self) -> Option<(usize, &CursorState)> {
-        let kept = |(_, c): &(usize, &CursorState)| c.pending_bytes + c.kept_bytes;
+        let kept = |(_, c): &(usize, &CursorState)| c.pending_bytes + c.kept_bytes + c.cut_bytes;
         self.cursors.iter().enumerate().max_by_key(kept)
     }
 
@@ -205,25 +211,43 @@ impl State {
         self.heaviest().map_or("nobody", |(_, cursor)| &cursor.name)
     }
 
-    /// Discards the oldest batches if the buffer is full, too many batches wait, or the disk space
-    /// kept for the destination is needed.
-    fn make_room(&mut self, index: usize, bytes: u64, pressure: Pressure, now: Duration) {
+    /// Discards the oldest records if the buffer is full, or the oldest batches if too many wait or
+    /// the disk space kept for the destination is needed: records of a batch free neither.
+    fn make_room(
+        &mut self,
+        index: usize,
+        bytes: u64,
+        (by, pressure): (DiscardBy, Pressure),
+        now: Duration,
+    ) {
         let cursor = &self.cursors[index];
         let limit = cursor.limit();
-        if cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit {
-            let target = limit.saturating_sub(bytes + limit / 32);
-            self.discard_oldest(index, target, now);
-            return;
+        let is_over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
+        let may_wait = by == DiscardBy::Key && self.may_wait_for_keys(index, bytes);
+        if is_over && !may_wait {
+            let step = match by {
+                // Each time, all keys are weighed.
+                DiscardBy::Key => limit / 16,
+                DiscardBy::Stream => limit / 32,
+            };
+            self.discard_oldest(index, limit.saturating_sub(bytes + step), by, now);
+            if pressure == Pressure::None {
+                return;
+            }
         }
+        let cursor = &self.cursors[index];
         let pending = cursor.pending_bytes;
         let target = match pressure {
             Pressure::None => return,
             Pressure::Batches => pending - pending.div_ceil(32),
             // Disk space is freed later: discard only as much as is added, or everything would be
-            // discarded in the meantime.
-            Pressure::Disk => pending.saturating_sub(bytes),
+            // discarded in the meantime. What was cut from a batch is freed with it.
+            Pressure::Disk => {
+                let freed_with = pending + cursor.cut_bytes;
+                pending.saturating_sub(bytes * pending / freed_with.max(1))
+            }
         };
-        self.discard_oldest(index, target, now);
+        self.discard_oldest(index, target, DiscardBy::Stream, now);
     }
 
     fn admit_or_block(
@@ -343,9 +367,10 @@ impl State {
     fn discard_for_ring(&mut self, bytes: u64, now: Duration) -> bool {
         for index in 0..self.cursors.len() {
             let cursor = &self.cursors[index];
-            if cursor.when_full() == WhenFull::DropOldest {
+            if cursor.when_full() != WhenFull::Block {
                 let step = (bytes * 4).max(cursor.limit() / 32);
-                self.discard_oldest(index, cursor.pending_bytes.saturating_sub(step), now);
+                let target = cursor.pending_bytes.saturating_sub(step);
+                self.discard_oldest(index, target, DiscardBy::Stream, now);
             }
         }
         self.ring_bytes + bytes <= self.config.ring_bytes
@@ -547,6 +572,7 @@ impl State {
             return false;
         }
         let behind = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
+        let keys = self.keys_of(index, batch, first_record);
         let Some(known) = self.streams.get_mut(&stream) else { return false };
         let cs = known.cursor_streams.get_or_insert(index, || CursorStream::begin(begin));
         cs.pay_owed_rows(checkpoint.end, routed);
@@ -562,6 +588,8 @@ impl State {
             skip_to,
             bytes: charge(batch, routed),
             status: Status::Waiting,
+            keys,
+            cut: Cut::default(),
             is_joined: false,
         };
         self.enter_entry(index, stream, entry, now);
@@ -665,6 +693,7 @@ impl State {
                 || last.is_some_and(|e| {
                     e.seq == seq
                         && e.status == Status::Waiting
+                        && e.cut.rows == 0
                         && e.skip_to <= batch.header().base()
                 })
         };
@@ -690,12 +719,14 @@ impl State {
         let up_to = |at| through + routed.saturating_sub(before + behind(at));
         // The previous end of the entry is inside it from now on.
         let inside = self.furthest_within(stream, seen..checkpoint.end, up_to);
+        let keys = self.keys_of(index, merged, 0);
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.back_mut() else { return };
         let more = routed - entry.routed;
         let grown = charge(merged, routed).saturating_sub(entry.bytes);
         entry.checkpoint = checkpoint.clone();
         entry.inside.extend(inside);
+        entry.keys = keys;
         entry.routed = routed;
         entry.through += more;
         entry.bytes += grown;

@@ -14,8 +14,8 @@ use weir_model::{DiscardReason, Position, SourceId, StreamId};
 use super::append::charge_of;
 use super::stream::between;
 use super::{
-    Checkpoint, CursorState, CursorStream, Entry, Location, OwedRows, Slot, State, Status,
-    StreamState,
+    Checkpoint, CursorState, CursorStream, Cut, Entry, Keys, Location, OwedRows, Slot, State,
+    Status, StreamState,
 };
 use crate::spec::{Furthest, KnownStream, ResumePoint, StreamSpec};
 
@@ -327,6 +327,10 @@ impl State {
             self.settle_cursor_streams(stream, now);
             self.fold_if_done(stream, now);
         }
+        // What an earlier run left is known before more is received.
+        for index in 0..self.cursors.len() {
+            self.begin_counting(index);
+        }
     }
 
     /// Releases streams that were not opened, have no frames left, and cannot be read again by
@@ -526,9 +530,12 @@ impl State {
                 skip_to: seen,
                 bytes: charge,
                 status: Status::Waiting,
+                keys: Keys::Unknown,
+                cut: Cut::default(),
                 is_joined: false,
             };
             self.enter_entry(index, stream, entry, now);
+            self.cursors[index].has_uncounted = true;
         }
         if holders == 0 {
             self.dead.push(frame.location);

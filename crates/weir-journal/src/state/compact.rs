@@ -7,28 +7,75 @@
 //! Invariants:
 //! - Base and end, book and state of a frame stay. Of its records those stay that are part of an
 //!   entry of some destination, settled or not: what is not committed is sent again after a crash.
+//!   Those that were cut from an entry go, and are part of the committed book from then on, if their
+//!   source cannot read them again and the cursor log states what is owed up to there.
 //! - The old frame is dead only once the new one is on stable storage, and its space is freed only
 //!   once the positions that made some of its records useless are durable too. Until then both
-//!   exist; the old one comes first, and contains everything that the new one does.
+//!   exist, and the old one counts, as it contains everything that the new one does; the record of
+//!   the positions also says that the new one counts from then on ([`MovedFrames`]).
 //! - A frame is rewritten again only if more of its records have become useless, so compaction
 //!   terminates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use weir_model::Batch;
+use weir_model::{Batch, DiscardReason, Share, StreamId};
 
 use super::append::charge_of;
-use super::{Checkpoint, CursorStream, Location, State};
-use crate::limits::{COMPACT_COMMITS, GROUP_BYTES};
+use super::{Checkpoint, Entry, Location, State, StreamState};
+use crate::limits::{COMPACT_COMMITS, FAILED_MOVES_MAX, GROUP_BYTES};
 
 /// A frame to rewrite.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Move {
     pub(crate) seq: u64,
+    pub(crate) stream: StreamId,
     pub(crate) from: Location,
-    /// The destinations that may still need some of its records.
-    pub(crate) cursors: Vec<usize>,
+    /// What destinations may still need of it.
+    pub(crate) shares: Vec<Share>,
+    /// Destinations that have discarded some of it, with the number of records.
+    pub(crate) cuts: Vec<(usize, u64)>,
+}
+
+/// Which rewritten frames count instead of the old ones, should a start find both.
+#[derive(Debug, Default)]
+pub(crate) struct MovedFrames {
+    /// Segment and offset of the last one that is on stable storage: all up to there, except those
+    /// that failed.
+    pub(crate) up_to: (u64, u64),
+    /// Those after this place could not be flushed, up to the end of that segment.
+    pub(crate) failed: Vec<((u64, u64), u64)>,
+    /// The cursor log does not contain it yet.
+    pub(crate) is_dirty: bool,
+}
+
+impl MovedFrames {
+    /// Returns whether a frame that was found here counts instead of an earlier one.
+    pub(crate) fn counts(&self, at: Location) -> bool {
+        let here = (at.segment, at.offset);
+        let is_failed =
+            |(after, segment): &((u64, u64), u64)| here > *after && at.segment <= *segment;
+        here <= self.up_to && !self.failed.iter().any(is_failed)
+    }
+
+    /// Records that those that were not flushed yet never will be; they are in that segment.
+    pub(crate) fn note_failed(&mut self, segment: u64) {
+        if self.failed.len() == FAILED_MOVES_MAX {
+            self.failed.remove(0);
+        }
+        self.failed.push((self.up_to, segment));
+        self.is_dirty = true;
+    }
+}
+
+impl StreamState {
+    /// Returns the number of records that were cut from an entry and need not stay in its frame:
+    /// all or none. They are neither read again nor owed.
+    fn removable(&self, entry: &Entry) -> u64 {
+        let is_stated = entry.checkpoint.end <= self.furthest.end && entry.inside.is_empty();
+        let is_removable = self.is_unrepeatable && is_stated && !entry.is_joined;
+        if is_removable { entry.cut.rows } else { 0 }
+    }
 }
 
 impl State {
@@ -53,9 +100,10 @@ impl State {
             let Some(from) = slot.location.filter(|at| self.is_compactible(at.segment)) else {
                 continue;
             };
-            let cursors = self.cursors_with(seq);
+            let stream = slot.stream;
             bytes += u64::from(from.len);
-            moves.push(Move { seq, from, cursors });
+            let (shares, cuts) = self.shares_of(seq);
+            moves.push(Move { seq, stream, from, shares, cuts });
         }
         if moves.is_empty() {
             // The previous ones are flushed now.
@@ -109,31 +157,45 @@ impl State {
         }
     }
 
-    /// Returns the number of records of each batch that are part of entries, summed over the
-    /// destinations.
+    /// Returns the number of records of each batch that destinations need, summed over these.
     fn claims(&self) -> HashMap<u64, u64> {
         let mut claims: HashMap<u64, u64> = HashMap::new();
-        let streams = self.streams.values().flat_map(|known| known.cursor_streams.iter());
-        let entries = streams.flat_map(|(_, cs)| cs.entries.iter().map(|e| (e.seq, e.routed)));
-        let kept = self.cursors.iter().flat_map(|cursor| cursor.held.iter().copied());
-        for (seq, rows) in entries.chain(kept) {
+        for known in self.streams.values() {
+            let entries = known.cursor_streams.iter().flat_map(|(_, cs)| &cs.entries);
+            for entry in entries {
+                *claims.entry(entry.seq).or_default() += entry.routed - known.removable(entry);
+            }
+        }
+        for (seq, rows) in self.cursors.iter().flat_map(|cursor| cursor.held.iter().copied()) {
             *claims.entry(seq).or_default() += rows;
         }
         claims
     }
 
-    /// Returns the destinations that have the batch in an entry, or keep it while they are not
-    /// configured.
-    fn cursors_with(&self, seq: u64) -> Vec<usize> {
-        let Some(slot) = self.slots.get(&seq) else { return Vec::new() };
-        let listed = self.cursor_streams(slot.stream);
-        let has = |(index, cs): (usize, &CursorStream)| {
-            cs.entries.binary_search_by_key(&seq, |entry| entry.seq).is_ok().then_some(index)
+    /// Returns what each destination needs that has the batch in an entry, or keeps it while it is
+    /// not configured, and how many records those have discarded that do not need them.
+    fn shares_of(&self, seq: u64) -> (Vec<Share>, Vec<(usize, u64)>) {
+        let (mut shares, mut cuts) = (Vec::new(), Vec::new());
+        let stream = self.slots.get(&seq).map(|slot| slot.stream);
+        let Some(known) = stream.and_then(|stream| self.streams.get(&stream)) else {
+            return (shares, cuts);
         };
+        for (cursor, cs) in known.cursor_streams.iter() {
+            let at = cs.entries.binary_search_by_key(&seq, |entry| entry.seq);
+            let Some(entry) = at.ok().map(|at| &cs.entries[at]) else { continue };
+            let removable = known.removable(entry);
+            if removable == 0 {
+                shares.push(Share::all(cursor));
+                continue;
+            }
+            shares.push(Share { cursor, without: entry.cut.keys.clone() });
+            cuts.push((cursor, removable));
+        }
         let keeps = |index: &usize| {
             self.cursors[*index].held.binary_search_by_key(&seq, |(seq, _)| *seq).is_ok()
         };
-        listed.filter_map(has).chain(self.absent.iter().copied().filter(keeps)).collect()
+        shares.extend(self.absent.iter().copied().filter(keeps).map(Share::all));
+        (shares, cuts)
     }
 
     /// Records that the frame was rewritten, but not yet flushed.
@@ -153,11 +215,39 @@ impl State {
     }
 
     /// Records that the rewritten frame, with this many records, is on stable storage.
-    pub(crate) fn moved(&mut self, seq: u64, from: Location, to: Location, records: u64) {
+    pub(crate) fn moved(&mut self, moved: &Move, to: Location, records: u64, now: Duration) {
+        let Move { seq, stream, from, .. } = *moved;
+        self.moved_frames.up_to = self.moved_frames.up_to.max((to.segment, to.offset));
+        self.moved_frames.is_dirty = true;
+        for (index, rows) in &moved.cuts {
+            self.commit_cut(*index, stream, seq, *rows);
+            self.mark_dirty(stream, now);
+        }
         let slot = self.slots.get_mut(&seq).filter(|slot| slot.location == Some(from));
         let Some(slot) = slot else { return self.dead.push(to) };
         slot.location = Some(to);
         slot.records = records;
         self.dead.push(from);
+    }
+
+    /// Adds records that were cut from an entry, and that are no longer in its frame, to the
+    /// committed book: the destination is not owed them any more.
+    fn commit_cut(&mut self, index: usize, stream: StreamId, seq: u64, rows: u64) {
+        let Some((cursor, cs)) = self.reader(index, stream) else { return };
+        let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return };
+        let cut = &mut cs.entries[at].cut;
+        let bytes = cut.bytes * rows / cut.rows.max(1);
+        cut.rows -= rows;
+        cut.bytes -= bytes;
+        cursor.cut_bytes -= bytes;
+        cs.entries[at].routed -= rows;
+        for entry in cs.entries.range_mut(at..) {
+            entry.through -= rows;
+            entry.inside.iter_mut().for_each(|(_, through)| *through -= rows);
+        }
+        let book = &mut cursor.committed_book;
+        book.routed += rows;
+        book.discarded[DiscardReason::BufferFull as usize] += rows;
+        cursor.is_book_dirty = true;
     }
 }

@@ -136,6 +136,10 @@ impl CursorStreams {
         self.listed.iter().map(|(index, place)| (*index, &**place))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut CursorStream)> {
+        self.listed.iter_mut().map(|(index, place)| (*index, &mut **place))
+    }
+
     /// Keeps the listed destinations for which `keep` returns true; the others are done.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize, &mut CursorStream) -> bool) {
         self.listed.retain_mut(|(index, place)| keep(*index, place));

@@ -71,6 +71,13 @@ pub(crate) struct CursorState {
     pub(crate) held: Vec<(u64, u64)>,
     /// What is charged for those.
     pub(crate) kept_bytes: u64,
+    /// Of some waiting batches on disk, the keys may not be known.
+    pub(crate) has_uncounted: bool,
+    /// What its buffer may have instead of its limit until these are known.
+    pub(crate) counting_limit: u64,
+    /// What was charged for records that were cut from batches that are not settled: these still
+    /// take that space.
+    pub(crate) cut_bytes: u64,
 }
 
 impl CursorState {
@@ -174,6 +181,7 @@ impl State {
         self.return_taken(index, now);
         let cursor = &mut self.cursors[index];
         cursor.spec = Some(spec);
+        cursor.has_uncounted = true;
         (cursor.is_detached, cursor.is_closing) = (false, false);
         cursor.reader += 1;
         cursor.reader
@@ -226,7 +234,7 @@ impl State {
             for entry in cs.entries.iter_mut().filter(|entry| entry.status == Status::Taken) {
                 entry.status = Status::Waiting;
                 returned_bytes += entry.bytes;
-                cursor.taken -= entry.routed;
+                cursor.taken -= entry.left();
             }
             cs.waiting_bytes += returned_bytes;
             cursor.taken_bytes -= returned_bytes;

@@ -26,6 +26,8 @@ pub(crate) enum Work {
     },
     /// End the open segment, so that the space of its dead frames can be freed.
     EndSegment,
+    /// Frames to read, to count their keys.
+    CountKeys(Vec<(u64, Location)>),
     /// Frames to rewrite with only the records that are still needed.
     Compact(Vec<Move>),
     Stop,
@@ -82,6 +84,10 @@ impl State {
         }
         if std::mem::take(&mut self.space_wanted) {
             return Ok(Work::EndSegment);
+        }
+        let uncounted = self.take_uncounted();
+        if !uncounted.is_empty() {
+            return Ok(Work::CountKeys(uncounted));
         }
         match self.take_moves(now) {
             Ok(moves) => return Ok(Work::Compact(moves)),

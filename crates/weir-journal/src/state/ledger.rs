@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use weir_model::SourceBook;
+use weir_model::{SourceBook, StreamId};
 
-use super::{CursorState, Entry, State, Status};
-use crate::spec::{CursorLedger, JournalStatus, SourceLedger};
+use super::{CursorState, CursorStream, Entry, State, Status};
+use crate::spec::{CursorLedger, JournalStatus, SourceLedger, WaitingBatch};
 
 impl State {
     pub(crate) fn source_ledgers(&self) -> Vec<SourceLedger> {
@@ -74,6 +74,32 @@ impl State {
             flushes: self.flushes,
             disk_error: self.disk_error().cloned(),
             recovery: self.recovery.clone(),
+        }
+    }
+
+    /// Returns what waits for a destination.
+    pub(crate) fn waiting(&self, index: usize) -> Vec<WaitingBatch> {
+        let Some(cursor) = self.cursors.get(index) else { return Vec::new() };
+        let mut waiting = Vec::new();
+        for stream in cursor.turns.iter().copied() {
+            let cs = self.cursor_stream(index, stream);
+            let entries = cs.into_iter().flat_map(CursorStream::waiting);
+            waiting.extend(entries.map(|entry| self.waiting_batch(stream, entry)));
+        }
+        waiting
+    }
+
+    fn waiting_batch(&self, stream: StreamId, entry: &Entry) -> WaitingBatch {
+        let is_in_memory = || self.slots.get(&entry.seq).is_some_and(|slot| slot.batch.is_some());
+        WaitingBatch {
+            stream,
+            seq: entry.seq,
+            end: entry.checkpoint.end,
+            records: entry.routed,
+            bytes: entry.bytes + entry.cut.bytes,
+            discarded: entry.cut.rows,
+            discarded_keys: entry.cut.keys.clone(),
+            has_known_keys: entry.keys.are_all_known() || is_in_memory(),
         }
     }
 

@@ -14,12 +14,14 @@
 mod append;
 mod claim;
 mod compact;
+mod counting;
 mod cursor_streams;
 mod dead;
 mod destination;
 mod discard;
 mod due;
 mod frames;
+mod keys;
 mod ledger;
 mod read;
 mod soon;
@@ -39,12 +41,13 @@ use crate::spec::{JournalConfig, Recovery, RefusedReason};
 use crate::subscriber::SubscriberQueue;
 
 pub(crate) use claim::RecoveredFrame;
-pub(crate) use compact::Move;
+pub(crate) use compact::{Move, MovedFrames};
 pub(crate) use cursor_streams::{CursorStreams, StreamStart};
 pub(crate) use dead::DeadRanges;
 pub(crate) use destination::CursorState;
 pub(crate) use due::Work;
 pub(crate) use frames::Hole;
+pub(crate) use keys::{Cut, Keys};
 pub(crate) use read::{BatchLocation, TakenBatch};
 pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
@@ -147,6 +150,10 @@ pub(crate) struct Entry {
     pub(crate) skip_to: Position,
     pub(crate) bytes: u64,
     pub(crate) status: Status,
+    /// The keys of its records, as far as they were counted.
+    pub(crate) keys: Keys,
+    /// Records of it that were discarded; they are part of `routed`, not of `bytes`.
+    pub(crate) cut: Cut,
     /// It also represents earlier batches, which only the destination still holds.
     pub(crate) is_joined: bool,
 }
@@ -306,9 +313,15 @@ pub(crate) struct State {
     /// full.
     pub(crate) is_near_limit: bool,
     pub(crate) frames_written: u64,
+    /// Slots whose frames are to be read, to count their keys.
+    pub(crate) to_count: BTreeSet<u64>,
+    /// Some of them are being read.
+    pub(crate) is_reading_keys: bool,
     /// Slots whose frames are to be rewritten, and how many were.
     pub(crate) moves: VecDeque<u64>,
     pub(crate) frames_compacted: u64,
+    /// Which of them count instead of the old ones.
+    pub(crate) moved_frames: MovedFrames,
     /// Size of the frames that were rewritten while the old ones still take space.
     pub(crate) moved_bytes: u64,
     /// The earliest time to check for frames to rewrite.
@@ -378,8 +391,11 @@ impl State {
             stopped: false,
             is_near_limit: false,
             frames_written: 0,
+            to_count: BTreeSet::new(),
+            is_reading_keys: false,
             moves: VecDeque::new(),
             frames_compacted: 0,
+            moved_frames: MovedFrames::default(),
             moved_bytes: 0,
             compact_at: Duration::ZERO,
             flushes: 0,
@@ -714,13 +730,14 @@ impl State {
     pub(crate) fn forget_ended(&mut self) {
         let first = self.first_segment().unwrap_or(u64::MAX);
         self.ended.retain(|_, (segment, _)| *segment >= first);
+        self.moved_frames.failed.retain(|(_, segment)| *segment >= first);
         for known in self.streams.values_mut() {
             known.abandoned.retain(|abandoned| abandoned.last.0 >= first);
         }
     }
 
     /// Returns the conditions for which the writer thread has to be woken when they become true.
-    pub(crate) fn work_signature(&self) -> [bool; 14] {
+    pub(crate) fn work_signature(&self) -> [bool; 15] {
         [
             self.positions_since.is_some(),
             self.durable_since.is_some(),
@@ -736,6 +753,7 @@ impl State {
             self.ahead_wanted && self.positions_since.is_none(),
             !self.dead.is_empty(),
             self.space_wanted,
+            !self.to_count.is_empty(),
             self.stopping,
         ]
     }

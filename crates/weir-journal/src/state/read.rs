@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{Batch, Position, StreamId};
+use weir_model::{Batch, DiscardReason, Position, StreamId};
 
 use super::{Entry, Location, Slot, State, Status};
 use crate::Outcome;
@@ -16,6 +16,8 @@ pub(crate) struct TakenBatch {
     pub(crate) seq: u64,
     pub(crate) routed: u64,
     pub(crate) skip_to: Position,
+    /// Records of these keys were discarded.
+    pub(crate) without: Vec<u64>,
     pub(crate) location: BatchLocation,
     /// Other destinations wait for it, too.
     pub(crate) is_shared: bool,
@@ -44,9 +46,11 @@ impl State {
         };
         let cs = self.streams.get_mut(&stream)?.cursor_streams.get_mut(index)?;
         let entry = cs.entries.get(cs.next)?;
-        let (seq, routed, skip_to) = (entry.seq, entry.routed, entry.skip_to);
+        let (seq, routed, skip_to) = (entry.seq, entry.left(), entry.skip_to);
+        let without = entry.cut.keys.clone();
         cs.deficit = cs.deficit.saturating_sub(entry.bytes);
-        self.mark_taken(index, stream);
+        let at = cs.next;
+        self.mark_taken(index, stream, at);
         if self.ring_wanted > 0 && self.cursors[index].waiting_bytes == 0 {
             self.spill_wanted |= self.is_starving();
         }
@@ -63,7 +67,7 @@ impl State {
             },
             None => BatchLocation::Missing,
         };
-        Some(TakenBatch { stream, seq, routed, skip_to, location, is_shared })
+        Some(TakenBatch { stream, seq, routed, skip_to, without, location, is_shared })
     }
 
     fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {
@@ -96,17 +100,16 @@ impl State {
         None
     }
 
-    /// Marks a stream's next waiting entry as `Taken` and updates the sums.
-    pub(crate) fn mark_taken(&mut self, index: usize, stream: StreamId) {
+    /// Marks a waiting entry of a stream as `Taken` and updates the sums.
+    pub(crate) fn mark_taken(&mut self, index: usize, stream: StreamId, at: usize) {
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
-        let Some(entry) = cs.entries.get_mut(cs.next) else { return };
+        let Some(entry) = cs.entries.get_mut(at) else { return };
         entry.status = Status::Taken;
         let bytes = entry.bytes;
         cs.waiting_bytes -= bytes;
         cursor.waiting_bytes -= bytes;
         cursor.taken_bytes += bytes;
-        cursor.taken += entry.routed;
-        cs.next += 1;
+        cursor.taken += entry.left();
         while cs.entries.get(cs.next).is_some_and(|e| e.status != Status::Waiting) {
             cs.next += 1;
         }
@@ -138,7 +141,7 @@ impl State {
         cs.waiting_bytes += bytes;
         cursor.waiting_bytes += bytes;
         cursor.taken_bytes -= bytes;
-        cursor.taken -= entry.routed;
+        cursor.taken -= entry.left();
         cs.next = cs.next.min(at);
         if !cs.in_turn {
             cs.in_turn = true;
@@ -169,8 +172,10 @@ impl State {
         cursor.pending_bytes -= bytes;
         cursor.pending_batches -= 1;
         cursor.taken_bytes -= bytes;
-        cursor.taken -= entry.routed;
-        cursor.in_flight -= entry.routed;
+        cursor.taken -= entry.left();
+        cursor.in_flight -= entry.left();
+        cursor.cut_bytes -= std::mem::take(&mut entry.cut.bytes);
+        let is_cut = entry.cut.rows > 0;
         add_outcome(&mut cursor.total, &outcome);
         if cursor.starved {
             cursor.starved = false;
@@ -178,7 +183,7 @@ impl State {
         }
         self.taken_bytes -= bytes;
         if let Some(slot) = self.slots.get_mut(&seq) {
-            slot.is_discarded |= outcome.discarded.is_some();
+            slot.is_discarded |= is_cut || outcome.discarded.is_some();
         }
         if !was_held {
             self.stop_reading(seq);
@@ -269,8 +274,11 @@ impl State {
         inside.append(&mut last.inside);
         last.inside = inside;
         last.is_joined = true;
-        cs.entries[at].routed += cs.entries[from].routed;
-        cs.entries.remove(from);
+        let first = cs.entries.remove(from);
+        if let (Some(first), Some(last)) = (first, cs.entries.get_mut(from)) {
+            last.routed += first.routed;
+            last.cut.add(&first.cut);
+        }
         cs.next -= 1;
         self.cursors[index].pending_batches -= 1;
         self.release(before);
@@ -295,6 +303,8 @@ impl State {
             let cursor = &mut self.cursors[index];
             cursor.committed_book.routed += entry.routed;
             add_outcome(&mut cursor.committed_book, &outcome);
+            let buffer_full = DiscardReason::BufferFull as usize;
+            cursor.committed_book.discarded[buffer_full] += entry.cut.rows;
             cursor.is_book_dirty |= entry.routed > 0;
             self.forget_settled(stream, entry.seq, now);
             moved = Some(entry.checkpoint);

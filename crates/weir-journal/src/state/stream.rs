@@ -21,7 +21,9 @@ use std::time::Duration;
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
 use super::read::add_outcome;
-use super::{Checkpoint, CursorState, CursorStreams, Entry, Location, State, Status, StreamStart};
+use super::{
+    Checkpoint, CursorState, CursorStreams, Cut, Entry, Keys, Location, State, Status, StreamStart,
+};
 use crate::limits::{EPOCHS_MAX, GIVEN_UP_MAX};
 use crate::spec::{LostRecords, ResumePoint};
 use crate::{Outcome, limits::STATEMENT_INTERVAL};
@@ -254,6 +256,21 @@ impl CursorStream {
         let at_front = self.next == self.entries.len();
         self.entries.push_back(entry);
         self.next += usize::from(at_front);
+    }
+
+    /// Returns the entries that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.range(self.next..).filter(|entry| entry.status == Status::Waiting)
+    }
+
+    /// Returns the entries that wait.
+    pub(super) fn waiting_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.range_mut(self.next..).filter(|entry| entry.status == Status::Waiting)
+    }
+
+    /// Returns the index of the first entry that waits.
+    pub(super) fn first(&self) -> Option<usize> {
+        (self.next < self.entries.len()).then_some(self.next)
     }
 
     /// Records that rows owed by an earlier run were appended again, up to `end`.
@@ -582,6 +599,8 @@ impl State {
             skip_to,
             bytes: 0,
             status: Status::Settled(outcome),
+            keys: Keys::Unknown,
+            cut: Cut::default(),
             is_joined: false,
         };
         if let Some((reason, rows)) = outcome.discarded {

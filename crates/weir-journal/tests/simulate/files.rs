@@ -7,7 +7,7 @@ use weir_model::{
 };
 
 use crate::oracle::{Chain, LOST, Oracle, lost_rows_of, rows_of};
-use crate::support::{STEP, book_of, destinations, push_record};
+use crate::support::{STEP, book_of, destinations, push_record_of};
 
 /// Names of the sources; the last two receive their rows over connections.
 pub(crate) const SOURCES: [&str; 4] = ["app", "web", "lanes", "soon"];
@@ -62,6 +62,19 @@ pub(crate) fn wanted(stream: u64, row: u64) -> u64 {
     if stream.is_multiple_of(4) { u64::MAX } else { MASKS[((stream * 3 + row / 3) % 8) as usize] }
 }
 
+/// Returns the key of a row: connections have a noisy one and several quiet ones, some of which
+/// files have too, alone or together.
+pub(crate) fn key_of(stream: u64, row: u64) -> u64 {
+    const NOISY: u64 = 1;
+    let is_noisy = !(row * 7 + stream).is_multiple_of(4);
+    match (stream, stream % 3) {
+        (..LANES, 0) => 0,
+        (..LANES, 1) => 2 + stream % 4,
+        _ if is_noisy => NOISY,
+        _ => 2 + row / 4 % 6,
+    }
+}
+
 /// Encodes a position as the source's own state.
 fn state_of(begin: usize, next: u64) -> [u8; 16] {
     let mut state = [0; 16];
@@ -102,7 +115,9 @@ pub(crate) fn batch(
         let mut body = [0; 16 + 256];
         body[..8].copy_from_slice(&(begin.content as u64).to_le_bytes());
         body[8..16].copy_from_slice(&row.to_le_bytes());
-        push_record(&mut builder, row, &body[..16 + padding]);
+        let key = if oracle.has_keys { key_of(stream, row) } else { 0 };
+        let resource = builder.resource(key, b"{}").expect("few resources");
+        push_record_of(&mut builder, row, resource, &body[..16 + padding]);
     }
     builder.resource(0, b"{}").expect("room for one resource");
     for (index, row) in (reading.next..end).enumerate() {

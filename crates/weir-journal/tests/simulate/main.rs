@@ -24,6 +24,7 @@ mod files;
 mod oracle;
 mod plan;
 mod process;
+mod waiting;
 mod world;
 
 use std::cell::RefCell;
@@ -49,8 +50,10 @@ pub(crate) struct Settings {
     pub(crate) disk: bool,
     /// Destinations are added, missing and dropped.
     pub(crate) reconfigure: bool,
-    /// Some destination discards the oldest batches.
+    /// Some destination discards the oldest rows.
     pub(crate) drops_oldest: bool,
+    /// Rows have keys.
+    pub(crate) keys: bool,
     /// Destinations get other readers, and are removed and added while the process runs.
     pub(crate) readers: bool,
     /// Bytes on the disk change between two runs.
@@ -69,6 +72,7 @@ impl Settings {
             disk: is_on(61) && is_on(60),
             reconfigure: is_on(59) && is_on(58),
             drops_oldest: is_on(57) && is_on(56),
+            keys: is_on(50),
             readers: is_on(53) && is_on(52),
             damage: std::env::var_os("WEIR_SIMULATE_DAMAGE").is_some(),
         }
@@ -173,6 +177,8 @@ fn every_record_has_arrived_at_each_destination_or_is_in_its_own_discards() {
         }
         let met = coverage.met("LostUnacknowledged", Condition::Down);
         assert!(met > 0, "nothing was lost that is not acknowledged");
+        let met = coverage.met("DiscardedByKey", Condition::Behind);
+        assert!(met > 0, "no rows were discarded by key");
     }
 }
 
@@ -188,7 +194,7 @@ const ONCE_FAILED_SOON: [u64; 4] = [14_379, 33_310, 335_475, 610_254];
 #[test]
 fn histories_that_once_failed_pass() {
     keep_panics();
-    let of = |seed| Settings { readers: false, is_quick: false, ..Settings::of(seed) };
+    let of = |seed| Settings { readers: false, is_quick: false, keys: false, ..Settings::of(seed) };
     let acknowledged = |seed| (seed, Settings { soon_lanes: 0, ..of(seed) });
     let soon = ONCE_FAILED_SOON.map(|seed| (seed, of(seed)));
     for (seed, settings) in ONCE_FAILED.map(acknowledged).into_iter().chain(soon) {

@@ -262,6 +262,12 @@ pub(crate) struct Oracle {
     content_streams: Vec<u64>,
     /// The cursor log was damaged: it may have lost anything.
     pub(crate) has_forgotten: bool,
+    /// Rows have keys.
+    pub(crate) has_keys: bool,
+    /// Some batches were rewritten: which rows they have now is not known here.
+    pub(crate) has_compacted: bool,
+    /// How often rows of some key were discarded, and rows of others in the same batch were not.
+    pub(crate) cuts: u64,
 }
 
 impl Oracle {

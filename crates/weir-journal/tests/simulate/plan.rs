@@ -29,6 +29,9 @@ pub(crate) enum What {
     Hang,
     /// Rows arrive that are not acknowledged, and destinations settle everything at once.
     SettleSoon,
+    /// Destinations that do not discard settle everything, and it is flushed: what is on disk is
+    /// kept for the others alone.
+    SettleOthers,
     /// A destination gets another reader, or loses its reader, or gets one again.
     ChangeReader,
     /// A file is truncated; perhaps it grows again at once.
@@ -142,6 +145,10 @@ pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
     if settings.soon_lanes > 0 && settings.is_quick {
         let is_due = |chance| (chance < 12).then_some(What::SettleSoon);
         events = interspersed(events, seed.rotate_left(16), is_due);
+    }
+    if settings.keys && settings.drops_oldest {
+        let is_due = |chance| (chance < 8).then_some(What::SettleOthers);
+        events = interspersed(events, seed.rotate_left(48), is_due);
     }
     if settings.readers {
         let is_due = |chance| (chance < 5).then_some(What::ChangeReader);

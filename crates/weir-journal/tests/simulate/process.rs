@@ -184,7 +184,10 @@ impl Reader {
         self.in_hand.push((serial, delivery));
         let taken = self.taken.entry(stream).or_default();
         // An earlier reader may have taken it, and perhaps more was appended to it since.
-        let again = taken.iter().position(|t| t.is_returned && t.rows.first() == rows.first());
+        // or some of its rows were discarded.
+        let is_again =
+            |t: &Taken| t.is_returned && rows.first().is_some_and(|first| t.rows.contains(first));
+        let again = taken.iter().position(is_again);
         let now = Taken { serial, rows, is_settled: false, is_returned: false };
         let at = again.unwrap_or(taken.len());
         if again.is_some() {

@@ -1,6 +1,7 @@
 //! The world of a history: a disk, files, a process that starts and ends with its journal, and
 //! destinations that remember what they received over all of its lives.
 
+mod append;
 mod readers;
 mod soon;
 
@@ -13,11 +14,11 @@ use weir_journal::{CursorLedger, Journal, JournalConfig, WritePolicy};
 use weir_model::{SourceId, StreamId};
 use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
 
+use self::append::append;
 use crate::Settings;
 use crate::coverage::{Condition, Coverage};
 use crate::files::{
-    Count, File, FileState, LANES, Reading, SOURCES, batch, chain_at, open_lane, policy, source_of,
-    wanted,
+    Count, File, FileState, LANES, Reading, SOURCES, chain_at, open_lane, policy, source_of,
 };
 use crate::oracle::{Oracle, Sink};
 use crate::plan::{Event, What};
@@ -105,6 +106,7 @@ impl<'a> World<'a> {
         world.add_sink();
         world.oracle.sinks[1].is_plain = true;
         world.oracle.sinks[1].drops_oldest = world.settings.drops_oldest;
+        world.oracle.has_keys = world.settings.keys;
         world
     }
 
@@ -124,7 +126,11 @@ impl<'a> World<'a> {
 
     pub(crate) fn run(mut self, events: &[Event]) {
         for event in events {
+            let cuts = self.oracle.cuts;
             self.happen(*event);
+            if self.oracle.cuts > cuts {
+                self.met("DiscardedByKey");
+            }
             self.note_books();
             if self.process.is_some() && self.disk.is_dead() {
                 self.die(Rng::with_seed(!event.seed), self.kills_soon);
@@ -201,6 +207,7 @@ impl<'a> World<'a> {
             What::ReceiveSoon => self.receive_soon(rng),
             What::SettleSoon => self.settle_soon(rng),
             What::Look => self.look(rng),
+            What::SettleOthers => self.settle_others(),
             What::ChangeReader => self.change_reader(rng),
             What::Receive => self.receive(rng),
             What::Flush => {
@@ -563,6 +570,16 @@ impl<'a> World<'a> {
         self.trace.note(|| format!("  lane {stream} is at {reading:?}"));
     }
 
+    fn settle_others(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        for (reader, sink) in process.readers.iter_mut().zip(&mut self.oracle.sinks) {
+            if let Some(reader) = reader.as_mut().filter(|r| !r.hangs && !sink.drops_oldest) {
+                reader.settle_all(sink);
+            }
+        }
+        self.flush();
+    }
+
     fn collect_tickets(&mut self) {
         if let Some(process) = &mut self.process {
             self.oracle.promised.extend(process.resolved());
@@ -688,6 +705,7 @@ impl<'a> World<'a> {
     fn note_compaction(&mut self) {
         if self.ledger().is_some_and(|ledger| ledger.journal.frames_compacted > 0) {
             self.met("Compacted");
+            self.oracle.has_compacted = true;
         }
     }
 
@@ -735,42 +753,6 @@ fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
         commit_interval: Duration::from_micros(rng.u64(..2000)),
         spill_after: Duration::from_micros(rng.u64(..2000)),
         ..config(DIR)
-    }
-}
-
-/// Appends rows to the journal; if it accepts them, the reading position is after them.
-fn append(
-    process: &mut Process,
-    oracle: &mut Oracle,
-    (slots, present): (&[u64], &[bool]),
-    stream: u64,
-    reading: &mut Reading,
-    (count, padding): (u64, usize),
-    policy: WritePolicy,
-) {
-    let is_for =
-        |sink: usize, row: u64| present[sink] && wanted(stream, row) >> slots[sink] & 1 == 1;
-    let route = |row: u64| {
-        let sinks = oracle.sinks.iter().enumerate().filter(|(sink, _)| is_for(*sink, row));
-        sinks.map(|(_, sink)| 1 << sink.index).sum()
-    };
-    let batch = batch(oracle, stream, reading, count, padding, route);
-    let Ok(ticket) = process.journal.append(batch, policy) else { return };
-    let content = oracle.begins[reading.begin].content;
-    let rows = reading.next..reading.next + count;
-    for (index, sink) in oracle.sinks.iter_mut().enumerate() {
-        for row in rows.clone().filter(|row| is_for(index, *row)) {
-            sink.offer(content, row);
-        }
-    }
-    reading.next += count;
-    reading.is_begun = true;
-    oracle.set_chain(stream, source_of(stream), oracle.chain(reading.begin, reading.next));
-    let rows = rows.map(|row| (stream, content, row)).collect();
-    match policy {
-        WritePolicy::OnAppend => process.wait_for(ticket, rows),
-        WritePolicy::Soon => process.note_soon(rows),
-        WritePolicy::OnLag => {}
     }
 }
 

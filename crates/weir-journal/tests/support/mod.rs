@@ -153,8 +153,14 @@ pub(crate) fn destinations(mask: u64) -> Vec<u16> {
 
 /// Adds record `n` of a stream whose records are [`STEP`] apart.
 pub(crate) fn push_record(builder: &mut BatchBuilder, n: u64, body: &[u8]) {
+    push_record_of(builder, n, 0, body);
+}
+
+/// Adds record `n`, of the resource with that number.
+pub(crate) fn push_record_of(builder: &mut BatchBuilder, n: u64, resource: u16, body: &[u8]) {
     let body = builder.append(body).expect("the body fits");
     let record = NewRecord {
+        resource,
         timestamp_ns: n as i64,
         end_offset: (n + 1) * STEP,
         body,

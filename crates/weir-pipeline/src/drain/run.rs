@@ -159,7 +159,8 @@ impl Drains {
         };
         let window = plan.window_bytes;
         let direct = spec(NAME, WhenFull::Block, BUFFER_BYTES.max(window * 2), window);
-        let lagging = spec(LAGGING, WhenFull::DropOldest, plan.limit_bytes, LAGGING_WINDOW_BYTES);
+        let lagging =
+            spec(LAGGING, WhenFull::DropOldestOfStream, plan.limit_bytes, LAGGING_WINDOW_BYTES);
         let cursors = (journal.cursor(direct)?, journal.cursor(lagging)?);
         let cursor = cursors.0.index();
         let network = DrainNetwork::new(&plan.network)?;

@@ -120,7 +120,7 @@ impl World {
         disk.create_dir_all(Path::new("/journal")).unwrap();
         let (journal, writer) = Journal::open_with_writer(config(), disk, clock.clone()).unwrap();
         let sources = cursor_spec("drains", WhenFull::Block, 32 * MIB);
-        let lagging = cursor_spec("drains/lagging", WhenFull::DropOldest, self.limit_bytes);
+        let lagging = cursor_spec("drains/lagging", WhenFull::DropOldestOfStream, self.limit_bytes);
         let cursors = (journal.cursor(sources).unwrap(), journal.cursor(lagging).unwrap());
         let resume = journal.open_stream(&StreamSpec {
             stream: StreamId(1),

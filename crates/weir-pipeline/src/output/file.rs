@@ -118,7 +118,7 @@ impl FileLoop<'_> {
             bytes += delivery.batch.arena().len();
             let source = delivery.batch.header().source;
             let name = || self.cursor.source_name(source).unwrap_or_default();
-            let pending = PendingBatch::of_delivery(delivery, self.cursor.index());
+            let pending = PendingBatch::of_delivery(delivery);
             self.rounds.writer.push(pending, name);
         }
     }

@@ -14,12 +14,9 @@ pub(crate) struct PendingBatch {
 }
 
 impl PendingBatch {
-    /// Creates a batch from a delivery of the cursor with index `cursor`.
-    pub(crate) fn of_delivery(delivery: Delivery, cursor: usize) -> Self {
-        let count = delivery.record_count as usize;
-        let records =
-            Selection::routed(delivery.batch.clone(), delivery.first_record, count, cursor);
-        Self { records, delivery: Some(delivery) }
+    /// Creates a batch from a delivery.
+    pub(crate) fn of_delivery(delivery: Delivery) -> Self {
+        Self { records: delivery.selection(), delivery: Some(delivery) }
     }
 
     /// Creates a batch of every record of a batch that no cursor holds.

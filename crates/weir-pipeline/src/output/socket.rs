@@ -183,7 +183,7 @@ impl SocketLoop<'_> {
             }
             bytes += delivery.batch.arena().len() as u64;
             self.stats.count_queueing([&*delivery.batch], now_ns);
-            let cut = self.payload.push(PendingBatch::of_delivery(delivery, self.cursor.index()));
+            let cut = self.payload.push(PendingBatch::of_delivery(delivery));
             count_cut(self.output, &self.stats, cut);
         }
         add(&self.stats.bytes_encoded, self.payload.len() as u64);

@@ -64,7 +64,7 @@ pub(super) async fn write_lines(
             _ = job.stop.requested() => return,
         }
         while let Some(delivery) = cursor.take(|_| false) {
-            let pending = PendingBatch::of_delivery(delivery, cursor.index());
+            let pending = PendingBatch::of_delivery(delivery);
             buffer.clear();
             encoding.lines(&pending.records, &mut buffer);
             let started = job.context.clock.monotonic();

@@ -5,7 +5,6 @@
 
 use weir_codec::MultilinePreset;
 use weir_host::Compression;
-use weir_journal::WhenFull;
 use weir_pipeline::config::{
     Encoding, Format, Framing, HecMode, HttpMethod, ReadFrom, SocketProtocol, SyslogFormat,
     SyslogFramingKind, SyslogOutputFraming,
@@ -152,10 +151,21 @@ choice! {
 }
 
 choice! {
-    WhenFull {
+    /// `when_full` of an output.
+    enum WhenFull {
         Block = "block": "the sources that feed it stop until there is space; nothing is lost",
         DropOldest = "drop_oldest":
-            "the oldest records of the stream with the most waiting data are discarded and counted",
+            "the oldest records of the application with the most waiting data are discarded and \
+             counted; others lose nothing",
+    }
+}
+
+impl From<WhenFull> for weir_journal::WhenFull {
+    fn from(when_full: WhenFull) -> Self {
+        match when_full {
+            WhenFull::Block => Self::Block,
+            WhenFull::DropOldest => Self::DropOldest,
+        }
     }
 }
 

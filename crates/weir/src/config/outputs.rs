@@ -10,7 +10,7 @@ use weir_pipeline::config::{
 use super::check_syslog;
 use super::choices::{
     FileCompression, Fsync, HecCompression, HttpCompression, SyslogOutputDelimiter,
-    SyslogOutputProtocol,
+    SyslogOutputProtocol, WhenFull,
 };
 use super::metrics;
 use super::section::Section;
@@ -34,7 +34,7 @@ pub(super) fn output(named: &ComponentSection<OutputType>) -> Option<OutputPlan>
     };
     Some(OutputPlan {
         name: named.name.clone(),
-        when_full: section.choice("when_full"),
+        when_full: section.choice::<WhenFull>("when_full").into(),
         buffer_limit_bytes: section.size("buffer_max"),
         window_bytes: section.size("window"),
         dead_letter: section.bool("dead_letter"),

@@ -12,10 +12,11 @@ mod rules;
 use std::time::Duration;
 
 use weir_codec::MultilinePreset;
-use weir_journal::WhenFull;
 use weir_pipeline::config::{Encoding, Format, OutputType, ReadFrom, SourceType};
 
-use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESET, WhenLimited};
+use super::choices::{
+    Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESET, WhenFull, WhenLimited,
+};
 use super::diagnostic::Diagnostics;
 use super::field::{Field, FieldDefault, ValueType};
 use super::plan::LogFormat;

@@ -4,7 +4,8 @@
 use fastrand::Rng;
 use weir_journal::{Journal, WritePolicy};
 
-use super::{World, append};
+use super::World;
+use super::append::append;
 use crate::files::{Reading, SOON_LANES, open_soon_lane};
 use crate::oracle::{lost_rows_of, rows_of};
 

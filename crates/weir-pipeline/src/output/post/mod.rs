@@ -246,7 +246,7 @@ fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<Pendin
             cursor.ack(&delivery, Outcome::default());
             continue;
         }
-        return Some(PendingBatch::of_delivery(delivery, cursor.index()));
+        return Some(PendingBatch::of_delivery(delivery));
     }
 }
 

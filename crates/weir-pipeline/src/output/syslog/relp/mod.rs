@@ -173,7 +173,7 @@ impl RelpLoop<'_> {
                 continue;
             }
             self.stats.count_queueing([&*delivery.batch], now_ns);
-            let pending = PendingBatch::of_delivery(delivery, self.cursor.index());
+            let pending = PendingBatch::of_delivery(delivery);
             let (cut, size) = self.queue.push(pending);
             add(&self.stats.bytes_encoded, size as u64);
             count_cut(self.output, &self.stats, cut);
