@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use weir_testkit::{PATIENCE, Weir, binary, wait_for};
+use weir_testkit::{HttpSender, PATIENCE, Weir, binary, wait_for};
 
-use crate::scene::Scene;
+use crate::scene::{Scene, metric};
 
 const STORE: &str = "[store]\nenabled = true\n";
 
@@ -399,6 +399,45 @@ fn what_datadogs_own_client_submits_it_finds_again() {
     let said =
         String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && said.contains("as expected"), "{said}");
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
+fn memory_of_refused_queries_is_returned_to_the_system() {
+    const MIB: u64 = 1024 * 1024;
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..10);
+    weir.wait_books("all are read", PATIENCE, |books| books.routed("store") == 10);
+    let resident = || metric(&weir, "process_resident_memory_bytes ");
+    let before = resident();
+    for round in 0..3 {
+        std::thread::scope(|scope| {
+            for client in 0..8 {
+                let address = weir.api().unwrap();
+                scope.spawn(move || {
+                    let repeated = 200 + (round * 8 + client) % 50;
+                    let terms: Vec<String> =
+                        (0..1500).map(|n| format!("message:/[^a]{{{repeated}}}x{n}/")).collect();
+                    let body = json!({
+                        "compute": [{ "aggregation": "count" }],
+                        "filter": { "query": terms.join(" OR "), "from": "now-1h", "to": "now" },
+                    });
+                    let body = body.to_string();
+                    let request = format!(
+                        "POST /api/v2/logs/analytics/aggregate HTTP/1.1\r\nHost: localhost\r\n\
+                         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                        body.len()
+                    );
+                    let answer = HttpSender::new(address).exchange(request.as_bytes()).unwrap();
+                    assert!(answer.status >= 400, "{answer:?}");
+                });
+            }
+        });
+    }
+    let is_returned = || (resident() < before + 32 * MIB).then_some(());
+    let is_returned = wait_for(PATIENCE, is_returned);
+    assert!(is_returned.is_some(), "{} MiB instead of {}", resident() / MIB, before / MIB);
     weir.books().assert_balanced();
     weir.stop();
 }

@@ -32,7 +32,7 @@ const FOR_BUILD: &[Package] = &[
 /// Packages required for the fast gzip; without them weir is built with the portable one.
 const FOR_FAST_GZIP: &[Package] = &[
     Package { name: "nasm", probe: "nasm", reason: "assembles ISA-L, the fast gzip" },
-    Package { name: "make", probe: "make", reason: "builds ISA-L" },
+    Package { name: "make", probe: "make", reason: "builds ISA-L and jemalloc" },
     Package { name: "autoconf", probe: "autoconf", reason: "configures ISA-L" },
     Package { name: "automake", probe: "automake", reason: "configures ISA-L" },
     Package { name: "libtool", probe: "libtoolize", reason: "configures ISA-L" },

@@ -171,7 +171,7 @@ fn open(dir: &Path) -> Result<Journal> {
     let config = JournalConfig {
         dir: dir.join("journal"),
         ring_bytes: 64 << 20,
-        limit_bytes: 16 << 30,
+        bytes_max: 16 << 30,
         free_bytes_min: 1 << 30,
         segment_bytes: 64 << 20,
         taken_bytes_max: u64::MAX,
@@ -182,7 +182,7 @@ fn open(dir: &Path) -> Result<Journal> {
     journal.cursor(CursorSpec {
         name: "bench".to_owned(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes: 16 << 30,
+        buffer_bytes_max: 16 << 30,
         window_bytes: 16 << 20,
     })?;
     journal.register_source(SOURCE);

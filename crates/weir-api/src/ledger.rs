@@ -182,7 +182,7 @@ pub struct CursorEntry {
     /// Bytes of batches that wait or are in flight.
     pub pending_bytes: u64,
     /// Limit of `pending_bytes`.
-    pub buffer_limit_bytes: u64,
+    pub buffer_bytes_max: u64,
     /// Age of the oldest unacknowledged batch.
     pub lag_seconds: f64,
     /// Whether it currently blocks sources.
@@ -404,7 +404,7 @@ impl CursorEntry {
             in_flight: cursor.in_flight,
             taken: cursor.taken,
             pending_bytes: cursor.pending_bytes,
-            buffer_limit_bytes: cursor.buffer_limit_bytes,
+            buffer_bytes_max: cursor.buffer_bytes_max,
             lag_seconds: cursor.lag_seconds,
             blocking: cursor.blocking,
             unaccounted_records: cursor.unaccounted(),

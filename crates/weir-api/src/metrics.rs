@@ -250,7 +250,7 @@ impl Page {
         self.add(&component, "weir_output_in_flight_events", cursor.in_flight);
         self.add(&component, "weir_output_taken_events", cursor.taken);
         self.add(&component, "weir_buffer_size_bytes", cursor.pending_bytes);
-        self.add(&component, "weir_buffer_max_size_bytes", cursor.buffer_limit_bytes);
+        self.add(&component, "weir_buffer_max_size_bytes", cursor.buffer_bytes_max);
         self.add(&component, "weir_output_lag_time_seconds", cursor.lag_seconds);
         self.add(&component, "weir_output_blocking", u8::from(cursor.blocking));
         if let Some(output) = output {
@@ -336,9 +336,9 @@ impl Page {
     fn journal(&mut self, ledger: &Ledger) {
         let journal = &ledger.journal;
         self.row("weir_journal_ring_size_bytes", &[], journal.ring_bytes);
-        self.row("weir_journal_ring_max_size_bytes", &[], journal.ring_limit_bytes);
+        self.row("weir_journal_ring_max_size_bytes", &[], journal.ring_bytes_max);
         self.row("weir_journal_disk_size_bytes", &[], journal.disk_bytes);
-        self.row("weir_journal_disk_max_size_bytes", &[], journal.disk_limit_bytes);
+        self.row("weir_journal_disk_max_size_bytes", &[], journal.disk_bytes_max);
         self.row("weir_journal_segments", &[], journal.segments);
         self.row("weir_journal_written_frames_total", &[], journal.frames_written);
         self.row("weir_journal_compacted_frames_total", &[], journal.frames_compacted);

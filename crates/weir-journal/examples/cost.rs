@@ -49,7 +49,7 @@ fn open(dir: &Path) -> Journal {
     let config = JournalConfig {
         dir: dir.to_owned(),
         ring_bytes: 256 << 20,
-        limit_bytes: 8 << 30,
+        bytes_max: 8 << 30,
         free_bytes_min: 0,
         segment_bytes: 64 << 20,
         taken_bytes_max: u64::MAX,
@@ -64,7 +64,7 @@ fn cursor(journal: &Journal) -> weir_journal::Cursor {
     let spec = CursorSpec {
         name: "out".to_owned(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes: 4 << 30,
+        buffer_bytes_max: 4 << 30,
         window_bytes: 256 << 20,
     };
     journal.cursor(spec).expect("a cursor")

@@ -14,7 +14,7 @@ pub struct JournalConfig {
     /// Memory for batches that some destination still needs.
     pub ring_bytes: u64,
     /// Maximum disk space for all segments.
-    pub limit_bytes: u64,
+    pub bytes_max: u64,
     /// Disk space that must remain free.
     pub free_bytes_min: u64,
     /// Size at which a segment is closed and the next one is created.
@@ -66,10 +66,10 @@ pub enum WritePolicy {
 pub struct CursorSpec {
     /// Name of the output; its index is kept for the lifetime of the data directory.
     pub name: String,
-    /// What to do when `buffer_limit_bytes` is exhausted.
+    /// What to do when `buffer_bytes_max` is exhausted.
     pub when_full: WhenFull,
     /// Maximum size of the batches waiting for this destination, in ring and segments together.
-    pub buffer_limit_bytes: u64,
+    pub buffer_bytes_max: u64,
     /// Maximum size of the batches that are taken but not acknowledged.
     pub window_bytes: u64,
 }
@@ -324,7 +324,7 @@ pub struct CursorLedger {
     /// Size of the batches that are not acknowledged.
     pub pending_bytes: u64,
     /// Limit of `pending_bytes`.
-    pub buffer_limit_bytes: u64,
+    pub buffer_bytes_max: u64,
     /// Age of the oldest batch that is not acknowledged, in seconds.
     pub lag_seconds: f64,
     /// Whether this destination currently stops sources.
@@ -366,11 +366,11 @@ pub struct JournalStatus {
     /// Memory held by batches.
     pub ring_bytes: u64,
     /// Limit of `ring_bytes`.
-    pub ring_limit_bytes: u64,
+    pub ring_bytes_max: u64,
     /// Size of the segments on disk.
     pub disk_bytes: u64,
     /// Limit of `disk_bytes`.
-    pub disk_limit_bytes: u64,
+    pub disk_bytes_max: u64,
     /// Number of segment files.
     pub segments: u64,
     /// Batches written to segments since start.

@@ -334,7 +334,7 @@ impl Writer {
         let (limit, free_min, used, dir) = {
             let state = self.shared.lock();
             let config = &state.config;
-            (config.limit_bytes, config.free_bytes_min, state.limited_bytes(), config.dir.clone())
+            (config.bytes_max, config.free_bytes_min, state.limited_bytes(), config.dir.clone())
         };
         if used + bytes > limit {
             let state = self.shared.lock();

@@ -226,7 +226,7 @@ const MIXED_BATCHES: u64 = 120;
 fn dropping() -> CursorSpec {
     CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: 224 * KIB,
+        buffer_bytes_max: 224 * KIB,
         ..cursor_spec("stuck")
     }
 }
@@ -257,7 +257,7 @@ fn what_is_discarded_by_key_keeps_no_space() {
     let ledger = world.journal.ledger();
     let (charge, status) = (ledger.cursors[1].pending_bytes, ledger.journal);
     let written = MIXED_BATCHES * mixed(0).frame_bytes() as u64;
-    assert!(charge <= dropping().buffer_limit_bytes && written > 5 * charge, "{charge}");
+    assert!(charge <= dropping().buffer_bytes_max && written > 5 * charge, "{charge}");
     assert!(status.frames_compacted > MIXED_BATCHES / 2, "{status:?}");
     assert!(
         status.disk_bytes <= 2 * charge + 2 * small().segment_bytes,
@@ -332,8 +332,8 @@ fn a_flush_that_fails_during_compaction_changes_nothing() {
 /// Two streams, each with its own destination, one of which is stuck.
 fn stuck_beside_a_healthy_one(when_full: WhenFull) -> (u64, u64, weir_journal::Ledger) {
     let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
-    let config = JournalConfig { limit_bytes: 4 * MIB, ring_bytes: 16 * MIB, ..small() };
-    let limit = config.limit_bytes;
+    let config = JournalConfig { bytes_max: 4 * MIB, ring_bytes: 16 * MIB, ..small() };
+    let limit = config.bytes_max;
     let opened = Journal::open_with_writer(config, Arc::new(disk), Arc::new(clock.clone()));
     let (journal, mut writer) = opened.unwrap();
     let mut healthy = cursor(&journal, "healthy");

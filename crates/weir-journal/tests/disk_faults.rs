@@ -294,7 +294,7 @@ fn files_removed_under_a_running_journal_cost_no_false_acknowledgement() {
 #[test]
 fn the_limit_of_the_journal_is_kept() {
     let disk = FaultyDisk::new();
-    let config = JournalConfig { limit_bytes: MIB, segment_bytes: 64 * KIB, ..config(DIR) };
+    let config = JournalConfig { bytes_max: MIB, segment_bytes: 64 * KIB, ..config(DIR) };
     let journal = open(config, Arc::new(disk.clone()));
     let mut hec = cursor(&journal, "hec");
     let mut n = 0;

@@ -56,7 +56,7 @@ fn batch_of(stream: u64, first: u64, key_of: KeyOf) -> Batch {
 fn dropping() -> CursorSpec {
     CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: 256 * KIB,
+        buffer_bytes_max: 256 * KIB,
         window_bytes: 32 * KIB,
         ..cursor_spec("hec")
     }
@@ -135,7 +135,7 @@ fn only_the_heaviest_key_loses_records_and_the_newest_stay() {
     let mut world = World::start(FaultyDisk::new(), dropping(), 0);
     // Quiet keys have at most three quarters of the buffer.
     world.append(60);
-    assert!(world.journal.ledger().cursors[0].pending_bytes <= dropping().buffer_limit_bytes);
+    assert!(world.journal.ledger().cursors[0].pending_bytes <= dropping().buffer_bytes_max);
     let arrived = world.drain();
     world.assert_quiet_keys_are_whole(&arrived);
     assert_eq!(arrived.last(), Some(&(world.next - 1)), "the newest stays");
@@ -199,9 +199,9 @@ fn keys_of_what_an_earlier_run_left_on_disk_are_counted() {
     // What was discarded is owed again, so the buffer is full at once.
     let ledger = world.journal.ledger();
     assert_eq!(ledger.cursors[0].in_flight, next);
-    assert!(ledger.cursors[0].pending_bytes > dropping().buffer_limit_bytes * 3 / 2);
+    assert!(ledger.cursors[0].pending_bytes > dropping().buffer_bytes_max * 3 / 2);
     world.append(10);
-    assert!(world.journal.ledger().cursors[0].pending_bytes <= dropping().buffer_limit_bytes);
+    assert!(world.journal.ledger().cursors[0].pending_bytes <= dropping().buffer_bytes_max);
     let arrived = world.drain();
     world.assert_quiet_keys_are_whole(&arrived);
 }

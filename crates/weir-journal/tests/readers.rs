@@ -65,7 +65,7 @@ fn a_removed_destination_keeps_its_records_and_holds_up_no_other() {
     let disk = FaultyDisk::new();
     let journal = start(&disk);
     let (mut stays, mut goes) = (cursor(&journal, "stays"), {
-        journal.cursor(CursorSpec { buffer_limit_bytes: 64 * KIB, ..cursor_spec("goes") }).unwrap()
+        journal.cursor(CursorSpec { buffer_bytes_max: 64 * KIB, ..cursor_spec("goes") }).unwrap()
     });
     open_stream(&journal, 1);
     journal.release_unclaimed();

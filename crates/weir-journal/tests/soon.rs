@@ -247,7 +247,7 @@ fn it_is_refused_only_when_ring_or_buffer_are_full_and_spilled_like_others() {
         ..config("/data/journal")
     };
     let mut process = Process::open_with(&FaultyDisk::new(), limits);
-    let spec = CursorSpec { buffer_limit_bytes: 4 * MIB, ..cursor_spec("hec") };
+    let spec = CursorSpec { buffer_bytes_max: 4 * MIB, ..cursor_spec("hec") };
     let mut hec = process.journal.cursor(spec).unwrap();
     let mut count = 0;
     let mut fill = |process: &Process| loop {
@@ -281,7 +281,7 @@ fn what_is_discarded_while_the_disk_fails_makes_room_and_is_counted_after_a_kill
     let mut process = Process::open_with(&disk, limits);
     let spec = CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: 96 * KIB,
+        buffer_bytes_max: 96 * KIB,
         ..cursor_spec("hec")
     };
     let mut hec = process.journal.cursor(spec.clone()).unwrap();

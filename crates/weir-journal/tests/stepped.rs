@@ -83,7 +83,7 @@ fn discards_and_crashes(in_flight: bool) {
     let (journal, mut writer) = stepped(&disk, &clock);
     let spec = CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: 32 * KIB,
+        buffer_bytes_max: 32 * KIB,
         ..cursor_spec("hec")
     };
     let mut hec = journal.cursor(spec).unwrap();

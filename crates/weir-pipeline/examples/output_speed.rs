@@ -195,7 +195,7 @@ fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64, senders
     let config = JournalConfig {
         dir: dir.path().join("journal"),
         ring_bytes: 64 << 20,
-        limit_bytes: 1 << 30,
+        bytes_max: 1 << 30,
         free_bytes_min: 0,
         segment_bytes: 64 << 20,
         taken_bytes_max: u64::MAX,
@@ -206,14 +206,14 @@ fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64, senders
     let spec = CursorSpec {
         name: "out".to_owned(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes: 32 << 20,
+        buffer_bytes_max: 32 << 20,
         window_bytes: 16 << 20,
     };
     let cursor = journal.cursor(spec).expect("registers");
     let plan = OutputPlan {
         name: "out".to_owned(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes: 32 << 20,
+        buffer_bytes_max: 32 << 20,
         window_bytes: 16 << 20,
         dead_letter: true,
         kind,

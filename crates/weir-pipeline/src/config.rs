@@ -29,7 +29,7 @@ pub struct PipelinePlan {
     /// Memory for the ring.
     pub ring_bytes: u64,
     /// Maximum disk space for the journal.
-    pub journal_limit_bytes: u64,
+    pub journal_bytes_max: u64,
     /// Disk space to keep free.
     pub disk_free_bytes_min: u64,
     /// Maximum size of the batches in flight over all outputs, in bytes.
@@ -54,7 +54,7 @@ impl PipelinePlan {
         let Self {
             data_dir,
             ring_bytes,
-            journal_limit_bytes,
+            journal_bytes_max,
             disk_free_bytes_min,
             taken_bytes_max,
             sources,
@@ -65,7 +65,7 @@ impl PipelinePlan {
         } = self;
         *data_dir == other.data_dir
             && *ring_bytes == other.ring_bytes
-            && *journal_limit_bytes == other.journal_limit_bytes
+            && *journal_bytes_max == other.journal_bytes_max
             && *disk_free_bytes_min == other.disk_free_bytes_min
             && *taken_bytes_max == other.taken_bytes_max
             && *sources == other.sources
@@ -440,7 +440,7 @@ pub struct OutputPlan {
     /// What to do when its buffer is full.
     pub when_full: WhenFull,
     /// Maximum size of the batches waiting for it, in bytes.
-    pub buffer_limit_bytes: u64,
+    pub buffer_bytes_max: u64,
     /// Maximum size of the batches in flight, in bytes.
     pub window_bytes: u64,
     /// Whether records that the destination permanently rejects are dead-lettered.

@@ -235,7 +235,7 @@ impl HealthCheck {
             let text = format!(
                 "buffer is full ({} of {}); the sources that feed it are blocked",
                 approx_size(cursor.pending_bytes),
-                approx_size(cursor.buffer_limit_bytes),
+                approx_size(cursor.buffer_bytes_max),
             );
             self.add(at, "buffer_full", Severity::Failing, text);
         }

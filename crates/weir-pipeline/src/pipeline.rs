@@ -81,7 +81,7 @@ pub struct Destination {
     pub type_name: &'static str,
     /// Maximum size of the batches waiting for it, in ring and segments together, in bytes. When it
     /// is reached, the destination blocks its sources.
-    pub buffer_limit_bytes: u64,
+    pub buffer_bytes_max: u64,
     /// Maximum size of the batches that it has taken and neither stored nor acknowledged, in bytes.
     pub window_bytes: u64,
     /// Starts it once the data directory is locked.
@@ -283,7 +283,7 @@ fn journal_config(plan: &PipelinePlan) -> JournalConfig {
     JournalConfig {
         dir: plan.data_dir.join("journal"),
         ring_bytes: plan.ring_bytes,
-        limit_bytes: plan.journal_limit_bytes,
+        bytes_max: plan.journal_bytes_max,
         free_bytes_min: plan.disk_free_bytes_min,
         segment_bytes: SEGMENT_BYTES,
         taken_bytes_max: plan.taken_bytes_max,
@@ -308,11 +308,11 @@ fn start_destination(
     destination: Destination,
     journal: &Journal,
 ) -> Result<OtherDestination, StartError> {
-    let Destination { name, type_name, buffer_limit_bytes, window_bytes, start } = destination;
+    let Destination { name, type_name, buffer_bytes_max, window_bytes, start } = destination;
     let cursor = journal.cursor(CursorSpec {
         name: name.clone(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes,
+        buffer_bytes_max,
         window_bytes,
     })?;
     let index = cursor.index();

@@ -27,6 +27,10 @@ use exit::{Exit, ExitError};
 use term::{Paint, Style, note_painted};
 use weir_host::terminal::printable_lines;
 
+/// Returns memory to the system once it is no longer needed: ADR 26.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = match cli::read(std::env::args_os()) {
         Ok(cli) => cli,

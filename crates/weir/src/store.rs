@@ -30,7 +30,7 @@ pub(crate) fn destination(
     Destination {
         name: STORE.to_owned(),
         type_name: "store",
-        buffer_limit_bytes: BUFFER_BYTES_MAX,
+        buffer_bytes_max: BUFFER_BYTES_MAX,
         window_bytes: WINDOW_BYTES,
         start: Box::new(move |cursor| {
             let store = Arc::new(EmbeddedStore::open(config, disk, clock)?);

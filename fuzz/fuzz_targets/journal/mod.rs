@@ -32,7 +32,7 @@ fn config() -> JournalConfig {
     JournalConfig {
         dir: DIR.into(),
         ring_bytes: 8 << 20,
-        limit_bytes: 64 << 20,
+        bytes_max: 64 << 20,
         free_bytes_min: 0,
         segment_bytes: 3 << 10,
         taken_bytes_max: u64::MAX,
@@ -87,7 +87,7 @@ fn open(disk: &FaultyDisk) -> Option<(Journal, Vec<Cursor>)> {
     let spec = |name: &str| CursorSpec {
         name: name.to_owned(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes: 32 << 20,
+        buffer_bytes_max: 32 << 20,
         window_bytes: 16 << 20,
     };
     // Refused when the positions say that every slot is taken.

@@ -21,7 +21,7 @@ function documentOf(lines: number, at: number, blocking = false): StatusDocument
     cpu_seconds: at / 10,
     resident_bytes: 1,
     health: {},
-    journal: { disk_bytes: 1, disk_limit_bytes: 4 },
+    journal: { disk_bytes: 1, disk_bytes_max: 4 },
     sources: [
       {
         book: {
@@ -57,7 +57,7 @@ function documentOf(lines: number, at: number, blocking = false): StatusDocument
           in_flight: 1,
           taken: 1,
           pending_bytes: 90,
-          buffer_limit_bytes: 100,
+          buffer_bytes_max: 100,
           lag_seconds: 1,
           blocking,
           unaccounted_records: 0,

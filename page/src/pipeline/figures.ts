@@ -114,7 +114,7 @@ function laggingState(output: OutputStatus): State {
 }
 
 export function fillOf({ book }: OutputStatus): number {
-  return book.buffer_limit_bytes > 0 ? Math.min(1, book.pending_bytes / book.buffer_limit_bytes) : 0
+  return book.buffer_bytes_max > 0 ? Math.min(1, book.pending_bytes / book.buffer_bytes_max) : 0
 }
 
 /** How long until an output is full at the present rate, seconds; undefined while it does not grow. */
@@ -127,5 +127,5 @@ export function fullIn(
   const growth = rateOf(before, after, pending)
   const book = outputIn(name, after)?.book
   if (!growth || !book) return undefined
-  return (book.buffer_limit_bytes - book.pending_bytes) / growth
+  return (book.buffer_bytes_max - book.pending_bytes) / growth
 }

@@ -106,7 +106,7 @@ function outputPart(output: OutputStatus, document: StatusDocument): Part {
   const pairs: Pair[] = [
     ['delivered', exact(book.book.delivered)],
     ['in flight', `${exact(book.in_flight)}, ${short(book.taken)} of them taken`],
-    ['buffered', `${bytes(book.pending_bytes)} of ${bytes(book.buffer_limit_bytes)}`],
+    ['buffered', `${bytes(book.pending_bytes)} of ${bytes(book.buffer_bytes_max)}`],
     ['full in', full === undefined ? 'not at this rate' : seconds(full)],
     ['when full', book.when_full === 'block' ? 'stops its sources' : 'discards the oldest'],
     ['lag', seconds(book.lag_seconds)],
@@ -134,8 +134,8 @@ function journalPart(document: StatusDocument): Part {
     state: journal.disk_error ? 'The disk fails; deliveries continue.' : 'Accepts records.',
     error: journal.disk_error ?? undefined,
     pairs: [
-      ['in memory', `${bytes(journal.ring_bytes)} of ${bytes(journal.ring_limit_bytes)}`],
-      ['on disk', `${bytes(journal.disk_bytes)} of ${bytes(journal.disk_limit_bytes)}`],
+      ['in memory', `${bytes(journal.ring_bytes)} of ${bytes(journal.ring_bytes_max)}`],
+      ['on disk', `${bytes(journal.disk_bytes)} of ${bytes(journal.disk_bytes_max)}`],
       ['disk grows by', written ? rate(written).replace('/s', ' B/s') : 'nothing'],
     ],
   }

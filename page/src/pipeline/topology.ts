@@ -125,9 +125,9 @@ function rulesNode(rules: RulesDocument): PipelineNode {
 
 export interface Journal {
   ring_bytes: number
-  ring_limit_bytes: number
+  ring_bytes_max: number
   disk_bytes: number
-  disk_limit_bytes: number
+  disk_bytes_max: number
   disk_error: string | null
 }
 
@@ -136,16 +136,16 @@ export function journalOf(document: StatusDocument): Journal {
   const found = document.journal as Partial<Journal> | null
   return {
     ring_bytes: found?.ring_bytes ?? 0,
-    ring_limit_bytes: found?.ring_limit_bytes ?? 0,
+    ring_bytes_max: found?.ring_bytes_max ?? 0,
     disk_bytes: found?.disk_bytes ?? 0,
-    disk_limit_bytes: found?.disk_limit_bytes ?? 0,
+    disk_bytes_max: found?.disk_bytes_max ?? 0,
     disk_error: found?.disk_error ?? null,
   }
 }
 
 function journalNode(document: StatusDocument): PipelineNode {
   const journal = journalOf(document)
-  const fill = journal.disk_limit_bytes > 0 ? journal.disk_bytes / journal.disk_limit_bytes : 0
+  const fill = journal.disk_bytes_max > 0 ? journal.disk_bytes / journal.disk_bytes_max : 0
   const bad = journal.disk_error !== null
   return {
     id: 'journal',

@@ -68,7 +68,7 @@ function Now({ document, incoming }: Props) {
 function Buffers({ document, incoming }: Props) {
   // Drains that lag have streams of their own, and nobody waits for them.
   const outputs = document.outputs.filter(
-    ({ book }) => book.active && book.buffer_limit_bytes > 0 && !/^drains(\/|$)/.test(book.name),
+    ({ book }) => book.active && book.buffer_bytes_max > 0 && !/^drains(\/|$)/.test(book.name),
   )
   if (outputs.length === 0) return null
   return (
@@ -109,12 +109,12 @@ function Buffers({ document, incoming }: Props) {
 
 function BufferRow({ output, incoming }: { output: OutputStatus; incoming: number | undefined }) {
   const { book } = output
-  const lasts = bufferLasts(book.buffer_limit_bytes - book.pending_bytes, incoming)
+  const lasts = bufferLasts(book.buffer_bytes_max - book.pending_bytes, incoming)
   return (
     <tr>
       <th scope="row">{book.name}</th>
       <td class="number">{bytes(book.pending_bytes)}</td>
-      <td class="number">{bytes(book.buffer_limit_bytes)}</td>
+      <td class="number">{bytes(book.buffer_bytes_max)}</td>
       <td class="number">{lasts === undefined ? '–' : seconds(lasts)}</td>
       <td>
         {book.when_full === 'block'

@@ -96,13 +96,13 @@ impl CursorState {
 
     pub(super) fn limit(&self) -> u64 {
         let spec = self.spec.as_ref().filter(|_| !self.is_detached);
-        spec.map_or(u64::MAX, |s| s.buffer_limit_bytes)
+        spec.map_or(u64::MAX, |s| s.buffer_bytes_max)
     }
 
     /// Returns how many bytes may be taken at once: never the whole buffer, so that `drop_oldest`
     /// always finds something that is waiting.
     pub(super) fn window(&self) -> u64 {
-        self.spec.as_ref().map_or(0, |s| s.window_bytes.min(s.buffer_limit_bytes / 2))
+        self.spec.as_ref().map_or(0, |s| s.window_bytes.min(s.buffer_bytes_max / 2))
     }
 
     /// Returns whether a source that this destination stopped may retry; `batches_fit` means that

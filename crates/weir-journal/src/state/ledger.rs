@@ -55,7 +55,7 @@ impl State {
             in_flight: c.in_flight,
             taken: c.taken,
             pending_bytes: c.pending_bytes,
-            buffer_limit_bytes: c.limit(),
+            buffer_bytes_max: c.limit(),
             lag_seconds: oldest[index].map_or(0.0, |at| now.saturating_sub(at).as_secs_f64()),
             blocking: c.blocking,
         };
@@ -65,9 +65,9 @@ impl State {
     pub(crate) fn status(&self) -> JournalStatus {
         JournalStatus {
             ring_bytes: self.ring_bytes,
-            ring_limit_bytes: self.config.ring_bytes,
+            ring_bytes_max: self.config.ring_bytes,
             disk_bytes: self.disk_bytes(),
-            disk_limit_bytes: self.config.limit_bytes,
+            disk_bytes_max: self.config.bytes_max,
             segments: self.segments.len() as u64,
             frames_written: self.frames_written,
             frames_compacted: self.frames_compacted,

@@ -417,7 +417,7 @@ impl State {
 
     /// Updates the disk state after frames were added or space was freed.
     pub(crate) fn note_disk_use(&mut self) {
-        let limit = self.config.limit_bytes;
+        let limit = self.config.bytes_max;
         let reserve = (limit / 8).max(2 * self.config.segment_bytes).min(limit / 4);
         self.is_near_limit = self.limited_bytes() > limit - reserve;
     }

@@ -132,7 +132,7 @@ pub(crate) fn a_window_bounds_what_is_taken(opener: &mut impl Opener) {
 
 pub(crate) fn no_stream_holds_more_than_a_quarter_while_others_wait(opener: &mut impl Opener) {
     let journal = opener.open();
-    let spec = CursorSpec { buffer_limit_bytes: MIB, ..cursor_spec("hec") };
+    let spec = CursorSpec { buffer_bytes_max: MIB, ..cursor_spec("hec") };
     let mut hec = journal.cursor(spec).unwrap();
     journal.append(Part::new(2, 0, 1).build(), LAG).unwrap();
     let mut accepted = 0;
@@ -160,7 +160,7 @@ pub(crate) fn block_refuses_only_what_feeds_the_full_destination_and_wakes_on_ro
     let journal = opener.open();
     let wake = WakeFd::new().unwrap();
     journal.on_room(wake.clone());
-    let spec = CursorSpec { buffer_limit_bytes: 300_000, ..cursor_spec("slow") };
+    let spec = CursorSpec { buffer_bytes_max: 300_000, ..cursor_spec("slow") };
     let mut slow = journal.cursor(spec).unwrap();
     let mut fast = cursor(&journal, "fast");
     let mut n = 0;
@@ -191,7 +191,7 @@ pub(crate) fn drop_oldest_discards_exactly_what_it_counts_and_never_the_quiet(
     let journal = opener.open();
     let spec = CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: MIB,
+        buffer_bytes_max: MIB,
         window_bytes: 128 * KIB,
         ..cursor_spec("hec")
     };
@@ -250,7 +250,7 @@ pub(crate) fn a_slow_subscriber_gets_an_exact_gap(opener: &mut impl Opener) {
 
 pub(crate) fn several_batches_are_taken_together_or_not_at_all(opener: &mut impl Opener) {
     let journal = opener.open();
-    let limited = CursorSpec { buffer_limit_bytes: 4 * MIB, ..cursor_spec("hec") };
+    let limited = CursorSpec { buffer_bytes_max: 4 * MIB, ..cursor_spec("hec") };
     let mut hec = journal.cursor(limited).unwrap();
     open_stream(&journal, 1);
     let part = |n: u64| Part::new(1, n * 10, 10).padding(30_000).unrepeatable().build();

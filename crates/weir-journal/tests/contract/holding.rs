@@ -33,8 +33,7 @@ pub(crate) fn what_is_held_takes_no_room_and_is_in_flight_until_it_is_settled(
     opener: &mut impl Opener,
 ) {
     let journal = opener.open();
-    let spec =
-        CursorSpec { window_bytes: 150_000, buffer_limit_bytes: MIB, ..cursor_spec("store") };
+    let spec = CursorSpec { window_bytes: 150_000, buffer_bytes_max: MIB, ..cursor_spec("store") };
     let mut store = journal.cursor(spec).unwrap();
     open_stream(&journal, 1);
     let mut held = Held::default();
@@ -141,7 +140,7 @@ pub(crate) fn what_is_held_is_never_discarded_to_make_room(opener: &mut impl Ope
     let journal = opener.open();
     let spec = CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: 512 * KIB,
+        buffer_bytes_max: 512 * KIB,
         ..cursor_spec("store")
     };
     let mut store = journal.cursor(spec).unwrap();

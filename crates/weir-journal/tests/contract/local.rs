@@ -174,13 +174,13 @@ fn disk_space_is_bounded_while_a_hung_destination_drops_the_oldest() {
     let journal = opener.open_with(JournalConfig {
         ring_bytes: 512 * KIB,
         segment_bytes: 256 * KIB,
-        limit_bytes: 16 * MIB,
+        bytes_max: 16 * MIB,
         spill_after: Duration::ZERO,
         ..config(DIR)
     });
     let spec = CursorSpec {
         when_full: WhenFull::DropOldest,
-        buffer_limit_bytes: 2 * MIB,
+        buffer_bytes_max: 2 * MIB,
         ..cursor_spec("hung")
     };
     let _hung = journal.cursor(spec).unwrap();

@@ -144,7 +144,7 @@ fn mask(stream: u64) -> u64 {
 fn small(rng: &mut Rng) -> JournalConfig {
     JournalConfig {
         ring_bytes: rng.u64(4..64) * KIB,
-        limit_bytes: 64 * MIB,
+        bytes_max: 64 * MIB,
         segment_bytes: rng.u64(1..16) * KIB,
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_micros(rng.u64(0..2000)),

@@ -747,7 +747,7 @@ fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
     let taken_bytes_max = if has_readers { rng.clone().u64(1..64) * KIB } else { u64::MAX };
     JournalConfig {
         ring_bytes: rng.u64(2..48) * KIB,
-        limit_bytes: 64 * MIB,
+        bytes_max: 64 * MIB,
         segment_bytes: rng.u64(1..16) * KIB,
         taken_bytes_max,
         commit_interval: Duration::from_micros(rng.u64(..2000)),

@@ -201,7 +201,7 @@ pub(crate) fn config(dir: impl Into<PathBuf>) -> JournalConfig {
     JournalConfig {
         dir: dir.into(),
         ring_bytes: 8 * MIB,
-        limit_bytes: 256 * MIB,
+        bytes_max: 256 * MIB,
         free_bytes_min: 0,
         segment_bytes: MIB,
         taken_bytes_max: u64::MAX,
@@ -218,7 +218,7 @@ pub(crate) fn cursor_spec(name: &str) -> CursorSpec {
     CursorSpec {
         name: name.to_owned(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes: 64 * MIB,
+        buffer_bytes_max: 64 * MIB,
         window_bytes: 16 * MIB,
     }
 }

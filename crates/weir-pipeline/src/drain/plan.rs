@@ -37,7 +37,7 @@ pub(super) struct DrainSpec {
 pub struct DrainsPlan {
     /// Disk limit for the records of lagging drains, in bytes; beyond it, the oldest records of the
     /// drain that uses the most are discarded.
-    pub limit_bytes: u64,
+    pub bytes_max: u64,
     /// Memory limit for records that drains have not accepted, in bytes.
     pub window_bytes: u64,
     /// How long the records of an unreachable drain are kept.

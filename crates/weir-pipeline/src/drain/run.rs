@@ -151,16 +151,16 @@ impl Drains {
         clock: Arc<dyn Clock>,
         sources: Arc<SourceNames>,
     ) -> Result<Self, DrainsError> {
-        let spec = |name: &str, when_full, buffer_limit_bytes, window_bytes| CursorSpec {
+        let spec = |name: &str, when_full, buffer_bytes_max, window_bytes| CursorSpec {
             name: name.to_owned(),
             when_full,
-            buffer_limit_bytes,
+            buffer_bytes_max,
             window_bytes,
         };
         let window = plan.window_bytes;
         let direct = spec(NAME, WhenFull::Block, BUFFER_BYTES.max(window * 2), window);
         let lagging =
-            spec(LAGGING, WhenFull::DropOldestOfStream, plan.limit_bytes, LAGGING_WINDOW_BYTES);
+            spec(LAGGING, WhenFull::DropOldestOfStream, plan.bytes_max, LAGGING_WINDOW_BYTES);
         let cursors = (journal.cursor(direct)?, journal.cursor(lagging)?);
         let cursor = cursors.0.index();
         let network = DrainNetwork::new(&plan.network)?;

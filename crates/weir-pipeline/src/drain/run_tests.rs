@@ -37,7 +37,7 @@ fn drain(app: &str) -> Definition {
 
 fn plan() -> DrainsPlan {
     DrainsPlan {
-        limit_bytes: 16 * MIB,
+        bytes_max: 16 * MIB,
         window_bytes: 4 * MIB,
         retry_for: Duration::MAX,
         with_metadata: true,
@@ -60,7 +60,7 @@ impl Rig {
         let config = JournalConfig {
             dir: dir.join("journal"),
             ring_bytes: 8 * MIB,
-            limit_bytes: 64 * MIB,
+            bytes_max: 64 * MIB,
             free_bytes_min: 0,
             segment_bytes: MIB,
             taken_bytes_max: u64::MAX,
@@ -73,7 +73,7 @@ impl Rig {
         let cursor = |name: &str| CursorSpec {
             name: name.to_owned(),
             when_full: WhenFull::Block,
-            buffer_limit_bytes: 16 * MIB,
+            buffer_bytes_max: 16 * MIB,
             window_bytes: 4 * MIB,
         };
         let cursors =

@@ -66,7 +66,7 @@ struct World {
     /// Records by application that were accepted.
     accepted: BTreeMap<u64, BTreeSet<u64>>,
     next: u64,
-    limit_bytes: u64,
+    bytes_max: u64,
 }
 
 fn app_of(drain: u64) -> u64 {
@@ -83,7 +83,7 @@ fn config() -> JournalConfig {
     JournalConfig {
         dir: "/journal".into(),
         ring_bytes: 8 * MIB,
-        limit_bytes: 64 * MIB,
+        bytes_max: 64 * MIB,
         free_bytes_min: 0,
         segment_bytes: MIB / 4,
         taken_bytes_max: u64::MAX,
@@ -92,14 +92,14 @@ fn config() -> JournalConfig {
     }
 }
 
-fn cursor_spec(name: &str, when_full: WhenFull, buffer_limit_bytes: u64) -> CursorSpec {
-    CursorSpec { name: name.to_owned(), when_full, buffer_limit_bytes, window_bytes: 4 * MIB }
+fn cursor_spec(name: &str, when_full: WhenFull, buffer_bytes_max: u64) -> CursorSpec {
+    CursorSpec { name: name.to_owned(), when_full, buffer_bytes_max, window_bytes: 4 * MIB }
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let limit_bytes = if random.u8(..4) == 0 { 48 * 1024 } else { 16 * MIB };
+        let bytes_max = if random.u8(..4) == 0 { 48 * 1024 } else { 16 * MIB };
         let mut world = Self {
             disk: FaultyDisk::new(),
             clock: FakeClock::at(1_800_000_000_000_000_000),
@@ -108,7 +108,7 @@ impl World {
             receivers: (0..DRAINS).map(|drain| (drain, Receiver::default())).collect(),
             accepted: BTreeMap::new(),
             next: 0,
-            limit_bytes,
+            bytes_max,
         };
         world.start();
         world
@@ -120,7 +120,7 @@ impl World {
         disk.create_dir_all(Path::new("/journal")).unwrap();
         let (journal, writer) = Journal::open_with_writer(config(), disk, clock.clone()).unwrap();
         let sources = cursor_spec("drains", WhenFull::Block, 32 * MIB);
-        let lagging = cursor_spec("drains/lagging", WhenFull::DropOldestOfStream, self.limit_bytes);
+        let lagging = cursor_spec("drains/lagging", WhenFull::DropOldestOfStream, self.bytes_max);
         let cursors = (journal.cursor(sources).unwrap(), journal.cursor(lagging).unwrap());
         let resume = journal.open_stream(&StreamSpec {
             stream: StreamId(1),

@@ -38,7 +38,7 @@ pub(crate) struct DeadLetterFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     lock_path: PathBuf,
-    limit_bytes: u64,
+    bytes_max: u64,
 }
 
 fn dir(data_dir: &Path) -> PathBuf {
@@ -55,7 +55,7 @@ impl DeadLetterFile {
             disk,
             path: file_of(data_dir, output),
             lock_path: dir(data_dir).join(format!("{output}.lock")),
-            limit_bytes: FILE_BYTES_MAX,
+            bytes_max: FILE_BYTES_MAX,
         }
     }
 
@@ -75,7 +75,7 @@ impl DeadLetterFile {
         let _locked = self.lock()?;
         let file = self.disk.open(&self.path, OpenMode::Create)?;
         let end = whole_entries(&*file)?;
-        if end + lines.len() as u64 > self.limit_bytes {
+        if end + lines.len() as u64 > self.bytes_max {
             return Ok(Appended::Full);
         }
         let written = file
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_full_file_takes_nothing_more() {
         let dir = tempfile::tempdir().unwrap();
-        let file = DeadLetterFile { limit_bytes: 100, ..file(dir.path()) };
+        let file = DeadLetterFile { bytes_max: 100, ..file(dir.path()) };
         assert_eq!(file.append(&[letter(b"one")]).unwrap(), Appended::Full);
         assert_eq!(list(dir.path(), "splunk").unwrap().count(), 0);
     }

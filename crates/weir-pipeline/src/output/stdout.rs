@@ -121,7 +121,7 @@ mod tests {
         let config = JournalConfig {
             dir: dir.to_owned(),
             ring_bytes: 1 << 20,
-            limit_bytes: 1 << 20,
+            bytes_max: 1 << 20,
             free_bytes_min: 0,
             segment_bytes: 1 << 20,
             taken_bytes_max: u64::MAX,
@@ -132,14 +132,14 @@ mod tests {
         let plan = OutputPlan {
             name: "out".to_owned(),
             when_full: WhenFull::Block,
-            buffer_limit_bytes: 1 << 20,
+            buffer_bytes_max: 1 << 20,
             window_bytes: 1 << 20,
             dead_letter: false,
             kind: OutputKind::Stdout(Encoding::Raw),
         };
         let (name, when_full) = (plan.name.clone(), plan.when_full);
-        let (buffer_limit_bytes, window_bytes) = (plan.buffer_limit_bytes, plan.window_bytes);
-        let spec = CursorSpec { name, when_full, buffer_limit_bytes, window_bytes };
+        let (buffer_bytes_max, window_bytes) = (plan.buffer_bytes_max, plan.window_bytes);
+        let spec = CursorSpec { name, when_full, buffer_bytes_max, window_bytes };
         let cursor = journal.cursor(spec).unwrap();
         append(&journal, bodies);
         journal.close();

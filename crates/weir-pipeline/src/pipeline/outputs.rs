@@ -274,7 +274,7 @@ fn spec(plan: &OutputPlan) -> CursorSpec {
     CursorSpec {
         name: plan.name.clone(),
         when_full: plan.when_full,
-        buffer_limit_bytes: plan.buffer_limit_bytes,
+        buffer_bytes_max: plan.buffer_bytes_max,
         window_bytes: plan.window_bytes,
     }
 }

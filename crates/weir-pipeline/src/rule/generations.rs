@@ -159,7 +159,7 @@ mod tests {
         PipelinePlan {
             data_dir: dir.to_owned(),
             ring_bytes: 0,
-            journal_limit_bytes: 0,
+            journal_bytes_max: 0,
             disk_free_bytes_min: 0,
             taken_bytes_max: 0,
             sources: Vec::new(),

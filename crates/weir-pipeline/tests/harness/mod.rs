@@ -102,7 +102,7 @@ impl Rig {
         let plan = OutputPlan {
             name: "out".to_owned(),
             when_full: WhenFull::Block,
-            buffer_limit_bytes: 1 << 30,
+            buffer_bytes_max: 1 << 30,
             window_bytes: 16 << 20,
             dead_letter: true,
             kind,
@@ -132,7 +132,7 @@ impl Rig {
         let spec = CursorSpec {
             name: self.plan.name.clone(),
             when_full: self.plan.when_full,
-            buffer_limit_bytes: self.plan.buffer_limit_bytes,
+            buffer_bytes_max: self.plan.buffer_bytes_max,
             window_bytes: self.plan.window_bytes,
         };
         self.journal.cursor(spec).unwrap()
@@ -303,7 +303,7 @@ fn open(dir: &Path) -> Journal {
     let config = JournalConfig {
         dir: dir.join("journal"),
         ring_bytes: 64 << 20,
-        limit_bytes: 1 << 30,
+        bytes_max: 1 << 30,
         free_bytes_min: 0,
         segment_bytes: 16 << 20,
         taken_bytes_max: u64::MAX,

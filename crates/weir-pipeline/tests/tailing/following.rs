@@ -246,7 +246,7 @@ fn a_rate_limit_that_sheds_counts_what_it_sheds() {
 fn a_destination_that_hangs_holds_the_file_and_loses_nothing() {
     let mut world = World::files(&["*.log"], |_| {});
     world.ring_bytes = 2 << 20;
-    world.buffer_limit_bytes = 4 << 20;
+    world.buffer_bytes_max = 4 << 20;
     let long: Vec<String> = (0..100_000).map(|n| format!("{n:08} {}", "x".repeat(200))).collect();
     for (n, part) in long.chunks(10_000).enumerate() {
         Writer::append(&world.log(&format!("{n}.log"))).block(part);

@@ -128,7 +128,7 @@ pub(crate) struct World {
     pub(crate) plan: SourcePlan,
     pub(crate) rules: Vec<RulePlan>,
     pub(crate) ring_bytes: u64,
-    pub(crate) buffer_limit_bytes: u64,
+    pub(crate) buffer_bytes_max: u64,
 }
 
 impl World {
@@ -167,7 +167,7 @@ impl World {
 
     fn new(home: tempfile::TempDir, kind: SourceKind) -> Self {
         let plan = SourcePlan { name: "app".into(), kind };
-        Self { home, plan, rules: Vec::new(), ring_bytes: 64 << 20, buffer_limit_bytes: 1 << 30 }
+        Self { home, plan, rules: Vec::new(), ring_bytes: 64 << 20, buffer_bytes_max: 1 << 30 }
     }
 
     /// Returns a path below the directory of logs.
@@ -189,7 +189,7 @@ impl World {
         let config = JournalConfig {
             dir: self.data_dir(),
             ring_bytes: self.ring_bytes,
-            limit_bytes: 1 << 30,
+            bytes_max: 1 << 30,
             free_bytes_min: 0,
             segment_bytes: 16 << 20,
             taken_bytes_max: u64::MAX,
@@ -201,7 +201,7 @@ impl World {
             .cursor(CursorSpec {
                 name: "out".into(),
                 when_full: WhenFull::Block,
-                buffer_limit_bytes: self.buffer_limit_bytes,
+                buffer_bytes_max: self.buffer_bytes_max,
                 window_bytes: 16 << 20,
             })
             .unwrap();

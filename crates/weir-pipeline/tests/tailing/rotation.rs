@@ -295,7 +295,7 @@ fn a_deleted_file_waits_for_a_destination_that_hangs_and_for_the_next_start() {
 fn deleted_files_beyond_their_limit_are_given_up_and_counted() {
     let mut world = World::files(&["*.log"], |s| s.tail.deleted_bytes_max = 1 << 20);
     world.ring_bytes = 1 << 20;
-    world.buffer_limit_bytes = 1 << 20;
+    world.buffer_bytes_max = 1 << 20;
     let running = world.start();
     running.inbox.is_hung.store(true, Ordering::Release);
     let long: Vec<String> = (0..40_000).map(|n| format!("{n:08} {}", "x".repeat(200))).collect();

@@ -136,7 +136,7 @@ fn open(data_dir: &Path) -> Result<Journal> {
     let config = JournalConfig {
         dir,
         ring_bytes: 64 << 20,
-        limit_bytes: u64::MAX,
+        bytes_max: u64::MAX,
         free_bytes_min: 0,
         segment_bytes: 16 << 20,
         taken_bytes_max: u64::MAX,

@@ -134,7 +134,7 @@ fn cursors(ledger: &LedgerDocument) -> Table {
     for cursor in &ledger.cursors {
         let book = &cursor.book;
         let kind = if cursor.active { or_dash(&cursor.type_name) } else { "removed".to_owned() };
-        let (pending, limit) = (cursor.pending_bytes, cursor.buffer_limit_bytes);
+        let (pending, limit) = (cursor.pending_bytes, cursor.buffer_bytes_max);
         table.row(vec![
             cursor.name.clone(),
             kind,

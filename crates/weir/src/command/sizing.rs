@@ -193,10 +193,10 @@ fn buffers(plan: &PipelinePlan, message_bytes: u64) -> Vec<Buffer> {
     let bytes_each = message_bytes + ROW_BYTES;
     for output in &plan.outputs {
         let name = format!("buffer_max of output {}", output.name);
-        buffers.push(buffer(name, output.buffer_limit_bytes, bytes_each, true));
+        buffers.push(buffer(name, output.buffer_bytes_max, bytes_each, true));
     }
     let name = "size_max of the journal, for all outputs".to_owned();
-    buffers.push(buffer(name, plan.journal_limit_bytes, bytes_each, true));
+    buffers.push(buffer(name, plan.journal_bytes_max, bytes_each, true));
     buffers
 }
 

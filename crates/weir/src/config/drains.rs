@@ -108,7 +108,7 @@ pub(crate) fn settings(sections: &Sections) -> Option<DrainsPlan> {
     }
     let drains = sections.table("drains");
     Some(DrainsPlan {
-        limit_bytes: drains.size("size_max"),
+        bytes_max: drains.size("size_max"),
         window_bytes: drains.size("window"),
         retry_for: drains.duration("retry_for"),
         with_metadata: drains.bool("metadata"),

@@ -35,7 +35,7 @@ pub(super) fn output(named: &ComponentSection<OutputType>) -> Option<OutputPlan>
     Some(OutputPlan {
         name: named.name.clone(),
         when_full: section.choice::<WhenFull>("when_full").into(),
-        buffer_limit_bytes: section.size("buffer_max"),
+        buffer_bytes_max: section.size("buffer_max"),
         window_bytes: section.size("window"),
         dead_letter: section.bool("dead_letter"),
         kind,

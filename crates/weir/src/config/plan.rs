@@ -123,7 +123,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         pipeline: PipelinePlan {
             data_dir: sections.data_dir(),
             ring_bytes: journal.size("ring"),
-            journal_limit_bytes: parts.journal_max,
+            journal_bytes_max: parts.journal_max,
             disk_free_bytes_min: parts.journal_free_min,
             taken_bytes_max: sections.windows_bytes(),
             sources: sources?,

@@ -36,7 +36,7 @@ fn built_in_default_is_valid() {
     assert_eq!(plan.pipeline.sources.len(), 3);
     assert_eq!(plan.pipeline.outputs.len(), 1);
     assert_eq!(plan.api.unwrap().queries, weir_api::QueryLimits::default());
-    assert!(plan.pipeline.journal_limit_bytes > 0 && plan.pipeline.disk_free_bytes_min > 0);
+    assert!(plan.pipeline.journal_bytes_max > 0 && plan.pipeline.disk_free_bytes_min > 0);
 }
 
 /// The built-in default must match the tables, so that a change of one shows in the other.

@@ -44,7 +44,7 @@ pub(super) fn spec(sink: &Sink, rng: &mut Rng) -> CursorSpec {
     CursorSpec {
         name: sink.name.clone(),
         when_full: if sink.drops_oldest { WhenFull::DropOldest } else { WhenFull::Block },
-        buffer_limit_bytes: if sink.drops_oldest { rng.u64(1..16) * KIB } else { 64 * MIB },
+        buffer_bytes_max: if sink.drops_oldest { rng.u64(1..16) * KIB } else { 64 * MIB },
         window_bytes: rng.u64(1..64) * KIB,
     }
 }

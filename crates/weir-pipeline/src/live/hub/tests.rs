@@ -263,7 +263,7 @@ fn view(dir: &std::path::Path) -> PipelineView {
     let config = weir_journal::JournalConfig {
         dir: dir.to_owned(),
         ring_bytes: 1 << 20,
-        limit_bytes: 1 << 30,
+        bytes_max: 1 << 30,
         free_bytes_min: 0,
         segment_bytes: 1 << 20,
         taken_bytes_max: u64::MAX,

@@ -39,7 +39,7 @@ pub(super) struct Usage {
     /// Memory that counts against its limit, in bytes.
     pub(super) memory_bytes: u64,
     /// The lowest limit of it and its parents, in bytes.
-    pub(super) memory_limit_bytes: Option<u64>,
+    pub(super) memory_bytes_max: Option<u64>,
 }
 
 /// The mounted hierarchies.
@@ -138,7 +138,7 @@ impl Cgroup {
         Ok(Usage {
             cpu_ns: cpu_us.saturating_mul(1000),
             memory_bytes: used.saturating_sub(memory.get("inactive_file")?),
-            memory_limit_bytes: self.limit_v2(),
+            memory_bytes_max: self.limit_v2(),
         })
     }
 
@@ -161,7 +161,7 @@ impl Cgroup {
         Ok(Usage {
             cpu_ns: number(&self.cpu_dir.join("cpuacct.usage"))?,
             memory_bytes: used.saturating_sub(memory.get("total_inactive_file")?),
-            memory_limit_bytes: limit.ok().filter(|bytes| *bytes < UNLIMITED_BYTES),
+            memory_bytes_max: limit.ok().filter(|bytes| *bytes < UNLIMITED_BYTES),
         })
     }
 }
@@ -249,13 +249,13 @@ mod tests {
         assert!(is_complete);
         assert_eq!(found.len(), 1, "what is in a container belongs to it");
         assert_eq!(found[0].id, id);
-        let usage = Usage { cpu_ns: 1_500_000, memory_bytes: 1300, memory_limit_bytes: Some(4096) };
+        let usage = Usage { cpu_ns: 1_500_000, memory_bytes: 1300, memory_bytes_max: Some(4096) };
         assert_eq!(found[0].usage().unwrap(), usage);
         write(own.join("memory.stat"), "anon 1000\nfile 500\ninactive_file 200\nswapcached 7\n");
         write(own.join("memory.max"), "max\n");
         write(pod.join("memory.max"), "max\n");
         let usage = found[0].usage().unwrap();
-        assert_eq!((usage.memory_bytes, usage.memory_limit_bytes), (1307, None));
+        assert_eq!((usage.memory_bytes, usage.memory_bytes_max), (1307, None));
         fs::remove_file(own.join("memory.stat")).unwrap();
         assert!(found[0].usage().unwrap_err().to_string().contains("memory.stat"));
     }
@@ -273,10 +273,10 @@ mod tests {
         let (found, is_complete) = find(root).unwrap();
         assert!(is_complete);
         let usage = found[0].usage().unwrap();
-        let expected = Usage { cpu_ns: 123_456, memory_bytes: 135, memory_limit_bytes: None };
+        let expected = Usage { cpu_ns: 123_456, memory_bytes: 135, memory_bytes_max: None };
         assert_eq!(usage, expected);
         let limited = stat.replace("9223372036854771712", "65536");
         write(memory.join(&id).join("memory.stat"), &limited);
-        assert_eq!(found[0].usage().unwrap().memory_limit_bytes, Some(65536));
+        assert_eq!(found[0].usage().unwrap().memory_bytes_max, Some(65536));
     }
 }

@@ -152,13 +152,13 @@ impl Meter<'_> {
             Err(error) => return Err(Unmeasured::Unreadable(error.to_string())),
         };
         let machine_bytes = || cgroup::machine_bytes(&source.proc_root);
-        let limit_bytes = match usage.memory_limit_bytes {
+        let bytes_max = match usage.memory_bytes_max {
             Some(bytes) => bytes,
             None => machine_bytes().map_err(|e| Unmeasured::Unreadable(e.to_string()))?,
         };
         let (now, now_ns) = (clock.monotonic(), clock.unix_ns());
         known.measure_disk(source, now);
-        let metrics = known.container_metrics(&usage, limit_bytes, now);
+        let metrics = known.container_metrics(&usage, bytes_max, now);
         let others = known.others(&usage, now_ns);
         let mut envelope = Vec::new();
         for metrics in [metrics, others] {
@@ -192,17 +192,17 @@ impl ContainerState {
     fn container_metrics(
         &mut self,
         usage: &Usage,
-        limit_bytes: u64,
+        bytes_max: u64,
         now: Duration,
     ) -> Vec<LoggregatorMetric<'static>> {
         let before = self.cpu.replace((usage.cpu_ns, now));
-        let disk_limit = self.container.disk_limit_bytes.or(self.disk.map(|disk| disk.total_bytes));
+        let disk_limit = self.container.disk_bytes_max.or(self.disk.map(|disk| disk.total_bytes));
         let bytes = |name: &'static [u8], value: u64| metric(name, b"bytes", value as f64);
         vec![
             metric(b"cpu", b"percentage", cpu_percentage(before, (usage.cpu_ns, now))),
             bytes(b"memory", usage.memory_bytes),
             bytes(b"disk", self.disk.map_or(0, |disk| disk.used_bytes)),
-            bytes(b"memory_quota", limit_bytes),
+            bytes(b"memory_quota", bytes_max),
             bytes(b"disk_quota", disk_limit.unwrap_or(0)),
         ]
     }

@@ -50,7 +50,7 @@ pub(super) struct Container {
     /// When it was started, in nanoseconds since 1970.
     pub(super) started_ns: Option<i64>,
     /// Maximum size of its writable layer, in bytes.
-    pub(super) disk_limit_bytes: Option<u64>,
+    pub(super) disk_bytes_max: Option<u64>,
     pub(super) layer: Option<Layer>,
     /// It only holds the namespaces of a pod.
     pub(super) is_sandbox: bool,
@@ -98,7 +98,7 @@ impl Container {
         Some(Self {
             service: service.map_or(name, String::as_str).to_owned(),
             started_ns: started.filter(|started| *started > 0),
-            disk_limit_bytes: size.and_then(docker_size),
+            disk_bytes_max: size.and_then(docker_size),
             layer: layer.map(Layer::Dir),
             is_sandbox: sandbox.is_some_and(|kind| kind == "podsandbox"),
             labels,
@@ -129,7 +129,7 @@ impl Container {
         Some(Self {
             service: service.to_owned(),
             started_ns: None,
-            disk_limit_bytes: None,
+            disk_bytes_max: None,
             layer: Some(Layer::MountedAt(rootfs)),
             is_sandbox,
             labels,
@@ -210,7 +210,7 @@ mod tests {
         let container = Container::find(&id, &source).unwrap();
         assert_eq!((container.service.as_str(), container.labels["a"].as_str()), ("front", "b"));
         assert_eq!(container.started_ns, Some(1_795_608_000_000_000_000));
-        assert_eq!(container.disk_limit_bytes, Some(10 << 30));
+        assert_eq!(container.disk_bytes_max, Some(10 << 30));
         let layer = source.docker_root.join("overlay2/abc/diff");
         assert_eq!(container.layer, Some(Layer::Dir(layer)));
         assert!(!container.has_changed() && !container.is_sandbox);

@@ -75,7 +75,7 @@ fn journal_config() -> JournalConfig {
     JournalConfig {
         dir: "/data/journal".into(),
         ring_bytes: 8 * MIB,
-        limit_bytes: 256 * MIB,
+        bytes_max: 256 * MIB,
         free_bytes_min: 0,
         segment_bytes: MIB,
         taken_bytes_max: u64::MAX,
@@ -135,7 +135,7 @@ impl Process {
             let spec = CursorSpec {
                 name: name.to_owned(),
                 when_full: WhenFull::Block,
-                buffer_limit_bytes: 64 * MIB,
+                buffer_bytes_max: 64 * MIB,
                 window_bytes: 16 * MIB,
             };
             journal.cursor(spec).unwrap()

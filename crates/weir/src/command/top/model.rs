@@ -170,9 +170,9 @@ fn journal(journal: &Value) -> String {
     format!(
         "journal: ring {} of {}, disk {} of {} in {} segments",
         size("ring_bytes"),
-        size("ring_limit_bytes"),
+        size("ring_bytes_max"),
         size("disk_bytes"),
-        size("disk_limit_bytes"),
+        size("disk_bytes_max"),
         journal["segments"].as_u64().unwrap_or_default(),
     )
 }
@@ -240,7 +240,7 @@ fn output_row(earlier: &OutputStatus, now: &OutputStatus, rates: &Rates) -> Row 
         () if now.failing => ("failing", ComponentState::Failing),
         () => ("ok", ComponentState::Ok),
     };
-    let fill = now.book.pending_bytes as f64 / now.book.buffer_limit_bytes.max(1) as f64 * 100.0;
+    let fill = now.book.pending_bytes as f64 / now.book.buffer_bytes_max.max(1) as f64 * 100.0;
     let lag = Duration::from_secs_f64(now.book.lag_seconds.clamp(0.0, 1e9));
     let earlier_book = &earlier.book.book;
     Row {
@@ -324,7 +324,7 @@ mod tests {
                 "component_kind": "output", "component": "o", "text": "cannot deliver",
                 "severity": "failing", "seconds": 61.0,
             }] },
-            "journal": { "ring_bytes": 1024, "ring_limit_bytes": 2048, "segments": 2 },
+            "journal": { "ring_bytes": 1024, "ring_bytes_max": 2048, "segments": 2 },
             "sources": [{
                 "book": { "name": "s", "type": "file", "streams": 1, "unaccounted_lines": 0,
                     "book": { "lines": lines, "records": lines, "joined": 0,
@@ -338,7 +338,7 @@ mod tests {
             }],
             "outputs": [{
                 "book": { "name": "o", "type": "stdout", "active": true, "when_full": "block",
-                    "in_flight": 4, "taken": 1, "pending_bytes": 512, "buffer_limit_bytes": 1024,
+                    "in_flight": 4, "taken": 1, "pending_bytes": 512, "buffer_bytes_max": 1024,
                     "lag_seconds": 0.0, "blocking": false, "unaccounted_records": 0,
                     "book": { "routed": delivered, "delivered": delivered, "discarded": {},
                         "dead_lettered": 0, "resent": 0 } },

@@ -27,7 +27,7 @@ fn cursor_spec(name: &str) -> CursorSpec {
     CursorSpec {
         name: name.into(),
         when_full: WhenFull::Block,
-        buffer_limit_bytes: 1 << 30,
+        buffer_bytes_max: 1 << 30,
         window_bytes: 16 << 20,
     }
 }
@@ -57,7 +57,7 @@ impl World {
         let config = JournalConfig {
             dir: self.path("data"),
             ring_bytes: 64 << 20,
-            limit_bytes: 1 << 30,
+            bytes_max: 1 << 30,
             free_bytes_min: 0,
             segment_bytes: 16 << 20,
             taken_bytes_max: u64::MAX,
