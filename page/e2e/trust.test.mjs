@@ -84,9 +84,7 @@ test('hostile addresses and live rows do nothing either', async () => {
   }
   await page.locator('.rate', { hasText: /^\s*live/ }).waitFor()
   const [first] = hostile
-  await here.weir.post([
-    { message: first, service: '<b onclick=alert(1)>odd</b>', status: 'info' },
-  ])
+  await here.weir.post([{ message: first, service: '<b onclick=alert(1)>odd</b>', status: 'info' }])
   await page.locator('.live-row', { hasText: '<img src=x' }).click()
   for (const tab of ['JSON', 'Path', 'Fields']) {
     await page.getByRole('tab', { name: tab, exact: true }).click()
