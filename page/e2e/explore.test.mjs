@@ -116,6 +116,20 @@ test('everything works without a mouse', () =>
     assert.equal(parameter(page, 'q'), 'status:error')
   }))
 
+test('a value of a row is chosen and filtered by without a mouse', () =>
+  withPage('/?cols=service,host,message', async (page) => {
+    await page.locator('.records').focus()
+    for (const key of ['ArrowDown', 'ArrowRight', 'ArrowRight']) await page.keyboard.press(key)
+    const cell = page.locator('.record.selected .cursor')
+    const host = await cell.innerText()
+    const active = await page.locator('.records').getAttribute('aria-activedescendant')
+    assert.equal(active, await cell.getAttribute('id'))
+    await page.keyboard.press('f')
+    await until('only that host is shown', () => parameter(page, 'q') === `host:${host}`)
+    await page.keyboard.press('F')
+    await until('all others are shown', () => parameter(page, 'q') === `-host:${host}`)
+  }))
+
 test('the keyboard goes into a record and back to its row', () =>
   withPage('/', async (page) => {
     for (const key of ['j', 'j', 'o', 'i']) await page.keyboard.press(key)

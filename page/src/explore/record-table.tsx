@@ -12,9 +12,17 @@ import { measureIn, useVirtual } from '../ui/virtual'
 import { columns, template } from './columns'
 import { query, question } from './question'
 import { HeaderRow } from './record-header'
-import { RecordRow } from './record-row'
+import { cellId, RecordRow } from './record-row'
 import { allLoaded, loadMore, moreLoading, rows, rowsLoading, rowsMax, sort } from './records'
-import { openRow, reselect, scrolled, selected, selectRow, useRecordKeys } from './selection'
+import {
+  cursor,
+  openRow,
+  reselect,
+  scrolled,
+  selected,
+  selectRow,
+  useRecordKeys,
+} from './selection'
 
 export const rowHeights = { compact: 22, comfortable: 30 } as const
 
@@ -36,6 +44,7 @@ export function RecordTable() {
     keyOf: (index) => found[index]?.id ?? index,
   })
   const items = virtual.getVirtualItems()
+  const active = cursor.value ? cellId(selected.value) : `record-${selected.value}`
   const looks = [
     'records',
     density.value,
@@ -64,6 +73,11 @@ export function RecordTable() {
   useSignalEffect(() => {
     if (selected.value >= 0) virtual.scrollToIndex(selected.value, { align: 'auto' })
   })
+  useEffect(() => {
+    if (!cursor.value) return
+    const cell = scroller.current?.querySelector('.cursor')
+    cell?.scrollIntoView({ block: 'nearest', inline: 'nearest' })
+  }, [cursor.value])
   useRecordKeys(() => scroller.current)
 
   return (
@@ -75,7 +89,7 @@ export function RecordTable() {
       aria-rowcount={allLoaded.value ? found.length + 1 : -1}
       aria-colcount={columns.value.length + 2}
       aria-busy={rowsLoading.value}
-      aria-activedescendant={found[selected.value] ? `record-${selected.value}` : undefined}
+      aria-activedescendant={found[selected.value] ? active : undefined}
       tabIndex={0}
       style={{ '--columns': template.value }}
       onScroll={(event) => {
@@ -98,6 +112,7 @@ export function RecordTable() {
               words={words.value}
               columns={columns.value}
               selected={item.index === selected.value}
+              cursor={item.index === selected.value ? cursor.value : ''}
               onSelect={selectRow}
               onOpen={openRow}
             />
