@@ -227,6 +227,9 @@ test('patterns, groups and latency answer the same question', () =>
   withPage('/?q=service:web', async (page) => {
     await page.getByRole('tab', { name: 'Patterns' }).click()
     await page.locator('.pattern', { hasText: 'GET' }).first().waitFor()
+    await page.locator('.pattern-text', { hasText: 'GET' }).first().click()
+    await page.getByRole('img', { name: 'Records with these words over time' }).waitFor()
+    await page.locator('.pattern-example', { hasText: 'GET /orders/' }).first().waitFor()
     await page.getByRole('tab', { name: 'Groups' }).click()
     await page.locator('.top-list').waitFor()
     await page.getByRole('button', { name: 'Over time' }).click()
@@ -237,6 +240,7 @@ test('patterns, groups and latency answer the same question', () =>
     await page.getByRole('button', { name: 'Show both' }).click()
     await page.locator('.verdict').waitFor()
     assert.match(await page.locator('.verdict').innerText(), /% of the time is queueing delay/)
+    await page.locator('[aria-label="Heat map"][aria-busy=false]').waitFor()
     await page.locator('.heat').focus()
     for (const key of ['ArrowRight', 'ArrowUp', 'Enter']) await page.keyboard.press(key)
     await page.locator('.cell-records').waitFor()
