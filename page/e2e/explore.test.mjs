@@ -116,6 +116,20 @@ test('everything works without a mouse', () =>
     assert.equal(parameter(page, 'q'), 'status:error')
   }))
 
+test('a value of a row is chosen and filtered by without a mouse', () =>
+  withPage('/?cols=service,host,message', async (page) => {
+    await page.locator('.records').focus()
+    for (const key of ['ArrowDown', 'ArrowRight', 'ArrowRight']) await page.keyboard.press(key)
+    const cell = page.locator('.record.selected .cursor')
+    const host = await cell.innerText()
+    const active = await page.locator('.records').getAttribute('aria-activedescendant')
+    assert.equal(active, await cell.getAttribute('id'))
+    await page.keyboard.press('f')
+    await until('only that host is shown', () => parameter(page, 'q') === `host:${host}`)
+    await page.keyboard.press('F')
+    await until('all others are shown', () => parameter(page, 'q') === `-host:${host}`)
+  }))
+
 test('the keyboard goes into a record and back to its row', () =>
   withPage('/', async (page) => {
     for (const key of ['j', 'j', 'o', 'i']) await page.keyboard.press(key)
@@ -213,6 +227,9 @@ test('patterns, groups and latency answer the same question', () =>
   withPage('/?q=service:web', async (page) => {
     await page.getByRole('tab', { name: 'Patterns' }).click()
     await page.locator('.pattern', { hasText: 'GET' }).first().waitFor()
+    await page.locator('.pattern-text', { hasText: 'GET' }).first().click()
+    await page.getByRole('img', { name: 'Records with these words over time' }).waitFor()
+    await page.locator('.pattern-example', { hasText: 'GET /orders/' }).first().waitFor()
     await page.getByRole('tab', { name: 'Groups' }).click()
     await page.locator('.top-list').waitFor()
     await page.getByRole('button', { name: 'Over time' }).click()
@@ -223,6 +240,7 @@ test('patterns, groups and latency answer the same question', () =>
     await page.getByRole('button', { name: 'Show both' }).click()
     await page.locator('.verdict').waitFor()
     assert.match(await page.locator('.verdict').innerText(), /% of the time is queueing delay/)
+    await page.locator('[aria-label="Heat map"][aria-busy=false]').waitFor()
     await page.locator('.heat').focus()
     for (const key of ['ArrowRight', 'ArrowUp', 'Enter']) await page.keyboard.press(key)
     await page.locator('.cell-records').waitFor()

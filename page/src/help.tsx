@@ -7,6 +7,7 @@ const groups: Array<Binding['group']> = ['Everywhere', 'Query and time', 'Record
 
 const inGrid: Array<[string, string]> = [
   ['↑ ↓', 'move in the list while it has the focus'],
+  ['← →', 'choose a value of the row, for f and F'],
   ['Enter', 'open or close the record'],
   ['Home End', 'first and last row'],
 ]

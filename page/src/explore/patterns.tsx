@@ -2,7 +2,7 @@
 // records that the list shows.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { get } from '../api/client'
+import { get, post } from '../api/client'
 import type { PatternEntry, PatternsAnswer } from '../api/schema'
 import { oneLine } from '../format/log-text'
 import { exact, percent, short } from '../format/numbers'
@@ -11,8 +11,10 @@ import { go } from '../state/location'
 import { createResource } from '../state/resource'
 import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
+import { Sparkline } from '../ui/sparkline'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
-import { addressOf, askAgain, query, question } from './question'
+import { addressOf, askAgain, filterOf, query, question } from './question'
+import { timelineOf, valuesOn } from './series'
 import { setQueryNow } from './value-menu'
 
 export function Patterns() {
@@ -94,9 +96,46 @@ function Template({ text }: { text: string }) {
   )
 }
 
+const points = 60
+
+/** When its records came: they are counted once somebody opens it. */
+function Times({ pattern }: { pattern: PatternEntry }) {
+  const found = useSignal(createResource<number[]>()).value
+  const asked = question.value
+  useEffect(() => {
+    const query = phrasesOf(pattern.template).reduce(withTerm, asked.query)
+    const body = {
+      filter: filterOf({ ...asked, query }),
+      compute: [{ aggregation: 'count', type: 'timeseries' as const }],
+      weir: { points, calculated_fields: asked.measures },
+    }
+    found.ask(async (signal) => {
+      const answer = await post('/api/v2/logs/analytics/aggregate', body, signal)
+      const { times } = timelineOf(answer, asked.span)
+      const counts = valuesOn(times, answer.data.buckets[0]?.computes.c0, 0)
+      return counts.map((count) => count ?? 0)
+    })
+  }, [asked, pattern.template, found])
+  const counts = found.data.value
+  if (!counts || counts.length < 2) return null
+  const most = exact(Math.max(...counts))
+  return (
+    <div class="pattern-times">
+      <Sparkline
+        values={counts}
+        label={`Records with these words over time, at most ${most} at once`}
+        width={240}
+        height={32}
+      />
+      <span class="quiet">over the range; at most {most} at once</span>
+    </div>
+  )
+}
+
 function Examples({ pattern }: { pattern: PatternEntry }) {
   return (
     <div class="pattern-examples">
+      <Times pattern={pattern} />
       {pattern.examples.map((record) => (
         <button
           key={record.id}

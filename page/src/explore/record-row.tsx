@@ -26,6 +26,8 @@ interface RowProps {
   words: RegExp | undefined
   columns: string[]
   selected: boolean
+  /** The field that is meant in it, if any. */
+  cursor: string
   onSelect: (index: number) => void
   onOpen: (index: number) => void
 }
@@ -47,7 +49,13 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
       style={{ top: `${top}px` }}
       onClick={() => (hasSelection() ? undefined : props.onOpen(index))}
     >
-      <span class="cell level" role="gridcell" title={status} aria-label={status}>
+      <span
+        {...cursorOf(props, 'status')}
+        class={`cell level${props.cursor === 'status' ? ' cursor' : ''}`}
+        role="gridcell"
+        title={status}
+        aria-label={status}
+      >
         {letterOf(status)}
       </span>
       <span class="cell time" role="gridcell" title={full(time)}>
@@ -61,13 +69,25 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
   )
 })
 
-function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
+/** An id for the cell that is meant, so that the list can say that it has the focus. */
+function cursorOf({ cursor, index }: RowProps, name: string): { id?: string } {
+  return cursor === name ? { id: cellId(index) } : {}
+}
+
+export function cellId(index: number): string {
+  return `record-${index}-cell`
+}
+
+function Cell({ name, ...props }: RowProps & { name: string }) {
+  const { record, wrapped, words, cursor } = props
+  const meant = cursor === name ? ' cursor' : ''
   const value = fieldOf(record, name)
   const unit = unitOf(name)
   if (typeof value === 'number' && unit) {
     return (
       <span
-        class="cell number"
+        {...cursorOf(props, name)}
+        class={`cell number${meant}`}
         role="gridcell"
         title={`${value} ${unit}`}
         onContextMenu={(event) => cellMenu(event, name, value)}
@@ -81,7 +101,8 @@ function Cell({ name, record, wrapped, words }: RowProps & { name: string }) {
   const marks = name === 'message' ? words : undefined
   return (
     <span
-      class={`cell${name === 'message' ? ' message' : ''}`}
+      {...cursorOf(props, name)}
+      class={`cell${name === 'message' ? ' message' : ''}${meant}`}
       role="gridcell"
       onContextMenu={(event) => cellMenu(event, name, value)}
     >

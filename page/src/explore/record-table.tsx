@@ -1,6 +1,7 @@
 // The records as a grid of virtual rows: a hundred thousand of them scroll like ten. The grid has
 // the focus; the row that is meant is its active descendant, so that rows may come and go.
 import { computed, useSignalEffect } from '@preact/signals'
+import type { RefObject } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { wordsExpression } from '../format/log-text'
 import { exact } from '../format/numbers'
@@ -8,13 +9,21 @@ import { markedWords } from '../query/terms'
 import { density, wrap } from '../state/settings'
 import { memo } from '../ui/memo'
 import { Skeleton } from '../ui/states'
-import { measureIn, useVirtual } from '../ui/virtual'
+import { measureIn, type Rows, useVirtual } from '../ui/virtual'
 import { columns, template } from './columns'
 import { query, question } from './question'
 import { HeaderRow } from './record-header'
-import { RecordRow } from './record-row'
+import { cellId, RecordRow } from './record-row'
 import { allLoaded, loadMore, moreLoading, rows, rowsLoading, rowsMax, sort } from './records'
-import { openRow, reselect, scrolled, selected, selectRow, useRecordKeys } from './selection'
+import {
+  cursor,
+  openRow,
+  reselect,
+  scrolled,
+  selected,
+  selectRow,
+  useRecordKeys,
+} from './selection'
 
 export const rowHeights = { compact: 22, comfortable: 30 } as const
 
@@ -36,46 +45,26 @@ export function RecordTable() {
     keyOf: (index) => found[index]?.id ?? index,
   })
   const items = virtual.getVirtualItems()
-  const looks = [
-    'records',
-    density.value,
-    wrapped && 'wrapped',
-    rowsLoading.value && 'stale',
-    !columns.value.includes('message') && 'without-message',
-  ]
+  const active = cursor.value ? cellId(selected.value) : `record-${selected.value}`
   const last = items.at(-1)?.index ?? 0
 
   useEffect(() => {
     if (found.length > 0 && last >= found.length - 100) loadMore()
   }, [last, found.length])
 
-  useSignalEffect(() => {
-    question.value
-    sort.value
-    scroller.current?.scrollTo({ top: 0 })
-  })
-  useSignalEffect(() => reselect(rows.value))
-  useEffect(
-    () => () => {
-      scrolled.value = false
-    },
-    [],
-  )
-  useSignalEffect(() => {
-    if (selected.value >= 0) virtual.scrollToIndex(selected.value, { align: 'auto' })
-  })
+  usePlace(scroller, virtual)
   useRecordKeys(() => scroller.current)
 
   return (
     <div
       ref={scroller}
-      class={looks.filter(Boolean).join(' ')}
+      class={looksOf(wrapped)}
       role="grid"
       aria-label="Records"
       aria-rowcount={allLoaded.value ? found.length + 1 : -1}
       aria-colcount={columns.value.length + 2}
       aria-busy={rowsLoading.value}
-      aria-activedescendant={found[selected.value] ? `record-${selected.value}` : undefined}
+      aria-activedescendant={found[selected.value] ? active : undefined}
       tabIndex={0}
       style={{ '--columns': template.value }}
       onScroll={(event) => {
@@ -98,6 +87,7 @@ export function RecordTable() {
               words={words.value}
               columns={columns.value}
               selected={item.index === selected.value}
+              cursor={item.index === selected.value ? cursor.value : ''}
               onSelect={selectRow}
               onOpen={openRow}
             />
@@ -107,6 +97,41 @@ export function RecordTable() {
       <End />
     </div>
   )
+}
+
+function looksOf(wrapped: boolean): string {
+  const looks = [
+    'records',
+    density.value,
+    wrapped && 'wrapped',
+    rowsLoading.value && 'stale',
+    !columns.value.includes('message') && 'without-message',
+  ]
+  return looks.filter(Boolean).join(' ')
+}
+
+/** Which rows are on the screen: the first ones of an answer, then those around the selected one. */
+function usePlace(scroller: RefObject<HTMLDivElement | null>, virtual: Rows): void {
+  useSignalEffect(() => {
+    question.value
+    sort.value
+    scroller.current?.scrollTo({ top: 0 })
+  })
+  useSignalEffect(() => reselect(rows.value))
+  useEffect(
+    () => () => {
+      scrolled.value = false
+    },
+    [],
+  )
+  useSignalEffect(() => {
+    if (selected.value >= 0) virtual.scrollToIndex(selected.value, { align: 'auto' })
+  })
+  useEffect(() => {
+    if (!cursor.value) return
+    const cell = scroller.current?.querySelector('.cursor')
+    cell?.scrollIntoView({ block: 'nearest', inline: 'nearest' })
+  }, [cursor.value])
 }
 
 function Tail() {

@@ -5,8 +5,9 @@ import type { LogEntry } from '../api/schema'
 import { go, parameter } from '../state/location'
 import { wrap } from '../state/settings'
 import { useKeys } from '../ui/keys'
-import { copy } from '../ui/notify'
-import { lineOf } from './record'
+import { copy, notify } from '../ui/notify'
+import { columns } from './columns'
+import { fieldOf, lineOf } from './record'
 import { loadMore, rows } from './records'
 import { exclude, include } from './value-menu'
 
@@ -14,6 +15,14 @@ export const openId = parameter('row')
 export const selected = signal(-1)
 /** The record of the selected row: it can be in another row of the next answer. */
 let selectedId = ''
+
+const chosenField = signal('')
+
+/** The field that is meant in the selected row, once one was chosen; empty if it is no column now. */
+export const cursor = computed(() => {
+  const shown = chosenField.value === 'status' || columns.value.includes(chosenField.value)
+  return shown ? chosenField.value : ''
+})
 
 /** Whether the list is scrolled away from its beginning. */
 export const scrolled = signal(false)
@@ -64,8 +73,24 @@ function atSelected(act: (index: number) => void): void {
 
 function filterBySelected(how: (field: string, value: unknown) => void): void {
   const record = rows.peek()[selected.peek()]
-  const service = record?.attributes.service
-  if (service) how('service', service)
+  if (!record) return
+  const field = cursor.peek() || 'service'
+  const value = fieldOf(record, field)
+  if (value === undefined || value === '' || typeof value === 'object') {
+    notify(`This record has no value of ${field} to filter by`)
+  } else how(field, value)
+}
+
+/** The severity and the columns, but for the message, which no filter is made of. */
+function cursorFields(): string[] {
+  return ['status', ...columns.peek().filter((name) => name !== 'message' && name !== 'status')]
+}
+
+function moveCursor(by: number): void {
+  const fields = cursorFields()
+  const at = fields.indexOf(cursor.peek())
+  const next = at < 0 ? (by > 0 ? 1 : 0) : at + by
+  chosenField.value = fields[Math.max(0, Math.min(fields.length - 1, next))] ?? ''
 }
 
 export function useRecordKeys(grid: () => HTMLDivElement | null): void {
@@ -87,8 +112,18 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
       group,
       run: () => atSelected((index) => openTab(index, 'trace')),
     },
-    { keys: 'f', does: 'show only its service', group, run: () => filterBySelected(include) },
-    { keys: 'F', does: 'hide its service', group, run: () => filterBySelected(exclude) },
+    {
+      keys: 'f',
+      does: 'show only its service, or the value that ← → chose',
+      group,
+      run: () => filterBySelected(include),
+    },
+    {
+      keys: 'F',
+      does: 'hide its service, or that value',
+      group,
+      run: () => filterBySelected(exclude),
+    },
     {
       keys: 'y',
       does: 'copy it as a line',
@@ -140,6 +175,9 @@ function moveByKey(event: KeyboardEvent, grid: HTMLElement, page: number): void 
   if (target !== undefined) {
     event.preventDefault()
     selectRow(target)
+  } else if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') {
+    event.preventDefault()
+    moveCursor(event.key === 'ArrowLeft' ? -1 : 1)
   } else if (event.key === 'Enter') {
     event.preventDefault()
     atSelected(openRow)

@@ -1,6 +1,9 @@
 // The records of one trace as a waterfall: when each was at work, and who waited for whom.
 import type { LogEntry } from '../api/schema'
-import { fieldOf, textOf, timeOf } from './record'
+import { isTime, unitRatio } from '../format/numbers'
+import { isTotal } from '../latency/pair'
+import { unitOf } from './facets'
+import { flatten, textOf, timeOf } from './record'
 
 export interface TraceBar {
   record: LogEntry
@@ -37,17 +40,15 @@ export function waterfallOf(records: LogEntry[]): Waterfall {
   return { bars, begin, length: end - begin, services }
 }
 
-const durationFields: Array<[string, number]> = [
-  ['@duration', 1e-6],
-  ['@duration_ms', 1],
-  ['@request_time_ms', 1],
-  ['@request_time', 1_000],
-]
+/** Programs whose names of times do not end with their unit. */
+const knownUnits: Record<string, string> = { '@request_time': 's' }
 
+/** How long the work of a record took, milliseconds; 0 if it does not say. */
 function durationOf(record: LogEntry): number {
-  for (const [field, scale] of durationFields) {
-    const value = Number(textOf(fieldOf(record, field)) || Number.NaN)
-    if (Number.isFinite(value) && value >= 0) return value * scale
+  for (const { name, value } of flatten(record.attributes.attributes)) {
+    const unit = isTotal(name) ? (knownUnits[name] ?? unitOf(name)) : undefined
+    const length = Number(textOf(value) || Number.NaN) * unitRatio(unit, 'ms')
+    if (isTime(unit) && Number.isFinite(length) && length >= 0) return length
   }
   return 0
 }

@@ -34,9 +34,11 @@ export function full(time: number): string {
   return `${formatters.value.date.format(time)} ${clock(time)}`
 }
 
-/** `24 Nov 14:05`, or with seconds where they say something. */
+/** `24 Nov 14:05`, or with seconds where they say something, and with the year if it is another one. */
 export function brief(time: number): string {
-  const text = `${day(time)} ${clock(time)}`.replace(/\.\d+$/, '')
+  const date = full(time).slice(0, 10)
+  const isThisYear = date.slice(0, 4) === full(Date.now()).slice(0, 4)
+  const text = `${isThisYear ? day(time) : date} ${clock(time)}`.replace(/\.\d+$/, '')
   return text.endsWith(':00') ? text.slice(0, -3) : text
 }
 

@@ -1,9 +1,11 @@
 // Which number is looked at, and which two make up the time of a request. All stands in the address.
 import { computed } from '@preact/signals'
-import { numberFields } from '../explore/facets'
+import { facets, numberFields } from '../explore/facets'
+import { query } from '../explore/question'
 import { lagField } from '../explore/record'
 import { isTime } from '../format/numbers'
 import { parameter } from '../state/location'
+import { usualGroup } from './group'
 import { type Pair, partsIn, timesOf, totalAndService } from './pair'
 
 const metricParameter = parameter('metric')
@@ -22,7 +24,9 @@ export const metric = computed(() => {
   return usual?.name ?? (isLagThere ? lagField : '@duration')
 })
 
-export const by = computed(() => byParameter.value || 'service')
+export const by = computed(
+  () => byParameter.value || usualGroup(query.value, facets.data.value?.facets ?? []),
+)
 
 /** The two parts of a request's time, once they are chosen or there by themselves. */
 export const pair = computed<Pair | undefined>(() => {

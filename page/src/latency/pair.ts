@@ -31,6 +31,11 @@ const totals = [
   'elapsed',
 ]
 
+/** Whether a field is the whole time of a request, by its name. */
+export function isTotal(name: string): boolean {
+  return totals.some((word) => named(word).test(name))
+}
+
 /** A service time and a queueing delay, of the same object where there are several. */
 export function partsIn(names: string[]): Pair | undefined {
   const waits = names.filter((name) => queueing.test(name))

@@ -128,7 +128,7 @@ function HeatPanel() {
     <section class="panel" aria-label="Heat map" aria-busy={heat.loading.value}>
       <header>
         <h2>Distribution</h2>
-        <span class="quiet">darker is more records; click a cell for its records</span>
+        <span class="quiet">the stronger the color, the more records; click a cell for them</span>
       </header>
       <div class={`heat-box${heat.loading.value ? ' stale' : ''}`}>
         {!map && <Skeleton lines={10} label="Counting" />}

@@ -109,7 +109,7 @@ export function outputState(output: OutputStatus): State {
 function laggingState(output: OutputStatus): State {
   if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
   return output.book.in_flight > 0
-    ? { tone: 'caution', text: 'drains are catching up from disk' }
+    ? { tone: 'caution', text: 'catching up from disk' }
     : { tone: 'good', text: 'no drain is lagging' }
 }
 
