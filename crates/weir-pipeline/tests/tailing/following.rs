@@ -255,7 +255,10 @@ fn a_destination_that_hangs_holds_the_file_and_loses_nothing() {
     running.inbox.is_hung.store(true, std::sync::atomic::Ordering::Release);
     eventually("the source is refused", || get(&running.stats.blocked_total) > 0);
     eventually("unread bytes are reported", || get(&running.stats.bytes_unread) > 10 << 20);
+    eventually("the source is shown as blocked", || running.stats.is_blocked());
+    eventually("for how long", || get(&running.stats.blocked_ns) > 0);
     running.inbox.is_hung.store(false, std::sync::atomic::Ordering::Release);
+    eventually("it is not blocked any more", || !running.stats.is_blocked());
     running.expect_each_once(&long);
 }
 

@@ -23,7 +23,7 @@ use super::file::{File, Phase};
 use super::identity::FileId;
 use crate::config::{Format, TailSettings};
 use crate::rule::{RuleSwitch, Workspace};
-use crate::stats::{SourceStats, add, publish_cpu, set, shift};
+use crate::stats::{SourceStats, add, publish_cpu, set, shift, sub};
 
 /// Pause before a retry (no free descriptors, a read error, a refusal whose end is not announced).
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -102,6 +102,10 @@ pub(super) struct Engine {
     timers: BinaryHeap<Reverse<(Duration, FileKey)>>,
     pub(super) blocked: HashSet<FileKey>,
     blocked_since: Option<Duration>,
+    /// Those of them that a full output or the disk has refused. A ring that is full for a moment
+    /// is normal back pressure.
+    pub(super) refused: HashSet<FileKey>,
+    is_shown_blocked: bool,
     behind: HashSet<FileKey>,
     /// Number of files that are not read to their end for good.
     followed: u64,
@@ -152,6 +156,8 @@ impl Engine {
             timers: BinaryHeap::new(),
             blocked: HashSet::new(),
             blocked_since: None,
+            refused: HashSet::new(),
+            is_shown_blocked: false,
             behind: HashSet::new(),
             followed: 0,
             unlinked_bytes: 0,
@@ -336,6 +342,15 @@ impl Engine {
             let blocked = self.now().saturating_sub(since);
             add(&self.parts.stats.blocked_ns, blocked.as_nanos() as u64);
         }
+        if !is_blocked {
+            self.refused.remove(&key);
+        }
+        let (stats, is_refused) = (&self.parts.stats, !self.refused.is_empty());
+        match (std::mem::replace(&mut self.is_shown_blocked, is_refused), is_refused) {
+            (false, true) => add(&stats.blocked_threads, 1),
+            (true, false) => sub(&stats.blocked_threads, 1),
+            (true, true) | (false, false) => {}
+        }
     }
 
     fn visit_key(&mut self, key: FileKey) {
@@ -426,6 +441,10 @@ impl Engine {
     fn publish(&mut self, now: Duration) {
         self.published_at = now;
         let stats = &self.parts.stats;
+        if let Some(since) = &mut self.blocked_since {
+            let blocked = now.saturating_sub(std::mem::replace(since, now));
+            add(&stats.blocked_ns, blocked.as_nanos() as u64);
+        }
         set(&stats.files, self.followed);
         set(&stats.unreadable_files, self.unreadable.len() as u64);
         let oldest = self.behind.iter().filter_map(|key| self.files.get(key)?.behind_since).min();

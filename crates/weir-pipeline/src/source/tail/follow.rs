@@ -547,6 +547,14 @@ impl Engine {
                 if let RefusedReason::Disk { error } = &refused.reason {
                     self.parts.stats.errors.count("journal_disk", error);
                 }
+                match refused.reason {
+                    RefusedReason::BufferFull { .. } | RefusedReason::Disk { .. } => {
+                        self.refused.insert(file.key);
+                    }
+                    RefusedReason::RingFull | RefusedReason::Closed => {
+                        self.refused.remove(&file.key);
+                    }
+                }
                 self.hold(file, refused.batch);
                 false
             }
