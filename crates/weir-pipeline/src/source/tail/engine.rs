@@ -23,7 +23,7 @@ use super::file::{File, Phase};
 use super::identity::FileId;
 use crate::config::{Format, TailSettings};
 use crate::rule::{RuleSwitch, Workspace};
-use crate::stats::{SourceStats, add, publish_cpu, set, shift, sub};
+use crate::stats::{SourceStats, add, publish_cpu, set, shift};
 
 /// Pause before a retry (no free descriptors, a read error, a refusal whose end is not announced).
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -105,7 +105,6 @@ pub(super) struct Engine {
     /// Those of them that a full output or the disk has refused. A ring that is full for a moment
     /// is normal back pressure.
     pub(super) refused: HashSet<FileKey>,
-    is_shown_blocked: bool,
     behind: HashSet<FileKey>,
     /// Number of files that are not read to their end for good.
     followed: u64,
@@ -157,7 +156,6 @@ impl Engine {
             blocked: HashSet::new(),
             blocked_since: None,
             refused: HashSet::new(),
-            is_shown_blocked: false,
             behind: HashSet::new(),
             followed: 0,
             unlinked_bytes: 0,
@@ -345,12 +343,7 @@ impl Engine {
         if !is_blocked {
             self.refused.remove(&key);
         }
-        let (stats, is_refused) = (&self.parts.stats, !self.refused.is_empty());
-        match (std::mem::replace(&mut self.is_shown_blocked, is_refused), is_refused) {
-            (false, true) => add(&stats.blocked_threads, 1),
-            (true, false) => sub(&stats.blocked_threads, 1),
-            (true, true) | (false, false) => {}
-        }
+        set(&self.parts.stats.blocked_threads, u64::from(!self.refused.is_empty()));
     }
 
     fn visit_key(&mut self, key: FileKey) {

@@ -31,16 +31,23 @@ fn access_control_that_protects_nothing_is_reported() {
 #[test]
 fn certificates_of_the_api_that_cannot_be_used_are_reported() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("tls.crt");
-    std::fs::write(&file, "no certificate").unwrap();
-    let path = file.display();
-    let absent = "[api.tls]\ncert_file = \"/nonexistent/tls.crt\"\nkey_file = \"/nonexistent/key\"";
-    let wrong = format!("[api.tls]\ncert_file = \"{path}\"\nkey_file = \"{path}\"");
-    let other = format!("{wrong}\nclient_ca_file = \"{path}\"");
+    let file = |name: &str, content: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let tls =
+        |cert: &str, key: &str| format!("[api.tls]\ncert_file = \"{cert}\"\nkey_file = \"{key}\"");
+    let key = file("key", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n");
+    let absent = tls("/nonexistent/tls.crt", &key);
+    let empty = tls(&file("empty", "nothing"), &key);
+    let broken = file("broken", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+    let broken = tls(&broken, &key);
     check(&[
-        (absent, 2, "/nonexistent/tls.crt could not be read", ""),
-        (&wrong, 2, "tls.crt", ""),
-        (&other, 4, "unknown key \"client_ca_file\"", ""),
-        ("[api.tls]\nkey_file = \"/x\"", 1, "cert_file", ""),
+        (&absent, 2, "/nonexistent/tls.crt could not be read", ""),
+        (&empty, 2, "does not contain a PEM certificate", ""),
+        (&broken, 1, "api.tls cannot be used", ""),
+        (&format!("[api.tls]\nkey_file = \"{key}\""), 1, "cert_file", ""),
     ]);
 }
