@@ -208,8 +208,8 @@ fn moved(path: &str, query: Option<&str>) -> Option<Response<ServiceBody>> {
     Some(response)
 }
 
-/// Rejects a request that a page of another site may have sent, if clients are not identified. No
-/// policy of browsers keeps pages from reading WebSockets of other sites.
+/// Rejects a request that a page of another site may have sent, if clients are not identified:
+/// browsers let any page open and read a `WebSocket` connection to any site.
 fn foreign(state: &ServiceState, headers: &HeaderMap) -> Option<Response<ServiceBody>> {
     let (code, reason) = state.hosts.as_ref()?.foreign(headers, Some(CLIENT_ORIGIN))?;
     state.refuse(&reason);
