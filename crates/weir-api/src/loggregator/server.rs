@@ -37,6 +37,10 @@ use crate::guard::set_host;
 /// The origin that Go clients of the traffic controller (noaa) send, which are not pages.
 const CLIENT_ORIGIN: &str = "http://localhost";
 
+/// A path without data, for pages of other sites: they set the cookie with which a browser reads
+/// what needs a token.
+const SET_COOKIE_PATH: &str = "/set-cookie";
+
 /// Path prefix of the log-cache, which is also served on the ports that it shared with others.
 const LOG_CACHE_PATHS: &str = "/api/v1/";
 
@@ -226,7 +230,9 @@ async fn answer(
     upgraded: &Mutex<Option<Session>>,
 ) -> Response<ServiceBody> {
     set_host(&mut request);
-    if let Some(rejection) = foreign(state, request.headers()) {
+    if request.uri().path() != SET_COOKIE_PATH
+        && let Some(rejection) = foreign(state, request.headers())
+    {
         return rejection;
     }
     if state.settings.service != ReaderService::Egress
