@@ -161,6 +161,37 @@ fn commands_verify_the_certificate_of_the_api() {
 }
 
 #[test]
+fn self_signed_certificates_are_accepted_if_they_are_passed() {
+    let scene = Scene::new();
+    let path = certificate(&scene);
+    let (certificate_pem, key) = Pki::self_signed_pem();
+    std::fs::write(&path, certificate_pem).unwrap();
+    std::fs::write(scene.dir().join("key.pem"), key).unwrap();
+    let config = scene.source("raw") + "[output.none]\ntype = \"blackhole\"\n" + &tls(&scene);
+    let mut weir = Weir::start_with_tls(scene.dir(), &config, &path);
+    let port = weir.api().unwrap().port();
+    let path = path.display().to_string();
+    for (host, ca, message) in [
+        ("localhost", Some(&path), ""),
+        ("127.0.0.1", Some(&path), "is valid for DnsName(\"localhost\")"),
+        ("localhost", None, "if it is self-signed, pass it with --ca-file"),
+    ] {
+        let url = format!("https://{host}:{port}");
+        let mut command = Command::new(binary());
+        command.args(["ledger", "--api", &url]);
+        if let Some(ca) = ca {
+            command.args(["--ca-file", ca]);
+        }
+        let output = command.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.success(), message.is_empty(), "{url} {ca:?}: {said}");
+        assert!(said.contains(message), "{url} {ca:?}: {said}");
+    }
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
 fn a_weir_without_tls_is_not_taken_for_one_with_it() {
     let scene = Scene::new();
     let config = scene.source("raw") + "[output.none]\ntype = \"blackhole\"\n";

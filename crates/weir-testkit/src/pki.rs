@@ -76,6 +76,17 @@ impl Pki {
         (certificate.pem(), key.serialize_pem())
     }
 
+    /// Returns a self-signed certificate for `localhost` and its key, marked as that of an authority,
+    /// as `openssl req -x509` makes it.
+    pub fn self_signed_pem() -> (String, String) {
+        let names = vec!["localhost".to_owned()];
+        let mut params = CertificateParams::new(names).expect("the name is valid");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("the key generator works");
+        let certificate = params.self_signed(&key).expect("the parameters are valid");
+        (certificate.pem(), key.serialize_pem())
+    }
+
     fn issue(&self, kind: ServerCertificate) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let names = match kind {
             ServerCertificate::WrongName => vec!["elsewhere.example".to_owned()],

@@ -253,6 +253,9 @@ fn not_trusted(error: &ConnectError) -> anyhow::Error {
         "certificate_wrong_name" => {
             format!("{}: use a URL with such a name", without_setting(&error.to_string()))
         }
+        "certificate_of_an_authority" => {
+            format!("{error}: if it is self-signed, pass it with --ca-file")
+        }
         _ => error.to_string(),
     };
     ExitError::with(Exit::Failed, message)

@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
 use super::ConnectError;
@@ -20,7 +23,9 @@ use super::tls::{AnyCertificate, certificates, file_error, roots};
 /// The certificates that a server may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerTrust {
-    /// Issued by an authority of the system, or one of this PEM file, for the name of the host.
+    /// Issued by an authority of the system, or one of this PEM file, for the name of the host. A
+    /// certificate in the file is also accepted itself, if it is for that name: a self-signed one
+    /// has no other issuer.
     Authorities(Option<PathBuf>),
     /// The first certificate of this PEM file and no other, whatever its names, issuer and dates.
     Certificate(PathBuf),
@@ -46,16 +51,21 @@ impl BlockingTls {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(&error))?;
-        let builder = match trust {
+        let signatures = AnyCertificate::new(&provider);
+        let verifier = match trust {
             ServerTrust::Authorities(file) => {
-                builder.with_root_certificates(roots(file.as_deref())?)
+                let roots = Arc::new(roots(file.as_deref())?);
+                let authorities = WebPkiServerVerifier::builder_with_provider(roots, provider);
+                let authorities = Some(authorities.build().map_err(|error| unusable(&error))?);
+                let own = file.as_deref().map(|file| certificates("ca_file", file)).transpose()?;
+                Verifier { known: own.unwrap_or_default(), authorities, signatures }
             }
             ServerTrust::Certificate(file) => {
-                let signatures = AnyCertificate::new(&provider);
-                let only = OneCertificate { only: first(file)?, signatures };
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(only))
+                Verifier { known: vec![first(file)?], authorities: None, signatures }
             }
         };
+        let verifier = Arc::new(verifier);
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name = ServerName::try_from(host.to_owned())
@@ -109,27 +119,43 @@ impl Write for TlsConnection {
     }
 }
 
-/// Accepts one certificate. Signatures are verified.
+/// Accepts known certificates, and others that authorities have issued. Signatures are verified.
 #[derive(Debug)]
-struct OneCertificate {
-    only: CertificateDer<'static>,
+struct Verifier {
+    known: Vec<CertificateDer<'static>>,
+    /// `None`: only known ones are accepted, under any name.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
     signatures: AnyCertificate,
 }
 
-impl ServerCertVerifier for OneCertificate {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if *end_entity == self.only {
-            return Ok(ServerCertVerified::assertion());
+        match (self.known.contains(end_entity), &self.authorities) {
+            (true, None) => Ok(ServerCertVerified::assertion()),
+            (true, Some(_)) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            (false, Some(authorities)) => authorities.verify_server_cert(
+                end_entity,
+                intermediates,
+                server_name,
+                ocsp_response,
+                now,
+            ),
+            (false, None) => {
+                let text =
+                    "the server's certificate is not that of the configuration (tls.cert_file)";
+                Err(rustls::Error::General(text.to_owned()))
+            }
         }
-        let text = "the server's certificate is not that of the configuration (tls.cert_file)";
-        Err(rustls::Error::General(text.to_owned()))
     }
 
     fn verify_tls12_signature(

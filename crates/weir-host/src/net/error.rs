@@ -179,6 +179,10 @@ fn describe(fault: &CertificateError, name: &str) -> (&'static str, String) {
             ),
         ),
         CertificateError::Revoked => ("certificate_revoked", "has been revoked".to_owned()),
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
+            "certificate_of_an_authority",
+            "is that of an authority (CA:TRUE), not of a server".to_owned(),
+        ),
         other => ("certificate", format!("is not valid: {other}")),
     }
 }
