@@ -114,7 +114,7 @@ fn serve(mut stream: TcpStream, conduct: &Conduct, received: &Mutex<Vec<String>>
 }
 
 /// Asks for a path of the API.
-fn api(weir: &Weir, method: &str, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn api(weir: &Weir, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let mut sender = HttpSender::new(weir.api().expect("the API listens"));
     let body = body.to_string();
     let request = format!(

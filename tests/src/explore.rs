@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use weir_testkit::{HttpSender, PATIENCE, Weir, binary, wait_for};
+use weir_testkit::{PATIENCE, Weir, binary, wait_for};
 
+use crate::drains::api;
 use crate::scene::{Scene, metric};
 
 const STORE: &str = "[store]\nenabled = true\n";
@@ -414,7 +415,7 @@ fn memory_of_refused_queries_is_returned_to_the_system() {
     for round in 0..3 {
         std::thread::scope(|scope| {
             for client in 0..8 {
-                let address = weir.api().unwrap();
+                let weir = &weir;
                 scope.spawn(move || {
                     let repeated = 200 + (round * 8 + client) % 50;
                     let terms: Vec<String> =
@@ -423,14 +424,9 @@ fn memory_of_refused_queries_is_returned_to_the_system() {
                         "compute": [{ "aggregation": "count" }],
                         "filter": { "query": terms.join(" OR "), "from": "now-1h", "to": "now" },
                     });
-                    let body = body.to_string();
-                    let request = format!(
-                        "POST /api/v2/logs/analytics/aggregate HTTP/1.1\r\nHost: localhost\r\n\
-                         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-                        body.len()
-                    );
-                    let answer = HttpSender::new(address).exchange(request.as_bytes()).unwrap();
-                    assert!(answer.status >= 400, "{answer:?}");
+                    let (status, answer) =
+                        api(weir, "POST", "/api/v2/logs/analytics/aggregate", &body);
+                    assert!(status >= 400, "{status}: {answer}");
                 });
             }
         });

@@ -11,6 +11,9 @@ use crate::scene::Scene;
 
 const OWN: &str = "0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11";
 const OTHER: &str = "7b1d6c2e-9a0f-4c1b-8b7e-3d5f2a6c9e00";
+/// Asks for a WebSocket.
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const NOT_FOUND: &str = "{\"message\":\"resource not found\",\"error\":\"not_found\"}\n\n";
 
 /// Returns a gateway that asks this cloud.
@@ -92,13 +95,15 @@ fn operators_read_everything_and_others_what_the_cloud_controller_allows() {
 
 /// Requests a path of a service with a token; returns the status.
 fn status(weir: &Weir, service: &str, path: &str, authorization: &str) -> u16 {
+    let websocket = if path.starts_with("/api") { "" } else { UPGRADE };
+    status_with(weir, service, path, &format!("Host: localhost\r\n{websocket}{authorization}"))
+}
+
+/// The same with these headers.
+fn status_with(weir: &Weir, service: &str, path: &str, headers: &str) -> u16 {
     let mut tcp = TcpStream::connect(address(weir, service)).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-    let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    let websocket = if path.starts_with("/api") { "" } else { websocket };
-    write!(tcp, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{websocket}{authorization}\r\n")
-        .unwrap();
+    write!(tcp, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
     let mut line = [0; 12];
     tcp.read_exact(&mut line).unwrap();
     String::from_utf8_lossy(&line[9..]).parse().unwrap()
@@ -236,21 +241,8 @@ fn without_a_response_only_cached_permissions_apply() {
     weir.stop();
 }
 
-/// The status of a request to a service with these headers.
-fn code(weir: &Weir, service: &str, path: &str, headers: &str) -> u16 {
-    let mut tcp = TcpStream::connect(address(weir, service)).unwrap();
-    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(tcp, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
-    let mut start = [0; 12];
-    tcp.read_exact(&mut start).unwrap();
-    let start = String::from_utf8_lossy(&start).into_owned();
-    start[9..].parse().unwrap_or_else(|_| panic!("{start}"))
-}
-
 #[test]
 fn pages_of_other_sites_cannot_read_what_needs_no_token() {
-    const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                           Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     let scene = Scene::new();
     let config = "[source.cf]\ntype = \"loggregator\"\nlisten = \"127.0.0.1:0\"\n\
                   [output.none]\ntype = \"blackhole\"\n[store]\nenabled = true\n\
@@ -267,7 +259,8 @@ fn pages_of_other_sites_cannot_read_what_needs_no_token() {
     ];
     let mut rejected = 0;
     for (service, path, good) in all {
-        let status = |headers: &str| code(&weir, service, path, &format!("{headers}{UPGRADE}"));
+        let status =
+            |headers: &str| status_with(&weir, service, path, &format!("{headers}{UPGRADE}"));
         for headers in [
             "Host: localhost\r\n",
             "Host: 127.0.0.1:1\r\n",
@@ -297,8 +290,8 @@ fn pages_of_other_sites_cannot_read_what_needs_no_token() {
     // A token is something that a page does not have, and clients use any name of the service.
     let mut weir = scene.start(&self::config(&scene, &Cloud::start()));
     let headers = "Host: log-stream.system.example\r\nOrigin: http://else.example\r\n";
-    assert_eq!(code(&weir, "gateway", "/v2/read?log", headers), 404, "as without a token");
+    assert_eq!(status_with(&weir, "gateway", "/v2/read?log", headers), 404, "as without a token");
     let token = bearer("first-token");
-    assert_eq!(code(&weir, "gateway", "/v2/read?log", &format!("{headers}{token}")), 200);
+    assert_eq!(status_with(&weir, "gateway", "/v2/read?log", &format!("{headers}{token}")), 200);
     weir.stop();
 }

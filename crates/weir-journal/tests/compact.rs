@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use support::{
     ALL_IS_DUE, KIB, MIB, Part, STEP, assert_books_balance, config, cursor, cursor_spec, drain,
-    numbers, open_stream, push_record_of, source, state_of, take,
+    numbers, open_stream, push_record_of, sealed, take,
 };
 use weir_journal::{
     Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
     WhenFull, WritePolicy,
 };
-use weir_model::{Batch, BatchBuilder, DiscardReason, Position, Seal, StreamId};
+use weir_model::{Batch, BatchBuilder, DiscardReason, Position};
 use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
@@ -27,14 +27,14 @@ fn batch(first: u64) -> Batch {
     let mut builder = builder(first, |_| 0);
     builder.route_all(&[0]);
     builder.route(7, &[0, 1]).unwrap();
-    sealed(&mut builder, first)
+    sealed(&mut builder, 1, first + ROWS)
 }
 
 /// Every record goes to both destinations; nine of ten have the same key.
 fn mixed(first: u64) -> Batch {
     let mut builder = builder(first, key_of);
     builder.route_all(&[0, 1]);
-    sealed(&mut builder, first)
+    sealed(&mut builder, 1, first + ROWS)
 }
 
 const NOISY: u64 = 1;
@@ -52,21 +52,6 @@ fn builder(first: u64, key_of: impl Fn(u64) -> u64) -> BatchBuilder {
         push_record_of(&mut builder, n, resource, &body);
     }
     builder
-}
-
-fn sealed(builder: &mut BatchBuilder, first: u64) -> Batch {
-    let end = first + ROWS;
-    builder.seal(&Seal {
-        repeatable: false,
-        stream: StreamId(1),
-        group: 0,
-        source: source(),
-        end: Position::new(0, end * STEP),
-        observed_ns: 1,
-        rule_generation: 1,
-        book: &support::book_of(end),
-        state: &state_of(0, end),
-    })
 }
 
 struct World {

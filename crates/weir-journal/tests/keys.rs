@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use support::{
     ALL_IS_DUE, KIB, MIB, STEP, assert_books_balance, config, cursor_spec, drain, numbers,
-    open_stream, push_record_of, source, state_of, take,
+    open_stream, push_record_of, take,
 };
 use weir_journal::{
     Cursor, CursorSpec, Held, Journal, JournalConfig, JournalWriter, Outcome, Step, WhenFull,
     WritePolicy,
 };
-use weir_model::{Batch, BatchBuilder, DiscardReason, Position, Seal, StreamId};
+use weir_model::{Batch, BatchBuilder, DiscardReason, Position};
 use weir_testkit::{FakeClock, FaultyDisk};
 
 const STREAM: u64 = 1;
@@ -39,18 +39,7 @@ fn batch_of(stream: u64, first: u64, key_of: KeyOf) -> Batch {
         push_record_of(&mut builder, n, resource, &body);
     }
     builder.route_all(&[0]);
-    let end = first + ROWS;
-    builder.seal(&Seal {
-        repeatable: false,
-        stream: StreamId(stream),
-        group: 0,
-        source: source(),
-        end: Position::new(0, end * STEP),
-        observed_ns: 1,
-        rule_generation: 1,
-        book: &support::book_of(end),
-        state: &state_of(0, end),
-    })
+    support::sealed(&mut builder, stream, first + ROWS)
 }
 
 fn dropping() -> CursorSpec {

@@ -242,28 +242,17 @@ fn configured(args: &ApiArgs) -> Result<(SocketAddr, Option<(ServerTrust, String
     Ok((address, certificate.map(|trust| (trust, reachable(address).ip().to_string()))))
 }
 
-/// A handshake that failed.
+/// A handshake that failed, with what to do on the command line.
 fn not_trusted(error: &ConnectError) -> anyhow::Error {
-    let message = match error.kind() {
-        "certificate_unknown_authority" => {
-            "the certificate of the API is signed by an unknown authority: pass the authority's \
-             certificate with --ca-file"
-                .to_owned()
-        }
-        "certificate_wrong_name" => {
-            format!("{}: use a URL with such a name", without_setting(&error.to_string()))
-        }
-        "certificate_of_an_authority" => {
-            format!("{error}: if it is self-signed, pass it with --ca-file")
-        }
-        _ => error.to_string(),
+    let as_is = || ExitError::with(Exit::Failed, error.to_string());
+    let ConnectError::Certificate { target, kind, problem, .. } = error else { return as_is() };
+    let advice = match *kind {
+        "certificate_unknown_authority" => "pass the authority's certificate with --ca-file",
+        "certificate_of_an_authority" => "if it is self-signed, pass it with --ca-file",
+        "certificate_wrong_name" => "use a URL with such a name",
+        _ => return as_is(),
     };
-    ExitError::with(Exit::Failed, message)
-}
-
-/// An error without the advice to change a setting that commands do not have.
-fn without_setting(error: &str) -> &str {
-    error.split_once(": set tls.").map_or(error, |(problem, _)| problem)
+    ExitError::with(Exit::Failed, format!("certificate of {target} {problem}: {advice}"))
 }
 
 /// The token of the file, or else that of the environment.

@@ -5,20 +5,19 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_name;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::ConnectError;
 use super::error::from_handshake;
-use super::tls::{AnyCertificate, certificates, file_error, roots};
+use super::pem::verifier;
+use super::tls::{Policy, PolicyVerifier, Presented, certificates, roots};
 
 /// The certificates that a server may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,29 +42,29 @@ impl BlockingTls {
     /// Reads the file; a missing or invalid one is an error already here. `host` is a name or an IP
     /// address, without brackets.
     pub fn new(trust: &ServerTrust, host: &str) -> Result<Self, ConnectError> {
-        let unusable = |error: &dyn ToString| ConnectError::Tls {
-            target: host.to_owned(),
-            error: error.to_string(),
-        };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(&error))?;
-        let signatures = AnyCertificate::new(&provider);
-        let verifier = match trust {
+            .map_err(|error| ConnectError::Tls {
+                target: host.to_owned(),
+                error: error.to_string(),
+            })?;
+        let policy = match trust {
             ServerTrust::Authorities(file) => {
-                let roots = Arc::new(roots(file.as_deref())?);
-                let authorities = WebPkiServerVerifier::builder_with_provider(roots, provider);
-                let authorities = Some(authorities.build().map_err(|error| unusable(&error))?);
-                let own = file.as_deref().map(|file| certificates("ca_file", file)).transpose()?;
-                Verifier { known: own.unwrap_or_default(), authorities, signatures }
+                let authorities = Some(verifier(roots(file.as_deref())?, &provider)?);
+                let known =
+                    file.as_deref().map(|file| certificates("ca_file", file)).transpose()?;
+                KnownOrIssued { known: known.unwrap_or_default(), authorities }
             }
             ServerTrust::Certificate(file) => {
-                Verifier { known: vec![first(file)?], authorities: None, signatures }
+                let mut known = certificates("tls.cert_file", file)?;
+                known.truncate(1);
+                KnownOrIssued { known, authorities: None }
             }
         };
-        let verifier = Arc::new(verifier);
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(PolicyVerifier::shared(policy, &provider));
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name = ServerName::try_from(host.to_owned())
@@ -84,12 +83,6 @@ impl BlockingTls {
         }
         Ok(TlsConnection(Box::new(StreamOwned::new(tls, tcp))))
     }
-}
-
-fn first(file: &Path) -> Result<CertificateDer<'static>, ConnectError> {
-    const WHAT: &str = "tls.cert_file";
-    let found = certificates(WHAT, file)?.into_iter().next();
-    found.ok_or_else(|| file_error(WHAT, file, &"contains no PEM certificate"))
 }
 
 /// An encrypted connection.
@@ -119,64 +112,28 @@ impl Write for TlsConnection {
     }
 }
 
-/// Accepts known certificates, and others that authorities have issued. Signatures are verified.
+/// Accepts known certificates, and others that authorities have issued.
 #[derive(Debug)]
-struct Verifier {
+struct KnownOrIssued {
     known: Vec<CertificateDer<'static>>,
     /// `None`: only known ones are accepted, under any name.
     authorities: Option<Arc<WebPkiServerVerifier>>,
-    signatures: AnyCertificate,
 }
 
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+impl Policy for KnownOrIssued {
+    fn verify(&self, presented: &Presented<'_>) -> Result<(), rustls::Error> {
+        let end_entity = presented.end_entity;
         match (self.known.contains(end_entity), &self.authorities) {
-            (true, None) => Ok(ServerCertVerified::assertion()),
+            (true, None) => Ok(()),
             (true, Some(_)) => {
-                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-                Ok(ServerCertVerified::assertion())
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, presented.server_name)
             }
-            (false, Some(authorities)) => authorities.verify_server_cert(
-                end_entity,
-                intermediates,
-                server_name,
-                ocsp_response,
-                now,
-            ),
+            (false, Some(authorities)) => presented.verify_by(authorities),
             (false, None) => {
                 let text =
                     "the server's certificate is not that of the configuration (tls.cert_file)";
                 Err(rustls::Error::General(text.to_owned()))
             }
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signatures.supported_verify_schemes()
     }
 }

@@ -55,14 +55,16 @@ pub enum ConnectError {
         after: Duration,
     },
     /// The peer's certificate is not trusted.
-    #[error("certificate of {target} {problem}")]
+    #[error("certificate of {target} {problem}{}", after_colon(*.advice))]
     Certificate {
         /// Host and port.
         target: String,
         /// Fixed identifier for counters.
         kind: &'static str,
-        /// What is wrong, and what to do.
+        /// What is wrong.
         problem: String,
+        /// What to do in the configuration.
+        advice: Option<&'static str>,
     },
     /// Any other failure of the TLS handshake.
     #[error("TLS handshake with {target} failed: {error}")]
@@ -132,8 +134,8 @@ pub(super) fn from_handshake(target: &str, name: &str, error: &io::Error) -> Con
     let target = target.to_owned();
     match tls {
         Some(rustls::Error::InvalidCertificate(fault)) => {
-            let (kind, problem) = describe(fault, name);
-            ConnectError::Certificate { target, kind, problem }
+            let (kind, problem, advice) = describe(fault, name);
+            ConnectError::Certificate { target, kind, problem, advice }
         }
         Some(rustls::Error::AlertReceived(alert)) => ConnectError::Tls {
             target,
@@ -152,37 +154,42 @@ pub(super) fn from_handshake(target: &str, name: &str, error: &io::Error) -> Con
     }
 }
 
-fn describe(fault: &CertificateError, name: &str) -> (&'static str, String) {
-    match fault {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => (
-            "certificate_expired",
-            "has expired: renew it, or check this machine's clock".to_owned(),
-        ),
+fn after_colon(advice: Option<&str>) -> String {
+    advice.map(|advice| format!(": {advice}")).unwrap_or_default()
+}
+
+/// Returns the kind, the problem, and what to do in the configuration.
+fn describe(fault: &CertificateError, name: &str) -> (&'static str, String, Option<&'static str>) {
+    let (kind, problem, advice) = match fault {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            ("certificate_expired", "has expired", Some("renew it, or check this machine's clock"))
+        }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            ("certificate_not_yet_valid", "is not valid yet: check this machine's clock".to_owned())
+            ("certificate_not_yet_valid", "is not valid yet", Some("check this machine's clock"))
         }
         // Not signed by the trusted authority of the same name, which has another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => (
             "certificate_unknown_authority",
-            "is signed by an unknown authority: set tls.ca_file to the authority's certificate"
-                .to_owned(),
+            "is signed by an unknown authority",
+            Some("set tls.ca_file to the authority's certificate"),
         ),
-        CertificateError::NotValidForName => (
-            "certificate_wrong_name",
-            format!("is not valid for {name}: set tls.server_name to a name in the certificate"),
-        ),
-        CertificateError::NotValidForNameContext { presented, .. } => (
-            "certificate_wrong_name",
-            format!(
-                "is valid for {}, not for {name}: set tls.server_name to one of these names",
-                presented.join(", ")
-            ),
-        ),
-        CertificateError::Revoked => ("certificate_revoked", "has been revoked".to_owned()),
+        CertificateError::NotValidForName => {
+            let problem = format!("is not valid for {name}");
+            let advice = Some("set tls.server_name to a name in the certificate");
+            return ("certificate_wrong_name", problem, advice);
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let problem = format!("is valid for {}, not for {name}", presented.join(", "));
+            let advice = Some("set tls.server_name to one of these names");
+            return ("certificate_wrong_name", problem, advice);
+        }
+        CertificateError::Revoked => ("certificate_revoked", "has been revoked", None),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
             "certificate_of_an_authority",
-            "is that of an authority (CA:TRUE), not of a server".to_owned(),
+            "is that of an authority (CA:TRUE), not of a server",
+            None,
         ),
-        other => ("certificate", format!("is not valid: {other}")),
-    }
+        other => return ("certificate", format!("is not valid: {other}"), None),
+    };
+    (kind, problem.to_owned(), advice)
 }

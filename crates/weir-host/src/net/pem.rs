@@ -8,17 +8,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, RootCertStore,
-    SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{CertificateError, CipherSuite, ClientConfig, RootCertStore};
 
 use super::ConnectError;
-use super::tls::{AnyCertificate, roots};
+use super::tls::{AnyCertificate, Policy, PolicyVerifier, Presented, roots};
 
 /// The TLS 1.2 ciphers that components of Cloud Foundry use with each other.
 const STRICT_CIPHERS: [CipherSuite; 2] = [
@@ -179,10 +176,11 @@ impl ClientTls {
     fn verifier(&self, pem: &TlsPem<'_>) -> Result<Arc<dyn ServerCertVerifier>, ConnectError> {
         let own = pem.authorities()?.map(|own| verifier(own, &self.provider)).transpose()?;
         Ok(match (&self.trust, own) {
-            (Trust::Any, _) => Arc::new(AnyCertificate::new(&self.provider)),
+            (Trust::Any, _) => PolicyVerifier::shared(AnyCertificate, &self.provider),
             (Trust::Verified(common), None) => Arc::<WebPkiServerVerifier>::clone(common),
             (Trust::Verified(common), Some(own)) => {
-                Arc::new(EitherAuthority { common: Arc::clone(common), own })
+                let common = Arc::clone(common);
+                PolicyVerifier::shared(EitherAuthority { common, own }, &self.provider)
             }
             (Trust::OwnOnly, Some(own)) => own,
             (Trust::OwnOnly, None) => return Err(ConnectError::NoRoots),
@@ -190,7 +188,7 @@ impl ClientTls {
     }
 }
 
-fn verifier(
+pub(super) fn verifier(
     roots: RootCertStore,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, ConnectError> {
@@ -206,20 +204,10 @@ struct EitherAuthority {
     own: Arc<WebPkiServerVerifier>,
 }
 
-impl ServerCertVerifier for EitherAuthority {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verify = |verifier: &WebPkiServerVerifier| {
-            verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-        };
-        let Err(common) = verify(&self.common) else { return Ok(ServerCertVerified::assertion()) };
-        verify(&self.own).map_err(|own| {
+impl Policy for EitherAuthority {
+    fn verify(&self, presented: &Presented<'_>) -> Result<(), rustls::Error> {
+        let Err(common) = presented.verify_by(&self.common) else { return Ok(()) };
+        presented.verify_by(&self.own).map_err(|own| {
             // Return the error of the set that knows the authority.
             let is_unknown = matches!(
                 own,
@@ -229,27 +217,5 @@ impl ServerCertVerifier for EitherAuthority {
             );
             if is_unknown { common } else { own }
         })
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.common.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.common.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.common.supported_verify_schemes()
     }
 }

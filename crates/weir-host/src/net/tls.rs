@@ -2,10 +2,12 @@
 //!
 //! Invariant: a configuration in use was loaded completely from files that are valid together.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
@@ -100,7 +102,7 @@ fn build(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
     let builder = if files.insecure_skip_verify {
         builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(&provider)))
+            .with_custom_certificate_verifier(PolicyVerifier::shared(AnyCertificate, &provider))
     } else {
         builder.with_root_certificates(roots(files.ca_file.as_deref())?)
     };
@@ -181,26 +183,58 @@ pub(super) fn file_error(what: &'static str, path: &Path, problem: &impl ToStrin
     ConnectError::File { what, path: path.to_owned(), problem: problem.to_string() }
 }
 
-/// Accepts any certificate, for `insecure_skip_verify`. Signatures are still verified.
-#[derive(Debug)]
-pub(super) struct AnyCertificate(WebPkiSupportedAlgorithms);
+/// A certificate as a server presents it.
+pub(super) struct Presented<'a> {
+    pub(super) end_entity: &'a CertificateDer<'a>,
+    intermediates: &'a [CertificateDer<'a>],
+    pub(super) server_name: &'a ServerName<'a>,
+    ocsp_response: &'a [u8],
+    now: UnixTime,
+}
 
-impl AnyCertificate {
-    pub(super) fn new(provider: &CryptoProvider) -> Self {
-        Self(provider.signature_verification_algorithms)
+impl Presented<'_> {
+    /// Returns an error unless authorities accept it.
+    pub(super) fn verify_by(
+        &self,
+        authorities: &WebPkiServerVerifier,
+    ) -> Result<(), rustls::Error> {
+        let Self { end_entity, intermediates, server_name, ocsp_response, now } = *self;
+        authorities
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            .map(|_| ())
     }
 }
 
-impl ServerCertVerifier for AnyCertificate {
+/// Decides which certificates are accepted.
+pub(super) trait Policy: Debug + Send + Sync {
+    /// Returns an error unless the certificate is accepted.
+    fn verify(&self, presented: &Presented<'_>) -> Result<(), rustls::Error>;
+}
+
+/// Accepts certificates by a policy. Signatures are verified, whatever the policy.
+#[derive(Debug)]
+pub(super) struct PolicyVerifier<P> {
+    policy: P,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl<P: Policy + 'static> PolicyVerifier<P> {
+    pub(super) fn shared(policy: P, provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
+        Arc::new(Self { policy, algorithms: provider.signature_verification_algorithms })
+    }
+}
+
+impl<P: Policy> ServerCertVerifier for PolicyVerifier<P> {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let presented = Presented { end_entity, intermediates, server_name, ocsp_response, now };
+        self.policy.verify(&presented).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -209,7 +243,7 @@ impl ServerCertVerifier for AnyCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0)
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -218,10 +252,20 @@ impl ServerCertVerifier for AnyCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0)
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Accepts any certificate, for `insecure_skip_verify`.
+#[derive(Debug)]
+pub(super) struct AnyCertificate;
+
+impl Policy for AnyCertificate {
+    fn verify(&self, _presented: &Presented<'_>) -> Result<(), rustls::Error> {
+        Ok(())
     }
 }

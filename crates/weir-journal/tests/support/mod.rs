@@ -171,6 +171,21 @@ pub(crate) fn push_record_of(builder: &mut BatchBuilder, n: u64, resource: u16, 
     builder.push(&record).expect("the record fits");
 }
 
+/// Seals records up to `end` of a stream that cannot be read again.
+pub(crate) fn sealed(builder: &mut BatchBuilder, stream: u64, end: u64) -> Batch {
+    builder.seal(&Seal {
+        repeatable: false,
+        stream: StreamId(stream),
+        group: 0,
+        source: source(),
+        end: Position::new(0, end * STEP),
+        observed_ns: 1,
+        rule_generation: 1,
+        book: &book_of(end),
+        state: &state_of(0, end),
+    })
+}
+
 pub(crate) fn source() -> SourceId {
     SourceId::of("app")
 }
