@@ -270,6 +270,20 @@ impl Cursor {
         });
     }
 
+    /// Returns whether all that this destination has not settled of a stream is on stable storage.
+    pub fn is_written(&self, stream: StreamId) -> bool {
+        self.shared.lock().unwritten(self.index, stream).is_empty()
+    }
+
+    /// Discards what waits of a stream and is not on stable storage, because the disk is full or
+    /// failing. Returns whether the rest is; what was taken is not discarded.
+    pub fn discard_unwritten(&mut self, stream: StreamId) -> bool {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| {
+            self.is_current(state) && state.discard_unwritten(self.index, stream, now)
+        })
+    }
+
     /// Marks a delivery as held: the destination has its own copy of the records and will make them
     /// durable later, together with everything else in `held`. The delivery stays in flight until
     /// [`Self::ack_held`], but is no longer kept in memory for this destination, does not count
@@ -333,6 +347,12 @@ impl Cursor {
     /// Returns the size of the waiting batches, in bytes, excluding those already taken.
     pub fn waiting_bytes(&self) -> u64 {
         self.shared.lock().cursors[self.index].waiting_bytes
+    }
+
+    /// Returns whether the disk is full, most of it with what waits for this destination.
+    pub fn fills_disk(&self) -> bool {
+        let state = self.shared.lock();
+        state.is_disk_full && state.retains_most() == Some(self.index)
     }
 
     /// Returns whether nothing more will be appended for this destination: the journal is closing,

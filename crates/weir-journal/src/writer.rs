@@ -216,7 +216,7 @@ impl Writer {
         self.shared.change(|state| match tried {
             Ok(()) => {
                 tracing::info!("journal writes succeed again");
-                state.frames_error = None;
+                (state.frames_error, state.is_disk_full) = (None, false);
                 // These may succeed again as well, and something may have to be stated first.
                 state.positions_since = state.positions_since.map(|since| since.min(now));
                 state.wake_sources();

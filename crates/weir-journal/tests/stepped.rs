@@ -304,3 +304,39 @@ fn what_is_written_while_more_comes_leaves_a_full_ring_too() {
     drop(writer);
     assert_eq!(accepted, 2);
 }
+
+/// A destination that discards when it is full holds up no sender, also if the disk is full before
+/// its buffer is.
+#[test]
+fn a_full_disk_holds_up_nobody_if_most_of_it_waits_for_a_destination_that_discards() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    disk.set_capacity(Some(16 * MIB));
+    let config = JournalConfig { segment_bytes: 2 * MIB, bytes_max: 1024 * MIB, ..config(DIR) };
+    let shared = (Arc::new(disk), Arc::new(clock.clone()));
+    let (journal, mut writer) = Journal::open_with_writer(config, shared.0, shared.1).unwrap();
+    let spec = CursorSpec {
+        when_full: WhenFull::DropOldest,
+        buffer_bytes_max: 1024 * MIB,
+        ..cursor_spec("hec")
+    };
+    let _hec = journal.cursor(spec).unwrap();
+    journal.release_unclaimed();
+    for n in 0..300 {
+        let mut is_safe = false;
+        for _ in 0..20 {
+            let part = Part::new(1, n * 100, 100).padding(1000).unrepeatable();
+            let ticket = journal.append(part.build(), SAFE);
+            clock.advance(Duration::from_millis(100));
+            while writer.step() == Step::Worked {}
+            is_safe = ticket.is_ok_and(|mut ticket| ticket.try_durable() == Some(Ok(())));
+            if is_safe {
+                break;
+            }
+        }
+        assert!(is_safe, "the sender of {n} is held up: {:?}", journal.ledger().journal);
+    }
+    let hec = &journal.ledger().cursors[0];
+    assert_eq!(hec.unaccounted(), 0, "{hec:?}");
+    assert!(hec.book.discarded[DiscardReason::BufferFull as usize] >= 10_000, "{hec:?}");
+    assert!(hec.pending_bytes > 8 * MIB, "more is discarded than necessary: {hec:?}");
+}

@@ -98,10 +98,12 @@ impl State {
         if self.closing {
             return Err(RefusedReason::Closed);
         }
+        let bytes = batches.iter().map(|batch| batch.memory_bytes() as u64).sum();
         if policy == WritePolicy::OnAppend
-            && let Some(error) = &self.frames_error
+            && let Some(error) = self.frames_error.clone()
         {
-            return Err(RefusedReason::Disk { error: error.clone() });
+            self.discard_for_disk(bytes, now);
+            return Err(RefusedReason::Disk { error });
         }
         let Some(stream) = batches.first().map(|batch| batch.header().stream) else {
             return Ok(());
@@ -115,7 +117,6 @@ impl State {
             self.ahead_wanted = true;
             return Err(RefusedReason::RingFull);
         }
-        let bytes = batches.iter().map(|batch| batch.memory_bytes() as u64).sum();
         self.admit_to_ring(stream, bytes, now)
     }
 
@@ -184,13 +185,28 @@ impl State {
         let batches = self.cursors[index].pending_batches;
         if self.slots.len() >= SLOTS_MAX && batches >= self.batches_share() {
             Pressure::Batches
-        } else if self.is_near_limit && self.retains_most() == Some(index) {
-            // Nobody is kept from writing, and nothing discarded, for what can be freed.
-            let can_free = self.freeable_bytes() >= GROUP_BYTES;
-            self.space_wanted |= can_free;
-            if can_free { Pressure::None } else { Pressure::Disk }
+        } else if self.is_near_limit && self.retains_most() == Some(index) && !self.can_free() {
+            Pressure::Disk
         } else {
             Pressure::None
+        }
+    }
+
+    /// Returns whether the disk space of what is not needed any more will be freed: nobody is kept
+    /// from writing, and nothing is discarded, for that.
+    fn can_free(&mut self) -> bool {
+        let can_free = self.freeable_bytes() >= GROUP_BYTES;
+        self.space_wanted |= can_free;
+        can_free
+    }
+
+    /// Discards as much as is to be appended if the disk is full and most of what is kept waits for
+    /// a destination that discards: it holds up no source.
+    fn discard_for_disk(&mut self, bytes: u64, now: Duration) {
+        let is_full = self.is_disk_full && !self.can_free();
+        let Some(index) = self.retains_most().filter(|_| is_full) else { return };
+        if self.cursors[index].when_full() != WhenFull::Block {
+            self.make_room(index, bytes, (DiscardBy::Stream, Pressure::Disk), now);
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use weir_model::{DiscardReason, StreamId};
 
 use super::keys::{Group, GroupMap, Part};
-use super::{CursorStream, State};
+use super::{CursorStream, State, Status};
 use crate::Outcome;
 use crate::limits::DISCARD_GROUPS_MAX;
 
@@ -198,6 +198,34 @@ impl State {
         self.mark_taken(index, stream, at);
         let outcome = Outcome { discarded: Some((reason, rows)), ..Outcome::default() };
         self.settle(index, stream, seq, outcome, now);
+    }
+
+    /// Discards the batches of a stream that wait for a destination and cannot be written. Returns
+    /// whether all that the destination has not settled of the stream is on stable storage then.
+    pub(crate) fn discard_unwritten(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        now: Duration,
+    ) -> bool {
+        for seq in self.unwritten(index, stream) {
+            let cs = self.cursor_stream(index, stream);
+            let at = cs.and_then(|cs| cs.entries.binary_search_by_key(&seq, |e| e.seq).ok());
+            let is_waiting = |at| cs.is_some_and(|cs| cs.entries[at].status == Status::Waiting);
+            if let Some(at) = at.filter(|at| is_waiting(*at)) {
+                self.discard_entry(index, stream, at, DiscardReason::BufferFull, now);
+            }
+        }
+        self.unwritten(index, stream).is_empty()
+    }
+
+    /// Returns the batches of a stream that a destination has not settled and that are not on
+    /// stable storage.
+    pub(crate) fn unwritten(&self, index: usize, stream: StreamId) -> Vec<u64> {
+        let entries = self.cursor_stream(index, stream).into_iter().flat_map(|cs| &cs.entries);
+        let left = entries.filter(|entry| !matches!(entry.status, Status::Settled(_)));
+        let is_written = |seq| self.slots.get(&seq).is_none_or(|slot| slot.synced);
+        left.map(|entry| entry.seq).filter(|seq| !is_written(*seq)).collect()
     }
 
     /// Discards all waiting batches of a destination without a reader.

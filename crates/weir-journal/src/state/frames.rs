@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_host::DiskFile;
+use weir_host::{DiskFile, is_disk_full};
 use weir_model::Batch;
 
 use super::{Checkpoint, Location, SegmentState, State};
@@ -210,6 +210,7 @@ impl State {
             tracing::error!(%error, "journal write failed; sources wait, deliveries continue");
         }
         self.frames_error = Some(text);
+        self.is_disk_full = is_disk_full(error);
         self.disk_retry_at = now + DISK_RETRY_INTERVAL;
     }
 }

@@ -282,6 +282,8 @@ pub(crate) struct State {
     pub(crate) sync_wanted: bool,
     /// Why frames cannot be written at the moment.
     pub(crate) frames_error: Option<String>,
+    /// Frames could not be written because there was no space.
+    pub(crate) is_disk_full: bool,
     /// Size of the frames that could not be written.
     pub(crate) failed_bytes: u64,
     /// Why positions cannot be written at the moment.
@@ -373,6 +375,7 @@ impl State {
             spill_from: 0,
             sync_wanted: false,
             frames_error: None,
+            is_disk_full: false,
             failed_bytes: 0,
             positions_error: None,
             disk_retry_at: Duration::ZERO,

@@ -20,8 +20,8 @@ use weir_model::{DiscardReason, StreamId};
 
 use super::book::DrainBook;
 use super::limits::{
-    APPEND_RETRY_INTERVAL, CATCH_UP_RECORDS, QUEUE_RECORDS_MAX, REFUSED_MAX, RETRY_MAX, RETRY_MIN,
-    SEND_RECORDS_MAX,
+    APPEND_BYTES, APPEND_RETRY_INTERVAL, CATCH_UP_RECORDS, QUEUE_RECORDS_MAX, REFUSED_MAX,
+    RETRY_MAX, RETRY_MIN, SEND_RECORDS_MAX,
 };
 use super::matcher::Matcher;
 use super::plan::DrainSpec;
@@ -63,8 +63,6 @@ enum InFlight {
     Queued(usize),
     /// The records have been moved to the stream meanwhile, as its first ones.
     Relocated(usize),
-    /// The records have been discarded meanwhile.
-    Discarded,
 }
 
 /// A drain.
@@ -84,8 +82,8 @@ pub(super) struct Drain {
     pub(super) gathered_since: Duration,
     /// When to try to append again, after the journal had no room.
     pub(super) append_after: Duration,
-    /// Since when the journal has had no room for the gathered records.
-    refused_since: Option<Duration>,
+    /// Since when the journal has not taken or written its records.
+    pub(super) refused_since: Option<Duration>,
     pub(super) appended: VecDeque<Appended>,
     pub(super) stream: Option<DrainStream>,
     pub(super) is_paused: bool,
@@ -164,7 +162,7 @@ impl Drain {
     fn needs_more(&self, now: Duration) -> bool {
         self.mode == Mode::Lagging
             && !self.is_resting(now)
-            && !matches!(self.in_flight, InFlight::Relocated(_) | InFlight::Discarded)
+            && !matches!(self.in_flight, InFlight::Relocated(_))
             && self.queue.len() < CATCH_UP_RECORDS
     }
 
@@ -207,6 +205,29 @@ impl Drain {
     fn last_of(&self, taken: &Rc<Taken>) -> usize {
         let is_of_it = |row: &&Row| Rc::ptr_eq(&row.taken, taken);
         self.queue.iter().rev().take_while(is_of_it).count()
+    }
+
+    /// Notes that the journal does not take or write its records. Returns whether that has lasted
+    /// for a while.
+    pub(super) fn is_refused_for_long(&mut self, now: Duration) -> bool {
+        now >= *self.refused_since.get_or_insert(now) + REFUSED_MAX
+    }
+
+    /// Notes that the journal has discarded the next records of the stream. Returns how many are
+    /// lost: not those that were delivered while the drain was being relocated.
+    fn note_missing(&mut self, missing: u64) -> u64 {
+        let delivered = missing.min(self.sent_ahead as u64);
+        self.sent_ahead -= delivered as usize;
+        (0..delivered).for_each(|_| self.book.deliver());
+        self.book.discard(DiscardReason::BufferFull, missing - delivered);
+        missing - delivered
+    }
+
+    /// Removes the first gathered records.
+    fn take_gathered(&mut self, count: usize) -> Vec<Row> {
+        let rows: Vec<Row> = self.gathered.drain(..count).collect();
+        self.gathered_bytes -= rows.iter().map(Row::drain_bytes).sum::<usize>();
+        rows
     }
 
     fn is_idle(&self) -> bool {
@@ -283,21 +304,36 @@ impl Core {
         if drain.gathered.is_empty() {
             drain.gathered_since = now;
         }
-        let record = row.record();
-        drain.gathered_bytes += record.original().len().max(record.body.len());
+        drain.gathered_bytes += row.drain_bytes();
         drain.gathered.push_back(row);
     }
 
-    /// Takes the gathered records of a drain, with the stream to append them to.
-    pub(super) fn take_gathered(
-        &mut self,
-        id: u64,
-    ) -> Option<(Option<DrainStream>, VecDeque<Row>)> {
-        let drain = self.drains.get_mut(&id)?;
-        Some((drain.stream.take(), std::mem::take(&mut drain.gathered)))
+    /// Returns the drain that keeps most of the sources' batches: the one with the most records, in
+    /// bytes, that are not on stable storage in its stream.
+    pub(super) fn heaviest(&self) -> Option<u64> {
+        let of_drain = |drain: &Drain| {
+            let appended = drain.appended.iter().flat_map(|appended| &appended.rows);
+            drain.gathered_bytes + appended.map(Row::drain_bytes).sum::<usize>()
+        };
+        let weight = |id: &&u64| self.drains.get(id).map_or(0, of_drain);
+        self.active.iter().max_by_key(weight).copied()
     }
 
-    /// Notes that the gathered records were appended.
+    /// Returns the first gathered records of a drain, and takes the stream to append them to.
+    pub(super) fn begin_append(&mut self, id: u64) -> Option<(Option<DrainStream>, Vec<Row>)> {
+        let drain = self.drains.get_mut(&id)?;
+        let mut bytes = 0;
+        let fits = |(place, row): &(usize, &Row)| {
+            bytes += row.drain_bytes();
+            // What is being sent is appended as a whole.
+            bytes <= APPEND_BYTES || *place < SEND_RECORDS_MAX
+        };
+        let rows = drain.gathered.iter().enumerate().take_while(fits);
+        let rows = rows.map(|(_, row)| row.clone()).collect();
+        Some((drain.stream.take(), rows))
+    }
+
+    /// Notes that the first gathered records were appended.
     pub(super) fn note_appended(
         &mut self,
         id: u64,
@@ -308,47 +344,52 @@ impl Core {
         self.by_stream.insert(stream.id, id);
         let Some(drain) = self.drains.get_mut(&id) else { return };
         drain.stream = Some(stream);
-        (drain.gathered_bytes, drain.gathered_since) = (0, now);
+        drain.gathered_since = now;
         drain.is_ahead_gathered = false;
         drain.refused_since = None;
         for appended in appended {
+            drain.take_gathered(appended.rows.len());
             drain.book.moved += appended.rows.len() as u64;
             drain.appended.push_back(appended);
         }
     }
 
-    /// Notes that the journal had no room for the gathered records: they are kept, or discarded if
-    /// the window has been full too for a while.
+    /// Notes that the journal had no room for the gathered records: they are kept, or the oldest
+    /// discarded if this has lasted for a while and they hold up others. Those that are being sent
+    /// are kept: they may be delivered.
     pub(super) fn note_refused(
         &mut self,
         id: u64,
         stream: DrainStream,
-        gathered: VecDeque<Row>,
-        is_full: bool,
+        holds_up: bool,
         now: Duration,
     ) {
         self.by_stream.insert(stream.id, id);
         let Some(drain) = self.drains.get_mut(&id) else { return };
         drain.stream = Some(stream);
         drain.append_after = now + APPEND_RETRY_INTERVAL;
-        let since = *drain.refused_since.get_or_insert(now);
-        if !is_full || now < since + REFUSED_MAX {
-            drain.gathered = gathered;
+        if !drain.is_refused_for_long(now) || !holds_up {
             return;
         }
-        drain.gathered_bytes = 0;
-        let mut ahead = 0;
-        if drain.is_ahead_gathered {
-            ahead = std::mem::take(&mut drain.sent_ahead).min(gathered.len());
-            if drain.in_flight != InFlight::Nothing {
-                drain.in_flight = InFlight::Discarded;
-            }
+        let kept = match drain.in_flight {
+            InFlight::Relocated(count) if drain.is_ahead_gathered => count,
+            _ => 0,
+        };
+        let goal = APPEND_BYTES.max(drain.gathered_bytes / 4);
+        let mut bytes = 0;
+        let is_needed = |row: &&Row| {
+            let is_needed = bytes < goal;
+            bytes += row.drain_bytes();
+            is_needed
+        };
+        let discarded = drain.gathered.iter().skip(kept).take_while(is_needed).count();
+        let kept = drain.take_gathered(kept);
+        let discarded = drain.take_gathered(discarded);
+        for row in kept.into_iter().rev() {
+            drain.gathered_bytes += row.drain_bytes();
+            drain.gathered.push_front(row);
         }
-        for (place, row) in gathered.iter().enumerate() {
-            let is_ahead = place < ahead;
-            let discarded = Fate::discarded(DiscardReason::BufferFull);
-            self.finish(id, row, if is_ahead { Fate::Delivered } else { discarded });
-        }
+        self.finish_all(id, &discarded, Fate::discarded(DiscardReason::BufferFull));
     }
 
     /// Wakes the worker of a drain, or has one started.
@@ -401,7 +442,7 @@ impl Core {
     pub(super) fn sent(&mut self, id: u64, fates: &[Fate], failure: Option<String>, now: Duration) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
         match std::mem::replace(&mut drain.in_flight, InFlight::Nothing) {
-            InFlight::Nothing | InFlight::Discarded => {}
+            InFlight::Nothing => {}
             InFlight::Queued(count) => {
                 let rows: Vec<Row> = drain.queue.drain(..fates.len().min(count)).collect();
                 for (row, fate) in rows.iter().zip(fates) {
@@ -411,7 +452,13 @@ impl Core {
             // A record that was rejected will be rejected again.
             InFlight::Relocated(count) => {
                 let is_delivered = |fate: &&Fate| **fate == Fate::Delivered;
-                drain.sent_ahead = fates.iter().take(count).take_while(is_delivered).count();
+                let delivered = fates.iter().take(count).take_while(is_delivered).count();
+                if drain.is_ahead_gathered {
+                    let rows = drain.take_gathered(delivered);
+                    self.finish_all(id, &rows, Fate::Delivered);
+                } else {
+                    drain.sent_ahead = delivered;
+                }
             }
         }
         if let Some(drain) = self.drains.get_mut(&id) {
@@ -437,13 +484,13 @@ impl Core {
             }
             drain.queue.truncate(drain.queue.len() - count);
             if let Some(stream) = &mut drain.stream {
-                // Records missing before it will be found missing again.
-                let missing = last.missing.get();
-                drain.book.take_back(DiscardReason::BufferFull, missing);
+                // Records lost before it will be found missing again.
+                let lost = last.lost.get();
+                drain.book.take_back(DiscardReason::BufferFull, lost);
                 if stream.is_earlier(&last.delivery) {
-                    drain.book.forget(count as u64 + missing);
+                    drain.book.forget(count as u64 + lost);
                 }
-                stream.put_back(&last.delivery, missing);
+                stream.put_back(&last.delivery, lost);
             }
             back.push(last);
         }
@@ -490,12 +537,10 @@ impl Core {
         };
         let Some(stream) = &mut drain.stream else { return };
         let missing = stream.taken(&taken.delivery);
-        taken.missing.set(missing);
         if stream.is_earlier(&taken.delivery) {
             drain.book.recover(rows.len() as u64 + missing);
         }
-        drain.sent_ahead = drain.sent_ahead.saturating_sub(missing as usize);
-        drain.book.discard(DiscardReason::BufferFull, missing);
+        taken.lost.set(drain.note_missing(missing));
         let ahead = drain.sent_ahead.min(rows.len());
         drain.sent_ahead -= ahead;
         for row in &rows {
@@ -513,7 +558,7 @@ impl Core {
     /// Notes that the whole stream of a drain is settled: it is direct again.
     pub(super) fn caught_up(&mut self, id: u64, missing: u64) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
-        drain.book.discard(DiscardReason::BufferFull, missing);
+        drain.note_missing(missing);
         if let Some(stream) = &mut drain.stream {
             stream.read_to_end();
         }
@@ -544,7 +589,7 @@ impl Core {
     }
 
     /// Finishes records of a drain with the same fate.
-    pub(super) fn finish_all(&mut self, id: u64, rows: &[Row], fate: Fate) {
+    fn finish_all<'r>(&mut self, id: u64, rows: impl IntoIterator<Item = &'r Row>, fate: Fate) {
         for row in rows {
             self.finish(id, row, fate);
         }

@@ -21,11 +21,15 @@ pub(super) const GATHER_INTERVAL: Duration = Duration::from_secs(1);
 /// Size at which the gathered records are appended without waiting any longer.
 pub(super) const GATHER_BYTES: usize = 128 * 1024;
 
+/// Maximum size of the records that are appended at once: the ring takes all of them or none. On a
+/// full disk, as many of the oldest are discarded at once.
+pub(super) const APPEND_BYTES: usize = 1024 * 1024;
+
 /// Pause after the journal had no room.
 pub(super) const APPEND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long the journal may have no room for a lagging drain before records are discarded, if the
-/// window has none either. A full ring is written to disk within that time; a full disk stays full.
+/// How long the journal may have no room for a lagging drain before records are discarded, if they
+/// hold up others. A full ring is written to disk within that time; a full disk stays full.
 pub(super) const REFUSED_MAX: Duration = Duration::from_secs(2);
 
 /// Records of a lagging drain that are in memory at once: enough to fill several requests.

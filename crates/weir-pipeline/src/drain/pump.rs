@@ -40,6 +40,9 @@ pub(super) struct Pump {
     retry_for: Duration,
     envelopes: Rc<RefCell<Envelopes>>,
     builder: BatchBuilder,
+    /// The drain that loses its records if the journal has had no room for them for a while: the
+    /// drains hold up others, and this one the most.
+    heaviest: Option<u64>,
     /// Streams left by an earlier run whose drains have not been added yet.
     left: HashSet<StreamId>,
 }
@@ -63,6 +66,7 @@ impl Pump {
         let left = journal.stream_ids(source()).into_iter().collect();
         Self {
             left,
+            heaviest: None,
             core: Rc::default(),
             journal,
             clock,
@@ -199,10 +203,12 @@ impl Pump {
         let active: Vec<u64> = self.core.borrow().active.iter().copied().collect();
         let is_tight = self.core.borrow().source_bytes > self.window_bytes / 4 * 3;
         let patience = if is_tight { RELOCATE_EARLY_AFTER } else { RELOCATE_AFTER };
+        let holds_up = !self.has_room() || self.sources.fills_disk();
+        self.heaviest = holds_up.then(|| self.core.borrow().heaviest()).flatten();
         for id in active {
             self.relocate_if_due(id, now, patience);
             self.append_if_due(id, now, is_final);
-            self.note_safe(id);
+            self.note_safe(id, now);
             self.rest_if_failing(id, now);
             self.return_if_caught_up(id);
             self.core.borrow_mut().retire(id);
@@ -231,17 +237,18 @@ impl Pump {
                 && (waited >= GATHER_INTERVAL || drain.gathered_bytes >= GATHER_BYTES || is_final)
         };
         if is_due {
-            self.append(id, now);
+            while self.append(id, now) {}
         }
     }
 
-    /// Appends the gathered records of a drain to its stream. If neither the journal nor the window
-    /// has room, they are discarded, so that a lagging drain does not hold up others.
-    fn append(&mut self, id: u64, now: Duration) {
-        let Some((stream, gathered)) = self.core.borrow_mut().take_gathered(id) else { return };
+    /// Appends the first gathered records of a drain to its stream. If the journal has no room, and
+    /// the drain holds up others, some are discarded after a while. Returns whether more may be
+    /// appended.
+    fn append(&mut self, id: u64, now: Duration) -> bool {
+        let Some((stream, rows)) = self.core.borrow_mut().begin_append(id) else { return false };
         let mut stream = stream.unwrap_or_else(|| self.open_stream(id));
         let before = stream.high();
-        let frames = self.frames(&mut stream, gathered.iter());
+        let frames = self.frames(&mut stream, &rows);
         let mut core = self.core.borrow_mut();
         if let Ok(tickets) = self.journal.append_all(frames.batches, WritePolicy::OnAppend) {
             stream.appended(frames.end);
@@ -249,19 +256,16 @@ impl Pump {
             let appended =
                 appended.map(|(ticket, rows)| Appended { ticket, rows, has_failed: false });
             core.note_appended(id, stream, appended, now);
+            core.drains.get(&id).is_some_and(|drain| !drain.gathered.is_empty())
         } else {
             stream.lower(before);
-            let is_full = core.source_bytes > self.window_bytes;
-            core.note_refused(id, stream, gathered, is_full, now);
+            core.note_refused(id, stream, self.heaviest == Some(id), now);
+            false
         }
     }
 
     /// Writes records into frames of the stream.
-    fn frames<'r>(
-        &mut self,
-        stream: &mut DrainStream,
-        rows: impl Iterator<Item = &'r Row>,
-    ) -> Frames {
+    fn frames(&mut self, stream: &mut DrainStream, rows: &[Row]) -> Frames {
         let mut frames = Frames { batches: Vec::new(), rows: Vec::new(), end: stream.next() };
         let envelopes = self.envelopes.clone();
         let mut envelopes = envelopes.borrow_mut();
@@ -305,26 +309,36 @@ impl Pump {
         frames.rows.push(std::mem::take(held));
     }
 
-    /// Finishes moved records once they are on stable storage in the stream.
-    fn note_safe(&mut self, id: u64) {
-        let mut core = self.core.borrow_mut();
-        let is_full = core.source_bytes > self.window_bytes;
+    /// Finishes moved records once they are on stable storage in the stream. If the disk does not
+    /// take them, they stay in memory and are delivered from there, or are discarded after a while
+    /// if the drain holds up others.
+    fn note_safe(&mut self, id: u64, now: Duration) {
+        let core = self.core.clone();
+        let mut core = core.borrow_mut();
         let Some(drain) = core.drains.get_mut(&id) else { return };
-        let stream = drain.stream.as_ref();
-        let is_settled =
-            || stream.is_some_and(|stream| stream.is_settled(&self.lagging_memory).is_some());
+        let Some(stream) = drain.stream.as_ref().map(|stream| stream.id) else { return };
         let mut safe = Vec::new();
+        let mut is_written = None;
         while let Some(first) = drain.appended.front_mut() {
             if !first.has_failed {
                 match first.ticket.try_durable() {
                     None => break,
-                    Some(Ok(())) => {}
+                    Some(Ok(())) => drain.refused_since = None,
                     Some(Err(_)) => first.has_failed = true,
                 }
             }
-            // The disk fails: the records stay in memory, and are delivered from there.
-            if first.has_failed && !is_settled() && !is_full {
-                break;
+            if first.has_failed {
+                let loses = drain.is_refused_for_long(now) && self.heaviest == Some(id);
+                let check = || {
+                    if loses {
+                        self.lagging.discard_unwritten(stream)
+                    } else {
+                        self.lagging.is_written(stream)
+                    }
+                };
+                if !*is_written.get_or_insert_with(check) {
+                    break;
+                }
             }
             safe.extend(drain.appended.pop_front().into_iter().flat_map(|first| first.rows));
         }

@@ -138,10 +138,10 @@ impl DrainStream {
         missing
     }
 
-    /// Notes that the last taken batch, with `missing` records before it, will be taken again.
-    pub(super) fn put_back(&mut self, delivery: &Delivery, missing: u64) {
+    /// Notes that the last taken batch, with `lost` records before it, will be taken again.
+    pub(super) fn put_back(&mut self, delivery: &Delivery, lost: u64) {
         let base = delivery.batch.header().base();
-        self.read = Position::new(base.epoch, base.offset.saturating_sub(missing));
+        self.read = Position::new(base.epoch, base.offset.saturating_sub(lost));
     }
 
     /// Returns the number of the last record of an epoch that was taken.

@@ -47,8 +47,8 @@ pub(super) struct Taken {
     pub(super) delivery: Delivery,
     pub(super) origin: Origin,
     pub(super) at: Duration,
-    /// Number of records before it, in its stream, that the journal has discarded.
-    pub(super) missing: Cell<u64>,
+    /// Number of records before it, in its stream, that are lost.
+    pub(super) lost: Cell<u64>,
     /// Number of records, over all drains, that are not finished.
     open: Cell<usize>,
     fates: RefCell<Vec<Fate>>,
@@ -58,7 +58,7 @@ impl Taken {
     pub(super) fn new(delivery: Delivery, origin: Origin, at: Duration) -> Self {
         let fates = RefCell::new(vec![Fate::Elsewhere; delivery.batch.record_count()]);
         // One for the distribution itself: see `given`.
-        Self { delivery, origin, at, missing: Cell::new(0), open: Cell::new(1), fates }
+        Self { delivery, origin, at, lost: Cell::new(0), open: Cell::new(1), fates }
     }
 
     pub(super) fn stream(&self) -> StreamId {
@@ -126,6 +126,12 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn record(&self) -> RecordView<'_> {
         self.taken.delivery.batch.record(self.index as usize)
+    }
+
+    /// Its approximate size in the stream of a drain.
+    pub(super) fn drain_bytes(&self) -> usize {
+        let record = self.record();
+        record.original().len().max(record.body.len())
     }
 
     pub(super) fn position(&self) -> Position {
