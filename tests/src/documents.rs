@@ -35,7 +35,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 fn assert_passes(command: &str, file: &Path, block: &str, page: &Path) {
     let mut weir = Command::new(binary());
     weir.args(["config", command, "-c"]).arg(file);
-    for name in [
+    let names = [
         "HEC_TOKEN",
         "ARCHIVE_TOKEN",
         "DASHBOARD_TOKEN",
@@ -44,8 +44,9 @@ fn assert_passes(command: &str, file: &Path, block: &str, page: &Path) {
         "DD_API_KEY",
         "WEIR_TOKENS",
         "WEIR_READ_TOKENS",
-    ] {
-        weir.env(name, "00000000-0000-0000-0000-000000000000");
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        weir.env(name, format!("00000000-0000-0000-0000-{number:012}"));
     }
     let output = weir.output().expect("weir can be started");
     let said = String::from_utf8_lossy(&output.stdout).into_owned()

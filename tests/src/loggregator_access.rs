@@ -30,7 +30,7 @@ fn config(scene: &Scene, cloud: &Cloud) -> String {
          [loggregator.access]\nuaa = \"{url}\"\ncloud_controller = \"{url}\"\n\
          uaa_client = \"weir\"\nuaa_secret = {{ file = \"{}\" }}\ntokens = {{ file = \"{}\" }}\n",
         file("secret", "cloud-secret"),
-        file("tokens", "first-token,second-token"),
+        file("tokens", "first-token-of-operators,second-token-of-operators"),
         url = cloud.url(),
     )
 }
@@ -73,10 +73,13 @@ fn operators_read_everything_and_others_what_the_cloud_controller_allows() {
     };
     let (own, other) = (format!("log&source_id={OWN}"), format!("log&source_id={OTHER}"));
     for query in ["log", &own, &other, "log&source_id=doppler"] {
-        for token in ["operator", "admin", "first-token", "second-token"] {
+        for token in ["operator", "admin", "first-token-of-operators", "second-token-of-operators"]
+        {
             assert!(is_open(query, &bearer(token)), "{query} {token}");
         }
-        for authorization in ["", &bearer("unknown"), &bearer("first-token,second-token")] {
+        for authorization in
+            ["", &bearer("unknown"), &bearer("first-token-of-operators,second-token-of-operators")]
+        {
             assert!(!is_open(query, authorization), "{query} {authorization}");
         }
         assert_eq!(is_open(query, &bearer("developer")), query == own, "{query}");
@@ -291,7 +294,7 @@ fn pages_of_other_sites_cannot_read_what_needs_no_token() {
     let mut weir = scene.start(&self::config(&scene, &Cloud::start()));
     let headers = "Host: log-stream.system.example\r\nOrigin: http://else.example\r\n";
     assert_eq!(status_with(&weir, "gateway", "/v2/read?log", headers), 404, "as without a token");
-    let token = bearer("first-token");
+    let token = bearer("first-token-of-operators");
     assert_eq!(status_with(&weir, "gateway", "/v2/read?log", &format!("{headers}{token}")), 200);
     weir.stop();
 }

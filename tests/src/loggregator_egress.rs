@@ -265,6 +265,14 @@ fn a_stuck_reader_is_told_exactly_what_it_lost_and_costs_others_nothing() {
         service(books, "egress")["matched"] == 2 * LOGS
     });
     let lost = service(&books, "egress")["lost"].as_u64().unwrap();
+    // The ledger says who has lost it. The quick reader has all, and may have left.
+    let connected = service(&books, "egress")["connected"].as_array().unwrap().clone();
+    assert_eq!(connected[0]["lost"], lost);
+    for reader in &connected {
+        assert_eq!(reader["unaccounted"], 0, "{reader}");
+        assert_eq!((&reader["matched"], &reader["selects"]), (&json!(LOGS), &json!("log of all")));
+        assert!(reader["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{reader}");
+    }
     stuck.stdin.write_all(b"go on\n").unwrap();
     let (found, dropped) = numbers(&stuck.rest());
     assert_eq!(found.len() as u64 + dropped, LOGS);

@@ -12,9 +12,10 @@ use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
-use weir_pipeline::live::{ReaderService, ReaderServiceStats};
 use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
 use weir_pipeline::view::{OutputView, PipelineView};
+
+use crate::readers::ReadersEntry;
 
 /// Counts by reason; reasons with a count of 0 are omitted.
 pub type ByReason = BTreeMap<String, u64>;
@@ -191,72 +192,6 @@ pub struct CursorEntry {
     pub unaccounted_records: i64,
 }
 
-/// A service for readers of envelopes: `matched = delivered + lost + abandoned + queued`. They are
-/// counted for each reader, since the start; nothing is held back for readers.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-pub struct ReadersEntry {
-    /// Name of the service: `egress`, `gateway`, `traffic_controller` or `log_cache`.
-    pub name: String,
-    /// Its address, with the actual port if port 0 was configured.
-    pub address: String,
-    /// Current number of readers.
-    pub readers: u64,
-    /// Envelopes that matched the selectors of readers.
-    pub matched: u64,
-    /// Envelopes that were sent.
-    pub delivered: u64,
-    /// Envelopes that were lost because their readers were too slow; readers are told.
-    pub lost: u64,
-    /// Envelopes that were queued when their readers disconnected.
-    pub abandoned: u64,
-    /// Envelopes that wait.
-    pub queued: u64,
-    /// Memory of these, in bytes.
-    pub queued_bytes: u64,
-    /// Records that all readers missed, whether or not they matched their selectors.
-    pub missed: u64,
-    /// Requests and connections that were refused.
-    pub refused: u64,
-    /// Streams that were ended because their clients did not accept an envelope in time.
-    #[serde(default)]
-    pub cut: u64,
-    /// 0 if everything is accounted for. While envelopes are sent the terms are from slightly
-    /// different moments; at rest they are exact.
-    pub unaccounted: i64,
-}
-
-impl ReadersEntry {
-    /// Reads the services that are configured.
-    pub(crate) fn all(view: &PipelineView) -> Vec<Self> {
-        ReaderService::ALL
-            .into_iter()
-            .filter_map(|service| Self::of(service, view.reader_service(service)))
-            .collect()
-    }
-
-    fn of(service: ReaderService, stats: &ReaderServiceStats) -> Option<Self> {
-        let address = stats.address.get()?.to_string();
-        let mut entry = Self {
-            name: service.name().to_owned(),
-            address,
-            readers: stats::get(&stats.readers),
-            matched: stats::get(&stats.matched),
-            delivered: stats::get(&stats.delivered),
-            lost: stats::get(&stats.lost),
-            abandoned: stats::get(&stats.abandoned),
-            queued: stats::get(&stats.queued),
-            queued_bytes: stats::get(&stats.queued_bytes),
-            missed: stats::get(&stats.missed),
-            refused: stats::get(&stats.refused),
-            cut: stats::get(&stats.cut),
-            unaccounted: 0,
-        };
-        let accounted = entry.delivered + entry.lost + entry.abandoned + entry.queued;
-        entry.unaccounted = entry.matched as i64 - accounted as i64;
-        Some(entry)
-    }
-}
-
 /// `routed = delivered + discarded + dead_lettered + moved + unbound + in_flight`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct CursorCounts {
@@ -289,7 +224,7 @@ impl LedgerDocument {
             .iter()
             .map(|cursor| CursorEntry::of(cursor, view.output(&cursor.name).as_deref()))
             .collect();
-        let readers = ReadersEntry::all(view);
+        let readers = ReadersEntry::with_connected(view);
         Self { readers, ..Self::new(time, sources, cursors, &ledger) }
     }
 

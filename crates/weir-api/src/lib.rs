@@ -22,6 +22,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod problem;
+mod readers;
 mod response;
 mod routes;
 mod rules;
@@ -47,11 +48,12 @@ pub use explore::{
 };
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
-    RateLimitEntry, ReadersEntry, SourceCounts, SourceEntry,
+    RateLimitEntry, SourceCounts, SourceEntry,
 };
 pub use loggregator::{HealthOf, HealthSettings, ReaderServiceSettings, ReaderServices};
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
+pub use readers::{ReaderEntry, ReadersEntry};
 pub use rules::{RuleEntry, RulesDocument};
 pub use server::{Api, ApiSettings};
 pub use status::{OutputStatus, SourceStatus, StatusDocument};

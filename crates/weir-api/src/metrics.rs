@@ -17,7 +17,7 @@ use weir_store::query::StoreMetrics;
 
 use crate::access::Gate;
 use crate::explore::{Admission, DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
-use crate::ledger::ReadersEntry;
+use crate::readers::ReadersEntry;
 use crate::state::{ApiState, Reloads};
 use crate::status::seconds;
 use crate::tail::Sessions;

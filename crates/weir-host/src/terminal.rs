@@ -81,9 +81,13 @@ const ESCAPED: &[RangeInclusive<char>] = &[
     '\u{180b}'..='\u{180f}',
     '\u{fe00}'..='\u{fe0f}',
     '\u{e0100}'..='\u{e01ef}',
-    // Annotations, and tags: text that is meant only for machines.
-    '\u{fff9}'..='\u{fffb}',
-    '\u{e0000}'..='\u{e007f}',
+    // Controls of shorthand and of musical notation.
+    '\u{1bca0}'..='\u{1bca3}',
+    '\u{1d173}'..='\u{1d17a}',
+    // Annotations and objects, and tags: text that is meant only for machines.
+    '\u{fff0}'..='\u{fffc}',
+    '\u{e0000}'..='\u{e00ff}',
+    '\u{e01f0}'..='\u{e0fff}',
 ];
 
 /// Control characters, marks that change the direction of the text after them, and invisible ones.
@@ -109,6 +113,7 @@ mod tests {
             ("\u{2028}\u{2029}\u{e0041}", "\\u{2028}\\u{2029}\\u{e0041}"),
             ("\u{2800}\u{fe0f}\u{e0100}\u{e01ef}", "\\u{2800}\\u{fe0f}\\u{e0100}\\u{e01ef}"),
             ("\u{3164}\u{115f}\u{1160}\u{ffa0}", "\\u{3164}\\u{115f}\\u{1160}\\u{ffa0}"),
+            ("\u{1bca0}\u{1d173}\u{fffc}\u{e0fff}", "\\u{1bca0}\\u{1d173}\\u{fffc}\\u{e0fff}"),
             ("\u{1f468}\u{200d}\u{1f467}", "\u{1f468}\u{200d}\u{1f467}"),
         ];
         for (text, want) in cases {

@@ -221,6 +221,7 @@ struct Window<'a> {
     work: u64,
 }
 
+/// How much of a segment is read at once.
 const WINDOW_BYTES: u64 = 4 * 1024 * 1024;
 /// Number of consecutive damaged frames whose stated lengths are followed.
 const STATED_MAX: u64 = 2;

@@ -1,5 +1,5 @@
 // Readers of envelopes, by the service that they use, and what each service has lost.
-import type { ReadersEntry } from '../api/schema'
+import type { ReaderEntry, ReadersEntry } from '../api/schema'
 import { bytes, exact, percent, short } from '../format/numbers'
 import { Count } from '../ui/count'
 import { ScrollBox } from '../ui/scroll-box'
@@ -26,7 +26,10 @@ export function Readers({ readers }: { readers: ReadersEntry[] }) {
           <code>[loggregator.gateway]</code> serve nozzles and Loggregator clients.
         </p>
       ) : (
-        <Table readers={readers} />
+        <>
+          <Table readers={readers} />
+          {readers.some((service) => service.connected?.length) && <Connected readers={readers} />}
+        </>
       )}
     </section>
   )
@@ -86,6 +89,69 @@ function Row({ entry }: { entry: ReadersEntry }) {
         {entry.unaccounted === 0
           ? 'balances'
           : `${exact(entry.unaccounted)} ${moving ? 'in flight' : 'unaccounted'}`}
+      </td>
+    </tr>
+  )
+}
+
+/** Who is connected, with the shard that they share. */
+function Connected({ readers }: { readers: ReadersEntry[] }) {
+  const names = ['matched', 'delivered', 'queued', 'lost']
+  return (
+    <ScrollBox className="ledger" label="Table of connected readers">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">client</th>
+            <th scope="col">service</th>
+            <th scope="col">shard</th>
+            <th scope="col">selects</th>
+            {names.map((name) => (
+              <th key={name} scope="col" class="number">
+                {name}
+              </th>
+            ))}
+            <th scope="col">book</th>
+          </tr>
+        </thead>
+        <tbody>
+          {readers.flatMap((service) =>
+            (service.connected ?? []).map((reader) => (
+              <ConnectedRow
+                key={reader.peer + reader.since}
+                service={service.name}
+                reader={reader}
+              />
+            )),
+          )}
+        </tbody>
+      </table>
+    </ScrollBox>
+  )
+}
+
+function ConnectedRow({ service, reader }: { service: string; reader: ReaderEntry }) {
+  return (
+    <tr>
+      <th scope="row" class="mono" title={`since ${reader.since}`}>
+        {reader.peer}
+      </th>
+      <td>{service.replaceAll('_', ' ')}</td>
+      <td class="mono">{reader.shard_id || <span class="quiet">none: gets all</span>}</td>
+      <td>{reader.selects}</td>
+      <Count value={reader.matched} />
+      <Count value={reader.delivered} />
+      <td class="number" title={`${exact(reader.queued)} envelopes, ${bytes(reader.queued_bytes)}`}>
+        {short(reader.queued)}
+      </td>
+      <td
+        class={`number${reader.lost > 0 ? ' loss' : ''}`}
+        title={`${exact(reader.lost)} envelopes`}
+      >
+        {short(reader.lost)}
+      </td>
+      <td class={`balance ${reader.unaccounted === 0 ? 'good' : 'bad'}`}>
+        {reader.unaccounted === 0 ? 'balances' : `${exact(reader.unaccounted)} unaccounted`}
       </td>
     </tr>
   )

@@ -10,6 +10,7 @@ use hyper::body::{Body, Frame};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts as Head;
 use hyper::{Request, Response};
+use std::net::SocketAddr;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 use weir_codec::{
@@ -17,7 +18,7 @@ use weir_codec::{
     LoggregatorRequest, add_to_loggregator_batch, write_grpc_message,
 };
 use weir_pipeline::grpc::{self, Refused, Status};
-use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, ReaderService};
+use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, ReaderClient, ReaderService};
 
 use super::ServiceState;
 use super::body::{Parts, ServiceBody, Step};
@@ -61,13 +62,14 @@ impl Call {
 pub(super) async fn answer<B: Body>(
     state: &ServiceState,
     request: Request<B>,
+    peer: SocketAddr,
 ) -> Response<ServiceBody>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
     let mut response = Response::new(ServiceBody::empty());
-    match open(state, &head, body).await {
+    match open(state, &head, body, peer).await {
         Ok(stream) => {
             *response.body_mut() = ServiceBody::stream(stream);
             grpc::add_headers(response.headers_mut());
@@ -88,7 +90,12 @@ where
 }
 
 /// Opens the requested stream.
-async fn open<B: Body>(state: &ServiceState, head: &Head, body: B) -> Result<EgressStream, Refused>
+async fn open<B: Body>(
+    state: &ServiceState,
+    head: &Head,
+    body: B,
+    peer: SocketAddr,
+) -> Result<EgressStream, Refused>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -107,11 +114,10 @@ where
     };
     let starting = || Status::new(GrpcStatus::Unavailable, "the server is starting");
     let view = state.view().ok_or_else(starting)?;
+    let client = ReaderClient { service: ReaderService::Egress, peer };
     let envelopes = match request {
-        EnvelopeRequest::V2(request) => EnvelopeStream::new(&view, ReaderService::Egress, &request),
-        EnvelopeRequest::V1(request) => {
-            EnvelopeStream::of_v1(&view, ReaderService::Egress, request)
-        }
+        EnvelopeRequest::V2(request) => EnvelopeStream::new(&view, client, &request),
+        EnvelopeRequest::V1(request) => EnvelopeStream::of_v1(&view, client, request),
     };
     let envelopes =
         envelopes.map_err(|error| Status::new(GrpcStatus::Unavailable, error.to_string()))?;

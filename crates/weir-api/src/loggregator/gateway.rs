@@ -3,6 +3,7 @@
 //! Invariants: events, errors and their headers are those of the original; an error after the
 //! headers ends the stream.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 use weir_codec::{LoggregatorBatch, write_loggregator_json};
 use weir_host::Clock;
-use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, ReaderService};
+use weir_pipeline::live::{EnvelopeChunk, EnvelopeStream, ReaderClient, ReaderService};
 
 use super::ServiceState;
 use super::body::{self, ServiceBody, Step};
@@ -57,14 +58,18 @@ fn error(status: StatusCode, text: String) -> Response<ServiceBody> {
 }
 
 /// Answers a request.
-pub(super) async fn answer<B>(state: &ServiceState, request: Request<B>) -> Response<ServiceBody> {
+pub(super) async fn answer<B>(
+    state: &ServiceState,
+    request: Request<B>,
+    peer: SocketAddr,
+) -> Response<ServiceBody> {
     // The body is not needed, and would have to be shared between threads.
     let (head, _) = request.into_parts();
     if head.uri.path() != "/v2/read" {
         return error(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
     }
     let opened = match allowed(state, &head).await {
-        Ok(()) => open(state, &head),
+        Ok(()) => open(state, &head, peer),
         Err(problem) => Err(problem),
     };
     let stream = match opened {
@@ -104,7 +109,7 @@ async fn allowed(state: &ServiceState, head: &Parts) -> Result<(), Problem> {
     }
 }
 
-fn open(state: &ServiceState, head: &Parts) -> Result<Events, Problem> {
+fn open(state: &ServiceState, head: &Parts, peer: SocketAddr) -> Result<Events, Problem> {
     if head.method != Method::GET {
         return Err(Problem::METHOD);
     }
@@ -115,7 +120,8 @@ fn open(state: &ServiceState, head: &Parts) -> Result<Events, Problem> {
     })?;
     let permit = state.streams.clone().try_acquire_owned().map_err(|_| Problem::UNAVAILABLE)?;
     let view = state.view().ok_or(Problem::UNAVAILABLE)?;
-    let envelopes = EnvelopeStream::new(&view, ReaderService::Gateway, &asked);
+    let client = ReaderClient { service: ReaderService::Gateway, peer };
+    let envelopes = EnvelopeStream::new(&view, client, &asked);
     let envelopes = envelopes.map_err(|_| Problem::UNAVAILABLE)?;
     let now = Instant::now();
     Ok(Events {

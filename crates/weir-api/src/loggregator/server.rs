@@ -247,8 +247,8 @@ async fn answer(
         return log_cache::answer(log_cache, request).await;
     }
     match state.settings.service {
-        ReaderService::Egress => egress::answer(state, request).await,
-        ReaderService::Gateway => gateway::answer(state, request).await,
+        ReaderService::Egress => egress::answer(state, request, peer).await,
+        ReaderService::Gateway => gateway::answer(state, request, peer).await,
         ReaderService::TrafficController => {
             let (response, session) = traffic_controller::answer(state, request, peer).await;
             *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = session;

@@ -18,7 +18,7 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout};
 use weir_codec::{DropsondeConverter, DropsondeFilter, DropsondeRequest};
-use weir_pipeline::live::{EnvelopeStream, ReaderService};
+use weir_pipeline::live::{EnvelopeStream, ReaderClient, ReaderService};
 
 use super::ServiceState;
 use super::body::ServiceBody;
@@ -151,7 +151,8 @@ fn open<B>(
     let (on_upgrade, accept) = websocket::handshake(request)?;
     let permit = state.streams.clone().try_acquire_owned().map_err(|_| UNAVAILABLE)?;
     let view = state.view().ok_or(UNAVAILABLE)?;
-    let envelopes = EnvelopeStream::of_v1(&view, ReaderService::TrafficController, asked);
+    let reader = ReaderClient { service: ReaderService::TrafficController, peer };
+    let envelopes = EnvelopeStream::of_v1(&view, reader, asked);
     let envelopes = envelopes.map_err(|_| UNAVAILABLE)?;
     let client = Client::new(peer, request.headers(), request.uri());
     let session = Session { on_upgrade, envelopes, state: state.clone(), client, _permit: permit };

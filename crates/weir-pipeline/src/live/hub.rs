@@ -16,7 +16,7 @@ use weir_expr::{CalculatedField, Expr, Units};
 use weir_model::Batch;
 
 use super::envelopes::{
-    Budget, Form, Index, Reader, ReaderServiceStats, ReaderServicesStats, Reading,
+    Budget, Form, Index, Reader, ReaderClient, ReaderServicesStats, ReaderStatus, Reading,
 };
 use super::limits::BACKLOG_BYTES;
 use super::matcher::{self, Set};
@@ -230,18 +230,27 @@ impl Hub {
     pub(super) fn read(
         self: &Arc<Self>,
         view: &PipelineView,
-        stats: Arc<ReaderServiceStats>,
+        client: Option<ReaderClient>,
         form: Form,
         request: LoggregatorRequest,
     ) -> io::Result<Arc<Reader>> {
         let mut state = self.state();
         self.start(&mut state, view)?;
-        let reader = Reader::new(form, stats, self.budget.clone(), view.clock.clone());
+        let stats = client.map(|client| self.reader_services.of(client.service).clone());
+        let (stats, budget) = (stats.unwrap_or_default(), self.budget.clone());
+        let reader = Reader::new(form, client, stats, budget, view.clock.clone());
         state.readings.push(Reading { reader: reader.clone(), request });
         state.index_readings();
         drop(state);
         self.changed.notify_one();
         Ok(reader)
+    }
+
+    /// Returns the current readers of envelopes.
+    pub(super) fn readers(&self) -> Vec<ReaderStatus> {
+        let state = self.state();
+        let readers = state.readings.iter();
+        readers.filter_map(|reading| reading.reader.status(&reading.request)).collect()
     }
 
     /// Removes a reader of envelopes.

@@ -27,7 +27,8 @@ use weir_model::Batch;
 use crate::view::PipelineView;
 pub(crate) use envelopes::RecordEnvelopes;
 pub use envelopes::{
-    EnvelopeChunk, EnvelopeOrigin, EnvelopeStream, ReaderService, ReaderServiceStats,
+    EnvelopeChunk, EnvelopeOrigin, EnvelopeStream, ReaderBook, ReaderClient, ReaderService,
+    ReaderServiceStats, ReaderStatus,
 };
 pub(crate) use hub::Hub;
 use hub::{Names, TailNext};

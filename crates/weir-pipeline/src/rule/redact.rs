@@ -426,6 +426,7 @@ fn card_len(text: &[u8]) -> Option<usize> {
     }
 }
 
+/// Maximum length of the number of a payment card (ISO/IEC 7812-1).
 const CARD_DIGITS_MAX: usize = 19;
 
 /// Checks the Luhn check digit, over 12 to 19 digits that are not all the same.

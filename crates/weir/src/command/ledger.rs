@@ -40,6 +40,7 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     part(title, &cursors(ledger), moved_and_unbound(ledger));
     let title = "Readers: matched = sent + lost + abandoned + queued";
     part(title, &readers(ledger), None);
+    part("Connected readers", &connected_readers(ledger), None);
     part("Discarded and abandoned, by reason", &reasons(ledger), None);
     let title = "Above the rate limit, by key, since the start";
     part(title, &rate_limits(ledger), None);
@@ -187,6 +188,21 @@ fn readers(ledger: &LedgerDocument) -> Table {
             .map(group_digits),
         );
         table.row(row);
+    }
+    table
+}
+
+fn connected_readers(ledger: &LedgerDocument) -> Table {
+    let head = ["SERVICE", "CLIENT", "SHARD", "SELECTS", "MATCHED", "SENT", "LOST", "QUEUED"];
+    let mut table = Table::new(&head, 4);
+    for service in &ledger.readers {
+        for reader in &service.connected {
+            let texts = [&service.name, &reader.peer, &reader.shard_id, &reader.selects];
+            let mut row = texts.map(Clone::clone).to_vec();
+            let counts = [reader.matched, reader.delivered, reader.lost, reader.queued];
+            row.extend(counts.map(group_digits));
+            table.row(row);
+        }
     }
     table
 }

@@ -30,9 +30,7 @@ pub(crate) fn of_readers(sections: &Sections) -> Option<&Section> {
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     if let Some(section) = of_api(sections) {
         checked(section, &["tokens", "read_tokens"], diagnostics);
-        for key in ["tokens", "read_tokens"] {
-            usable(section, key, diagnostics);
-        }
+        different(section, diagnostics);
     }
     if let Some(section) = of_readers(sections) {
         checked(section, &["tokens"], diagnostics);
@@ -67,8 +65,22 @@ fn checked(section: &Section, lists: &[&'static str], diagnostics: &mut Diagnost
                 .error(section.location(key), &section.key_path(key), message.to_owned())
                 .help("separate tokens by single commas");
         }
+        usable(section, key, diagnostics);
     }
     together(section, lists, diagnostics);
+}
+
+/// Checks that no token is in both lists of the API: it would be unclear what it permits.
+fn different(section: &Section, diagnostics: &mut Diagnostics) {
+    let lists = ["tokens", "read_tokens"].map(|key| section.secret(key));
+    let [all, read] =
+        lists.each_ref().map(|list| list.as_ref().and_then(Secret::list).unwrap_or_default());
+    if all.iter().any(|token| read.contains(token)) {
+        let message = "a token is also in tokens, which permit more".to_owned();
+        diagnostics
+            .error(section.location("read_tokens"), &section.key_path("read_tokens"), message)
+            .help("remove it from one of the lists");
+    }
 }
 
 /// Checks that tokens can be sent, and cannot be guessed.
@@ -80,6 +92,9 @@ fn usable(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
             .error(section.location(key), &section.key_path(key), message)
             .help("for example: openssl rand -hex 32");
     };
+    if tokens.iter().any(|token| token.to_ascii_lowercase().starts_with("bearer ")) {
+        return report("a token begins with \"bearer\", which is not a part of it".to_owned());
+    }
     if tokens.iter().any(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
         let message = "a token contains a space or a character that is not ASCII: no request can \
                        send it";

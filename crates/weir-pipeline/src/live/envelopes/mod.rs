@@ -14,6 +14,7 @@ mod dispatch;
 mod index;
 mod queue;
 mod records;
+mod status;
 mod write;
 
 use std::net::SocketAddr;
@@ -30,6 +31,8 @@ pub(super) use index::{Index, Reading};
 pub use queue::EnvelopeChunk;
 pub(super) use queue::{Budget, Reader};
 pub(crate) use records::RecordEnvelopes;
+pub(super) use status::describe;
+pub use status::{ReaderBook, ReaderStatus};
 pub use write::Origin as EnvelopeOrigin;
 
 /// The service through which envelopes are read.
@@ -109,6 +112,15 @@ pub struct ReaderServiceStats {
     pub cut: AtomicU64,
 }
 
+/// The client of a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderClient {
+    /// The service that it uses.
+    pub service: ReaderService,
+    /// Its address.
+    pub peer: SocketAddr,
+}
+
 /// The form in which a reader receives envelopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Form {
@@ -149,11 +161,11 @@ impl EnvelopeStream {
     /// If no thread can be started.
     pub fn new(
         view: &PipelineView,
-        service: ReaderService,
+        client: ReaderClient,
         request: &LoggregatorRequest,
     ) -> Result<Self, LiveError> {
         let form = if request.prefers_tags { Form::Tags } else { Form::DeprecatedTags };
-        Self::start(view, view.live.reader_services.of(service).clone(), form, request.clone())
+        Self::start(view, Some(client), form, request.clone())
     }
 
     /// The same with envelopes of version 1.
@@ -162,12 +174,11 @@ impl EnvelopeStream {
     /// As above.
     pub fn of_v1(
         view: &PipelineView,
-        service: ReaderService,
+        client: ReaderClient,
         request: DropsondeRequest,
     ) -> Result<Self, LiveError> {
-        let stats = view.live.reader_services.of(service).clone();
         let in_v2 = request.in_v2();
-        Self::start(view, stats, Form::V1(request), in_v2)
+        Self::start(view, Some(client), Form::V1(request), in_v2)
     }
 
     /// The metrics of all containers, in version 1. It does not count as a reader in the
@@ -179,16 +190,16 @@ impl EnvelopeStream {
         let filter = DropsondeFilter::Containers;
         let request = DropsondeRequest { filter, ..DropsondeRequest::default() };
         let in_v2 = request.in_v2();
-        Self::start(view, Arc::default(), Form::V1(request), in_v2)
+        Self::start(view, None, Form::V1(request), in_v2)
     }
 
     fn start(
         view: &PipelineView,
-        stats: Arc<ReaderServiceStats>,
+        client: Option<ReaderClient>,
         form: Form,
         request: LoggregatorRequest,
     ) -> Result<Self, LiveError> {
-        let reader = view.live.read(view, stats, form, request)?;
+        let reader = view.live.read(view, client, form, request)?;
         Ok(Self { hub: view.live.clone(), reader })
     }
 
@@ -216,6 +227,11 @@ impl PipelineView {
     /// reader joins.
     pub fn set_envelope_bytes_max(&self, bytes: u64) {
         self.live.budget.set(bytes);
+    }
+
+    /// Returns the current readers of all services, in the order in which they started.
+    pub fn connected_readers(&self) -> Vec<ReaderStatus> {
+        self.live.readers()
     }
 
     /// Returns the counts of a service.

@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use weir_codec::{DropsondeOutline, GRPC_PREFIX_LEN, add_to_loggregator_batch};
+use weir_codec::{DropsondeOutline, GRPC_PREFIX_LEN, LoggregatorRequest, add_to_loggregator_batch};
 use weir_host::Clock;
 
 use super::super::limits::{BACKLOG_SHARE, CHUNK_BYTES_MAX, CHUNK_ENVELOPES_MAX, READER_SHARE};
 use super::write::Loss;
-use super::{Form, ReaderServiceStats, add, subtract};
+use super::{
+    Form, ReaderBook, ReaderClient, ReaderServiceStats, ReaderStatus, add, describe, subtract,
+};
 
 /// Envelopes that are sent together.
 #[derive(Debug)]
@@ -154,6 +156,9 @@ impl Staged {
 #[derive(Debug)]
 pub(in super::super) struct Reader {
     pub(super) form: Form,
+    /// `None` if it is a part of weir.
+    client: Option<ReaderClient>,
+    since_unix_ns: i64,
     stats: Arc<ReaderServiceStats>,
     budget: Arc<Budget>,
     clock: Arc<dyn Clock>,
@@ -169,9 +174,8 @@ struct Queue {
     /// Losses not yet reported to the reader.
     lost: u64,
     missed: u64,
-    /// All losses.
-    lost_total: u64,
-    missed_total: u64,
+    /// All counts but those of what is queued.
+    total: ReaderBook,
     /// No more envelopes will follow.
     is_over: bool,
     /// The reader has left. The thread learns of it later, and must not charge memory for it.
@@ -181,15 +185,33 @@ struct Queue {
 impl Reader {
     pub(in super::super) fn new(
         form: Form,
+        client: Option<ReaderClient>,
         stats: Arc<ReaderServiceStats>,
         budget: Arc<Budget>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
         add(&stats.readers, 1);
-        let (wake, queue) = (Notify::new(), Mutex::default());
-        let reader = Self { form, stats, budget, clock, wake, queue };
+        let (wake, queue, since_unix_ns) = (Notify::new(), Mutex::default(), clock.unix_ns());
+        let reader = Self { form, client, since_unix_ns, stats, budget, clock, wake, queue };
         add(&reader.stats.firehoses, u64::from(reader.is_firehose()));
         Arc::new(reader)
+    }
+
+    /// Returns its state, with the request that it has made; `None` if it is a part of weir.
+    pub(in super::super) fn status(&self, request: &LoggregatorRequest) -> Option<ReaderStatus> {
+        let ReaderClient { service, peer } = self.client?;
+        let queue = self.queue();
+        let (queued, queued_bytes) = (queue.envelopes, queue.bytes as u64);
+        let book = ReaderBook { queued, queued_bytes, ..queue.total };
+        drop(queue);
+        Some(ReaderStatus {
+            service,
+            peer,
+            shard_id: request.shard_id.clone(),
+            selects: describe(request),
+            since_unix_ns: self.since_unix_ns,
+            book,
+        })
     }
 
     /// Returns whether it is a firehose in version 1.
@@ -218,12 +240,13 @@ impl Reader {
         add(&self.stats.matched, envelopes + lost);
         add(&self.stats.lost, lost);
         let mut queue = self.queue();
+        queue.total.matched += envelopes + lost;
+        queue.lose(lost);
         if queue.has_left {
+            queue.total.abandoned += envelopes;
             return add(&self.stats.abandoned, envelopes);
         }
         add(&self.stats.queued, envelopes);
-        queue.lost += lost;
-        queue.lost_total += lost;
         queue.envelopes += envelopes;
         let before = queue.bytes;
         for chunk in chunks {
@@ -242,7 +265,7 @@ impl Reader {
         add(&self.stats.missed, records);
         let mut queue = self.queue();
         queue.missed += records;
-        queue.missed_total += records;
+        queue.total.missed += records;
         drop(queue);
         self.wake.notify_one();
     }
@@ -256,8 +279,7 @@ impl Reader {
         let Some(chunk) = self.pop(queue) else { return false };
         let lost = chunk.envelopes as u64;
         add(&self.stats.lost, lost);
-        queue.lost += lost;
-        queue.lost_total += lost;
+        queue.lose(lost);
         true
     }
 
@@ -296,6 +318,9 @@ impl Reader {
             subtract(&self.stats.delivered_to_firehoses, envelopes);
         }
         add(&self.stats.abandoned, envelopes);
+        let mut queue = self.queue();
+        queue.total.delivered -= envelopes;
+        queue.total.abandoned += envelopes;
     }
 
     /// Ends the queue: no more envelopes will follow.
@@ -310,6 +335,7 @@ impl Reader {
         let (bytes, envelopes) = (queue.bytes, queue.envelopes);
         queue.chunks.clear();
         (queue.bytes, queue.envelopes) = (0, 0);
+        queue.total.abandoned += envelopes;
         queue.has_left = true;
         drop(queue);
         self.charge(bytes, 0);
@@ -329,6 +355,7 @@ impl Reader {
                 }
                 if let Some(chunk) = self.pop(&mut queue) {
                     add(&self.stats.delivered, chunk.envelopes as u64);
+                    queue.total.delivered += chunk.envelopes as u64;
                     if self.is_firehose() {
                         add(&self.stats.delivered_to_firehoses, chunk.envelopes as u64);
                     }
@@ -347,8 +374,8 @@ impl Reader {
         let timestamp_ns = self.clock.unix_ns();
         let (lost, missed) = (take(&mut queue.lost), take(&mut queue.missed));
         let all = [
-            Loss { timestamp_ns, delta: lost, total: queue.lost_total, is_exact: true },
-            Loss { timestamp_ns, delta: missed, total: queue.missed_total, is_exact: false },
+            Loss { timestamp_ns, delta: lost, total: queue.total.lost, is_exact: true },
+            Loss { timestamp_ns, delta: missed, total: queue.total.missed, is_exact: false },
         ];
         let mut chunk = EnvelopeChunk::new(0);
         for loss in all.iter().filter(|loss| loss.delta > 0) {
@@ -359,6 +386,12 @@ impl Reader {
 }
 
 impl Queue {
+    /// Notes lost envelopes, to report them to the reader.
+    fn lose(&mut self, envelopes: u64) {
+        self.lost += envelopes;
+        self.total.lost += envelopes;
+    }
+
     /// Adds envelopes, to the last chunk if it has room.
     fn append(&mut self, chunk: EnvelopeChunk) {
         if let Some(last) = self.chunks.back_mut() {

@@ -43,7 +43,9 @@ impl Scene {
     fn read_in(&mut self, form: Form, request: LoggregatorRequest) -> Arc<Reader> {
         let clock = Arc::new(RealClock::new());
         let (stats, budget) = (self.stats.clone(), self.budget.clone());
-        let reader = Reader::new(form, stats, budget, clock);
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let client = Some(ReaderClient { service: ReaderService::Egress, peer });
+        let reader = Reader::new(form, client, stats, budget, clock);
         self.readings.push(Reading { reader: reader.clone(), request });
         self.dispatcher.change(Arc::new(Index::new(&self.readings)));
         reader
@@ -64,6 +66,11 @@ impl Scene {
         let ReaderServiceStats { matched, delivered, lost, abandoned, queued, .. } = &*self.stats;
         let accounted = get(delivered) + get(lost) + get(abandoned) + get(queued);
         assert_eq!(get(matched), accounted);
+        for reading in &self.readings {
+            let book = reading.reader.status(&reading.request).unwrap().book;
+            let accounted = book.delivered + book.lost + book.abandoned + book.queued;
+            assert_eq!(book.matched, accounted, "{book:?}");
+        }
     }
 }
 

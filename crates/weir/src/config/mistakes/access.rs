@@ -18,11 +18,18 @@ fn access_control_that_protects_nothing_is_reported() {
     let short = file("short", "0123456789abcdef,0123456789");
     let empty = file("empty", "0123456789abcdef,,0123456789abcdef");
     let open = format!("[api]\nlisten = \"0.0.0.0:7080\"\n{good}");
+    let bearer = file("bearer", "Bearer 0123456789abcdef");
+    let twice =
+        format!("{good}\n{}", good.replace("tokens", "read_tokens").replace("[api.access]\n", ""));
+    let of_readers = short.replace("[api.access]", "[loggregator.access]");
     let alone = format!("{good}\ncloud_controller = \"https://api.example\"");
     check(&[
         ("[api.access]", 1, "api.access denies all access", "add tokens"),
         (&short, 2, "a token is shorter than 16 characters", "openssl rand"),
         (&empty, 2, "a token is empty, so every client could read everything", "single commas"),
+        (&bearer, 2, "a token begins with \"bearer\"", "openssl rand"),
+        (&twice, 3, "a token is also in tokens", "remove it"),
+        (&of_readers, 2, "a token is shorter than 16 characters", "openssl rand"),
         (&open, 2, "tokens and records cross the network unencrypted", "proxy"),
         (&alone, 3, "api.access.cloud_controller requires uaa", "add uaa"),
     ]);
