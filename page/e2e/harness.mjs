@@ -42,21 +42,28 @@ export async function until(what, check, limit = 10_000) {
 
 /**
  * `drains`: with drains and a service for readers of Loggregator, which are off otherwise; `follow`: a
- * folder whose files are followed, too; `token`: what its API requires, `readToken`: one that may only
+ * folder whose files are followed, too; `collector`: the address of a server that also gets every
+ * record, before which only little waits; `token`: what its API requires, `readToken`: one that may only
  * read, and `cloud`: the address of a server that stands for UAA and the Cloud Controller.
  */
 export async function startWeir(options = {}) {
-  const { drains = false, follow = '', token = '', readToken = '', cloud = '' } = options
+  const { drains = false, follow = '', collector = '' } = options
+  const { token = '', readToken = '', cloud = '' } = options
+  const others = (drains ? ', "drains"' : '') + (collector ? ', "collector"' : '')
   const directory = mkdtempSync(path.join(tmpdir(), 'weir-page-'))
   const configuration = path.join(directory, 'weir.toml')
   const write = (api) =>
     writeFileSync(
       configuration,
-      `data_dir = "${directory}/data"\ndefault_to = ["store", "copy"${drains ? ', "drains"' : ''}]\n` +
+      `data_dir = "${directory}/data"\ndefault_to = ["store", "copy"${others}]\n` +
         `[api]\nlisten = "${api}"\n` +
         (token ? access() : '') +
         (drains ? '[drains]\n[loggregator.gateway]\nlisten = "127.0.0.1:0"\n' : '') +
         (follow ? `[source.shop]\ntype = "file"\ninclude = ["${follow}/*.log"]\n` : '') +
+        (collector
+          ? `[output.collector]\ntype = "http"\nurl = "${collector}"\nbuffer_max = "4MiB"\n` +
+            'window = "1MiB"\nbatch_size = "256KiB"\nretry_max = "200ms"\nretry_min = "50ms"\n'
+          : '') +
         '[source.intake]\ntype = "datadog_intake"\nlisten = "127.0.0.1:0"\n' +
         '[[rule]]\nname = "health"\nwhen = \'"GET /healthz"\'\ndrop = true\n' +
         '[[rule]]\nname = "nobody"\nwhen = "service:nobody"\nto = ["store"]\n' +

@@ -209,6 +209,9 @@ fn every_route_requires_what_it_says() {
         let status = |by: By<'_>| {
             // The response of a live tail has no end; a wrong parameter is refused after the gate.
             let path = if path == "/weir/v1/tail" { "/weir/v1/tail?max_rate=0" } else { path };
+            // Nor has that of this one, which has no parameters.
+            let is_endless = path == "/weir/v1/topology/stream" && !matches!(by, By::Nobody);
+            let method = if is_endless { "HEAD" } else { method };
             ask(&world.weir, method, path, &by.header(), "{}")
         };
         if is_public(method, path) {
@@ -287,10 +290,14 @@ fn a_session_ends_when_its_user_signs_out_or_weir_restarts() {
         assert_eq!(refused.status, 403, "{refused:?}");
         let header = By::Cookie(&cookie).header();
         let mut tail = tail(&world, By::Cookie(&cookie), "*");
+        let mut topology = follow(&world, By::Cookie(&cookie), "/weir/v1/topology/stream");
+        let first = if name == "developer" { "403" } else { "event: snapshot" };
+        rows_until(&mut topology, first);
         let ended = ask(&world.weir, "DELETE", "/weir/v1/session", &header, "");
         assert!(ended.header("set-cookie").unwrap().ends_with("Max-Age=0"), "{ended:?}");
         assert_eq!(role(&world, By::Cookie(&cookie)).0, 401);
         tail.read_to_end(&mut Vec::new()).expect("the tail ends with the session");
+        topology.read_to_end(&mut Vec::new()).expect("so does this stream");
     }
     let secure = ask(
         &world.weir,
@@ -319,14 +326,18 @@ fn a_session_ends_when_its_user_signs_out_or_weir_restarts() {
 
 /// Starts a live tail.
 fn tail(world: &World, by: By<'_>, query: &str) -> BufReader<TcpStream> {
-    let address = world.weir.api().unwrap();
-    let mut tail = TcpStream::connect(address).unwrap();
-    tail.set_read_timeout(Some(PATIENCE)).unwrap();
-    let path = format!("/weir/v1/tail?query={query}");
-    write!(tail, "GET {path} HTTP/1.0\r\nhost: {address}\r\n{}\r\n", by.header()).unwrap();
-    let mut tail = BufReader::new(tail);
+    let mut tail = follow(world, by, &format!("/weir/v1/tail?query={query}"));
     rows_until(&mut tail, ": live tail");
     tail
+}
+
+/// Requests a stream of events.
+fn follow(world: &World, by: By<'_>, path: &str) -> BufReader<TcpStream> {
+    let address = world.weir.api().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n{}\r\n", by.header()).unwrap();
+    BufReader::new(stream)
 }
 
 /// Reads the rows of a live tail until this text occurs.

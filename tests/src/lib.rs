@@ -86,4 +86,6 @@ mod tail;
 #[cfg(test)]
 mod threads;
 #[cfg(test)]
+mod topology;
+#[cfg(test)]
 mod torture;

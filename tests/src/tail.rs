@@ -1,7 +1,7 @@
 //! Live tails: over HTTP and in the terminal.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 
@@ -19,17 +19,29 @@ pub(crate) struct Reader(BufReader<TcpStream>);
 type Event = (String, String, Value);
 
 impl Reader {
+    /// Reads a live tail.
     pub(crate) fn start(weir: &Weir, query: &str, last_id: Option<&str>) -> Self {
-        let mut stream = TcpStream::connect(weir.api().unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let last = last_id.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
-        write!(stream, "GET /weir/v1/tail?{query} HTTP/1.0\r\n{last}\r\n").unwrap();
-        let mut reader = Self(BufReader::new(stream));
-        assert!(reader.line().starts_with("HTTP/1.0 200"));
-        while !reader.line().is_empty() {}
+        let mut reader = Self::of(weir, &format!("/weir/v1/tail?{query}"), &last);
         // The first comment: from now on nothing is missed.
         assert!(reader.line().starts_with(':'));
         reader
+    }
+
+    /// Reads the events of a path.
+    pub(crate) fn of(weir: &Weir, path: &str, headers: &str) -> Self {
+        let mut stream = TcpStream::connect(weir.api().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n").unwrap();
+        let mut reader = Self(BufReader::new(stream));
+        assert!(reader.line().starts_with("HTTP/1.0 200"));
+        while !reader.line().is_empty() {}
+        reader
+    }
+
+    /// Reads everything up to the end of the stream.
+    pub(crate) fn read_to_end(mut self) {
+        self.0.read_to_end(&mut Vec::new()).expect("the stream is ended");
     }
 
     fn line(&mut self) -> String {
@@ -38,7 +50,7 @@ impl Reader {
         line.trim_end().to_owned()
     }
 
-    fn event(&mut self) -> Event {
+    pub(crate) fn event(&mut self) -> Event {
         let (mut name, mut id, mut data) = (String::new(), String::new(), Value::Null);
         loop {
             let line = self.line();

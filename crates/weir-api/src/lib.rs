@@ -31,6 +31,7 @@ mod state;
 mod status;
 mod stream;
 mod tail;
+mod topology;
 mod views;
 
 pub use access::ApiAccess;

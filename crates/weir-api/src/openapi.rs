@@ -6,6 +6,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::access::session;
 use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
+use crate::topology::{self, TopologyChange};
 use crate::{drains, explore, routes, tail, views};
 
 /// HTTP API of weir: its state, and queries of its store.
@@ -50,6 +51,8 @@ use crate::{drains, explore, routes, tail, views};
         session::begin,
         session::end,
         tail::tail,
+        topology::get,
+        topology::stream::get,
         routes::ledger,
         routes::rules,
         routes::status,
@@ -59,14 +62,14 @@ use crate::{drains, explore, routes, tail, views};
         routes::ready,
         routes::openapi,
     ),
-    components(schemas(ProblemDocument, DatadogErrors<'_>, TextRange)),
+    components(schemas(ProblemDocument, DatadogErrors<'_>, TextRange, TopologyChange)),
     modifiers(&ErrorResponses, &OperationIds),
     tags(
         (name = "search", description = "Stored records and live tails"),
         (name = "complete", description = "Fields and values that can be queried"),
         (name = "export", description = "Export of records"),
         (name = "store", description = "Contents of the store"),
-        (name = "status", description = "Ledger, rules and status"),
+        (name = "status", description = "Ledger, rules, status and topology"),
         (name = "session", description = "Signing in"),
         (name = "views", description = "Saved views of the page"),
         (name = "metrics", description = "Metrics for Prometheus"),

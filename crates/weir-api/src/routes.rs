@@ -1,6 +1,6 @@
 //! The paths and their handlers.
 //!
-//! Invariants: every response except that of a live tail is complete before it is sent, and is
+//! Invariants: every response except a stream of events is complete before it is sent, and is
 //! based on one reading of the books; an error is a problem document (RFC 9457) with a title that
 //! describes it.
 
@@ -30,10 +30,11 @@ use crate::rules::RulesDocument;
 use crate::state::ApiState;
 use crate::status::StatusDocument;
 use crate::tail::tail;
+use crate::topology;
 use crate::views;
 
 /// The paths of this file; the others are in [`explore::PATHS`].
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 11] = [
     "/metrics",
     "/health",
     "/health/live",
@@ -42,6 +43,8 @@ const PATHS: [&str; 9] = [
     "/weir/v1/rules",
     "/weir/v1/status",
     "/weir/v1/tail",
+    "/weir/v1/topology",
+    "/weir/v1/topology/stream",
     "/weir/v1/openapi.json",
 ];
 
@@ -57,6 +60,8 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
         .on("/weir/v1/rules", [needs(Everything, get(rules))])
         .on("/weir/v1/status", [needs(Everything, get(status))])
         .on("/weir/v1/tail", [needs(Records, get(tail))])
+        .on("/weir/v1/topology", [needs(Everything, get(topology::get))])
+        .on("/weir/v1/topology/stream", [needs(Everything, get(topology::stream::get))])
         .on("/weir/v1/openapi.json", [needs(SignedIn, get(openapi))])
         .merge(session::routes())
         .merge(drains::routes())

@@ -34,6 +34,7 @@ use crate::explore::QueryLimits;
 use crate::guard::{AllowedHosts, Sender};
 use crate::routes::router;
 use crate::state::ApiState;
+use crate::topology::STREAMS_MAX;
 
 /// Connections served at once in addition to searches and live tails: scrapers, probes and pages
 /// that keep theirs open. Many, so that a connection is not yet the oldest idle one when its
@@ -161,9 +162,9 @@ impl Api {
     }
 }
 
-/// Every query, waiting query and live tail has a connection, and some connections remain.
+/// Every query, waiting query and stream of events has a connection, and some connections remain.
 fn connections_max(limits: &QueryLimits) -> usize {
-    limits.workers + limits.waiting_max + limits.tails_max + CONNECTIONS_SPARE
+    limits.workers + limits.waiting_max + limits.tails_max + STREAMS_MAX + CONNECTIONS_SPARE
 }
 
 async fn serve(

@@ -11,6 +11,7 @@ use crate::access::Gate;
 use crate::explore::{Explore, QueryLimits};
 use crate::server::ApiTls;
 use crate::tail::Sessions;
+use crate::topology::TopologyStreams;
 use crate::views::Views;
 
 /// The state that all handlers share.
@@ -26,6 +27,7 @@ pub(crate) struct ApiState {
     /// Whether `/metrics` also includes the metrics of Loggregator's programs.
     pub(crate) has_originals: AtomicBool,
     pub(crate) tails: Arc<Sessions>,
+    pub(crate) topology: TopologyStreams,
     pub(crate) views: Arc<Views>,
     pub(crate) explore: Explore,
     /// Set when the API ends.
@@ -58,6 +60,7 @@ impl ApiState {
             reloads: Reloads::default(),
             has_originals: AtomicBool::new(false),
             tails: Sessions::new(limits.tails_max),
+            topology: TopologyStreams::default(),
             views: Arc::default(),
             explore: Explore::new(Arc::new(RealClock::new()), *limits),
             stopped,

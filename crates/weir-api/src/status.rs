@@ -7,6 +7,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use weir_host::ProcessMetrics;
 use weir_host::units::format_rfc3339;
+use weir_journal::Ledger;
 use weir_pipeline::stats;
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 
@@ -55,6 +56,9 @@ pub struct SourceStatus {
     pub lag_seconds: f64,
     /// Whether one of its streams is currently refused.
     pub blocked: bool,
+    /// The output whose full buffer blocks it; absent if it is not blocked, or not by an output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
     /// Seconds during which a stream was refused.
     pub blocked_seconds: f64,
     /// Errors of all kinds.
@@ -100,15 +104,6 @@ impl StatusDocument {
         let ledger = view.journal.ledger();
         let now = view.now_unix_ns();
         let process = ProcessMetrics::read();
-        let sources = view.sources.iter().filter_map(|source| {
-            let book = ledger.sources.iter().find(|book| book.name == source.name)?;
-            Some(SourceStatus::of(source, SourceEntry::of(book, view)))
-        });
-        let outputs = ledger.cursors.iter().map(|cursor| {
-            let known = view.output(&cursor.name);
-            let known = known.as_deref();
-            OutputStatus::of(known, CursorEntry::of(cursor, known))
-        });
         Self {
             schema: "weir.status.v1".to_owned(),
             version: version.to_owned(),
@@ -118,23 +113,35 @@ impl StatusDocument {
             cpu_seconds: process.cpu_seconds.unwrap_or_default(),
             resident_bytes: process.resident_bytes.unwrap_or_default(),
             health: serde_json::to_value(view.health_of(&ledger)).unwrap_or_default(),
-            sources: sources.collect(),
-            outputs: outputs.collect(),
+            sources: SourceStatus::all(view, &ledger),
+            outputs: OutputStatus::all(view, &ledger),
             journal: serde_json::to_value(&ledger.journal).unwrap_or_default(),
         }
     }
 }
 
 impl SourceStatus {
-    fn of(source: &SourceView, book: SourceEntry) -> Self {
+    /// Reads every configured source.
+    pub(crate) fn all(view: &PipelineView, ledger: &Ledger) -> Vec<Self> {
+        let sources = view.sources.iter().filter_map(|source| {
+            let book = ledger.sources.iter().find(|book| book.name == source.name)?;
+            Some(Self::of(source, SourceEntry::of(book, view), ledger))
+        });
+        sources.collect()
+    }
+
+    fn of(source: &SourceView, book: SourceEntry, ledger: &Ledger) -> Self {
         let stats = &source.stats;
+        let blocked = stats.is_blocked();
+        let is_full = |name: &String| ledger.cursors.iter().any(|c| c.blocking && c.name == *name);
         Self {
             book,
             address: stats.listener.endpoint().map(str::to_owned),
             files: stats::get(&stats.files),
             unreadable_files: stats::get(&stats.unreadable_files),
             lag_seconds: seconds(stats::get(&stats.lag_ns)),
-            blocked: stats.is_blocked(),
+            blocked,
+            blocked_by: stats.refused_by().filter(|name| blocked && is_full(name)),
             blocked_seconds: seconds(stats::get(&stats.blocked_ns)),
             errors: stats.errors.by_kind().iter().map(|(_, count)| count).sum(),
             cpu_seconds: seconds(stats::get(&stats.cpu_ns)),
@@ -143,6 +150,16 @@ impl SourceStatus {
 }
 
 impl OutputStatus {
+    /// Reads every output.
+    pub(crate) fn all(view: &PipelineView, ledger: &Ledger) -> Vec<Self> {
+        let outputs = ledger.cursors.iter().map(|cursor| {
+            let known = view.output(&cursor.name);
+            let known = known.as_deref();
+            Self::of(known, CursorEntry::of(cursor, known))
+        });
+        outputs.collect()
+    }
+
     fn of(output: Option<&OutputView>, book: CursorEntry) -> Self {
         let idle = stats::OutputStats::default();
         let stats = output.map_or(&idle, |output| &output.stats);

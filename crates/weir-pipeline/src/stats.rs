@@ -16,6 +16,7 @@ pub use rate_limit::{
     KEYS_REPORTED_MAX, LimitedCounts, LimitedKey, RateLimitReport, RateLimitStats,
 };
 pub use weir_host::process::publish_cpu;
+use weir_journal::RefusedReason;
 use weir_model::Batch;
 
 /// Statistics of one source.
@@ -43,6 +44,8 @@ pub struct SourceStats {
     pub blocked_ns: AtomicU64,
     /// Number of threads with at least one stream that is currently refused.
     pub blocked_threads: AtomicU64,
+    /// The output whose full buffer has refused it last; `None`: the disk has.
+    refused_by: Mutex<Option<String>>,
     /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,
     /// CPU time of the thread, nanoseconds.
@@ -57,6 +60,30 @@ impl SourceStats {
     /// Returns whether at least one stream is currently refused.
     pub fn is_blocked(&self) -> bool {
         get(&self.blocked_threads) > 0
+    }
+
+    /// Returns the output whose full buffer has refused it last; `None` if the disk has. It may
+    /// have room again.
+    pub fn refused_by(&self) -> Option<String> {
+        lock(&self.refused_by).clone()
+    }
+
+    /// Counts a refused append.
+    pub(crate) fn count_refused(&self, reason: &RefusedReason) {
+        add(&self.blocked_total, 1);
+        let by = match reason {
+            // A ring that is full for a moment is normal back pressure.
+            RefusedReason::RingFull | RefusedReason::Closed => return,
+            RefusedReason::BufferFull { cursor } => Some(cursor),
+            RefusedReason::Disk { error } => {
+                self.errors.count("journal_disk", error);
+                None
+            }
+        };
+        let mut refused_by = lock(&self.refused_by);
+        if refused_by.as_ref() != by {
+            *refused_by = by.cloned();
+        }
     }
 }
 

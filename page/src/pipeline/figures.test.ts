@@ -1,9 +1,8 @@
 import { expect, it } from 'vitest'
 import type { StatusDocument } from '../api/schema'
 import { lossOf, rateOf, totalsOf } from './figures'
-import { topologyOf } from './topology'
 
-function documentOf(lines: number, at: number, blocking = false): StatusDocument {
+function documentOf(lines: number, at: number): StatusDocument {
   const book = {
     lines,
     records: lines - 2,
@@ -34,7 +33,7 @@ function documentOf(lines: number, at: number, blocking = false): StatusDocument
         files: 1,
         unreadable_files: 0,
         lag_seconds: 0,
-        blocked: blocking,
+        blocked: false,
         blocked_seconds: 0,
         errors: 0,
         cpu_seconds: 0,
@@ -59,7 +58,7 @@ function documentOf(lines: number, at: number, blocking = false): StatusDocument
           pending_bytes: 90,
           buffer_bytes_max: 100,
           lag_seconds: 1,
-          blocking,
+          blocking: false,
           unaccounted_records: 0,
         },
         failing: false,
@@ -101,34 +100,4 @@ it('a rate is growth over the time between two looks', () => {
   )
   expect(rate).toBe(100)
   expect(rateOf(undefined, documentOf(1, 1), () => 1)).toBeUndefined()
-})
-
-it('back-pressure is drawn from the full output to the source that it stops', () => {
-  const found = topologyOf(documentOf(10, 1, true), undefined)
-  expect(found.chain).toBe('out is full and blocks in')
-  expect(found.edges.every((edge) => edge.blocked)).toBe(true)
-  expect(topologyOf(documentOf(10, 1), undefined).chain).toBeUndefined()
-})
-
-it('a source that lags while an output blocks is taken to be blocked by it', () => {
-  const document = documentOf(10, 1, true)
-  const [source] = document.sources
-  if (!source) throw new Error('there is a source')
-  document.sources = [{ ...source, blocked: false, lag_seconds: 60 }]
-  expect(topologyOf(document, undefined).chain).toBe('out is full and blocks in')
-  document.sources = [{ ...source, blocked: false, lag_seconds: 0 }]
-  expect(topologyOf(document, undefined).chain).toBe('out is full and blocks what feeds it')
-})
-
-it('draws what lags behind the drains that it was moved from', () => {
-  const document = documentOf(10, 1)
-  const [out] = document.outputs
-  if (!out) throw new Error('there is an output')
-  const named = (name: string) => ({ ...out, book: { ...out.book, name, active: true } })
-  document.outputs = ['store', 'drains', 'drains/lagging'].map(named)
-  const { columns, edges } = topologyOf(document, undefined)
-  expect(columns.at(-1)?.map((node) => node.name)).toEqual(['drains/lagging'])
-  expect(columns.at(-2)?.map((node) => node.name)).toEqual(['store', 'drains'])
-  const behind = edges.filter((edge) => edge.to === 'output:drains/lagging')
-  expect(behind.map((edge) => edge.from)).toEqual(['output:drains'])
 })

@@ -82,33 +82,33 @@ export interface State {
   text: string
 }
 
-export function sourceState(source: SourceStatus): State {
-  if (source.blocked) return { tone: 'bad', text: 'blocked by an output' }
-  if (source.unreadable_files > 0) {
-    return { tone: 'caution', text: `${source.unreadable_files} unreadable files` }
-  }
-  if (source.lag_seconds > 10) return { tone: 'caution', text: 'lagging' }
-  return { tone: 'good', text: 'reading' }
-}
-
 /** An output that is nearly full will soon block its sources, or discard. */
 const nearlyFull = 0.8
 
 export function outputState(output: OutputStatus): State {
   const { book } = output
-  if (book.name === 'drains/lagging') return laggingState(output)
+  if (book.name === 'drains/lagging') return laggingState(fillOf(output), book.in_flight)
   if (!book.active) return { tone: '', text: 'no longer configured' }
   if (book.blocking) return { tone: 'bad', text: 'full: blocking its sources' }
   if (output.failing) return { tone: 'bad', text: 'failing' }
-  if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
-  if (book.lag_seconds > 10) return { tone: 'caution', text: 'lagging' }
+  return deliveryState(fillOf(output), book.lag_seconds)
+}
+
+/** More than a moment behind. */
+export function isLate(lag: number): boolean {
+  return lag > 10
+}
+
+export function deliveryState(fill: number, lag: number): State {
+  if (fill > nearlyFull) return { tone: 'caution', text: 'nearly full' }
+  if (isLate(lag)) return { tone: 'caution', text: 'lagging' }
   return { tone: 'good', text: 'delivering' }
 }
 
 /** What lags is here because it lags: that is no trouble of its own. */
-function laggingState(output: OutputStatus): State {
-  if (fillOf(output) > nearlyFull) return { tone: 'caution', text: 'nearly full' }
-  return output.book.in_flight > 0
+export function laggingState(fill: number, waiting: number): State {
+  if (fill > nearlyFull) return { tone: 'caution', text: 'nearly full' }
+  return waiting > 0
     ? { tone: 'caution', text: 'catching up from disk' }
     : { tone: 'good', text: 'no drain is lagging' }
 }

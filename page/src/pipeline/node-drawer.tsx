@@ -5,30 +5,26 @@ import { go } from '../state/location'
 import { status, statusBefore } from '../state/status'
 import { IconButton } from '../ui/button'
 import { Sparkline } from '../ui/sparkline'
-import { fullIn, outputIn, outputState, rateOf, sourceIn, sourceState } from './figures'
+import { fullIn, outputIn, rateOf, sourceIn } from './figures'
 import { history } from './history'
-import { journalOf } from './topology'
+import type { PipelineNode, Topology } from './topology'
 import { openNode } from './topology-view'
 
 type Pair = [string, string]
 
-interface Part {
-  title: string
-  type: string
-  state: string
-  error: string | undefined
-  pairs: Pair[]
+interface Props {
+  document: StatusDocument
+  topology: Topology
 }
 
-export function NodeDrawer({ document }: { document: StatusDocument }) {
-  const id = openNode.value
-  const part = id ? partOf(id, document) : undefined
-  if (!part) return null
+export function NodeDrawer({ document, topology }: Props) {
+  const node = topology.columns.flat().find(({ id }) => id === openNode.value)
+  if (!node) return null
   return (
-    <aside class="drawer" aria-label={part.title}>
+    <aside class="drawer" aria-label={node.name}>
       <header class="drawer-head">
         <div class="grow drawer-title">
-          <strong>{part.title}</strong> <span class="quiet">{part.type}</span>
+          <strong>{node.name}</strong> <span class="quiet">{node.type}</span>
         </div>
         <IconButton
           small
@@ -38,16 +34,16 @@ export function NodeDrawer({ document }: { document: StatusDocument }) {
         />
       </header>
       <div class="drawer-body">
-        <p>{part.state}</p>
-        {part.error && <pre class="drawer-message">{part.error}</pre>}
+        <p>{node.state.text}</p>
+        {node.error && <pre class="drawer-message">{node.error}</pre>}
         <Sparkline
-          values={history.value[id] ?? []}
+          values={history.value[node.id] ?? []}
           label="rate of the last minutes"
           width={320}
           height={48}
         />
         <dl class="pairs node-pairs">
-          {part.pairs.map(([name, value]) => (
+          {pairsOf(node, document).map(([name, value]) => (
             <>
               <dt>{name}</dt>
               <dd>{value}</dd>
@@ -59,14 +55,19 @@ export function NodeDrawer({ document }: { document: StatusDocument }) {
   )
 }
 
-function partOf(id: string, document: StatusDocument): Part | undefined {
-  const [kind, ...rest] = id.split(':')
-  const name = rest.join(':')
-  if (kind === 'journal') return journalPart(document)
-  const source = kind === 'source' ? sourceIn(name, document) : undefined
-  if (source) return sourcePart(source)
-  const output = kind === 'output' ? outputIn(name, document) : undefined
-  return output ? outputPart(output, document) : undefined
+function pairsOf(node: PipelineNode, document: StatusDocument): Pair[] {
+  if (node.kind === 'journal') return journalPairs(document)
+  if (node.kind === 'source') {
+    const source = sourceIn(node.name, document)
+    return source ? sourcePairs(source) : []
+  }
+  const output = outputIn(node.name, document)
+  if (node.id === `output:${node.name}` && output) return outputPairs(output, document)
+  return [
+    ['received', exact(node.received)],
+    ['sent', exact(node.sent)],
+    ['lost', exact(node.lost)],
+  ]
 }
 
 function cpuText(counter: (document: StatusDocument) => number | undefined): string {
@@ -75,9 +76,9 @@ function cpuText(counter: (document: StatusDocument) => number | undefined): str
   return found === undefined ? '…' : `${percent(found)} of a core`
 }
 
-function sourcePart(source: SourceStatus): Part {
+function sourcePairs(source: SourceStatus): Pair[] {
   const { book } = source
-  const pairs: Pair[] = [
+  return [
     ...(source.address ? [['listens on', source.address] as Pair] : []),
     ['lines', exact(book.book.lines)],
     ['records', exact(book.book.records)],
@@ -90,20 +91,13 @@ function sourcePart(source: SourceStatus): Part {
     ['errors', exact(source.errors)],
     ['CPU', cpuText((one) => sourceIn(book.name, one)?.cpu_seconds)],
   ]
-  return {
-    title: book.name,
-    type: book.type,
-    state: sourceState(source).text,
-    error: undefined,
-    pairs,
-  }
 }
 
-function outputPart(output: OutputStatus, document: StatusDocument): Part {
+function outputPairs(output: OutputStatus, document: StatusDocument): Pair[] {
   const { book } = output
   const full = fullIn(statusBefore.value, document, book.name)
   const mean = (sum: number, count: number) => (count > 0 ? seconds(sum / count) : '–')
-  const pairs: Pair[] = [
+  return [
     ['delivered', exact(book.book.delivered)],
     ['in flight', `${exact(book.in_flight)}, ${short(book.taken)} of them taken`],
     ['buffered', `${bytes(book.pending_bytes)} of ${bytes(book.buffer_bytes_max)}`],
@@ -121,22 +115,32 @@ function outputPart(output: OutputStatus, document: StatusDocument): Part {
     ['sent', bytes(output.sent_bytes)],
     ['CPU', cpuText((one) => outputIn(book.name, one)?.cpu_seconds)],
   ]
-  const error = output.last_error ?? undefined
-  return { title: book.name, type: book.type, state: outputState(output).text, error, pairs }
 }
 
-function journalPart(document: StatusDocument): Part {
+function journalPairs(document: StatusDocument): Pair[] {
   const journal = journalOf(document)
   const written = rateOf(statusBefore.value, document, (one) => journalOf(one).disk_bytes)
+  return [
+    ['in memory', `${bytes(journal.ring_bytes)} of ${bytes(journal.ring_bytes_max)}`],
+    ['on disk', `${bytes(journal.disk_bytes)} of ${bytes(journal.disk_bytes_max)}`],
+    ['disk grows by', written ? rate(written).replace('/s', ' B/s') : 'nothing'],
+  ]
+}
+
+interface Journal {
+  ring_bytes: number
+  ring_bytes_max: number
+  disk_bytes: number
+  disk_bytes_max: number
+}
+
+/** The journal's part of the document, which its schema does not describe yet. */
+function journalOf(document: StatusDocument): Journal {
+  const found = document.journal as Partial<Journal> | null
   return {
-    title: 'journal',
-    type: 'one buffer for all outputs',
-    state: journal.disk_error ? 'The disk fails; deliveries continue.' : 'Accepts records.',
-    error: journal.disk_error ?? undefined,
-    pairs: [
-      ['in memory', `${bytes(journal.ring_bytes)} of ${bytes(journal.ring_bytes_max)}`],
-      ['on disk', `${bytes(journal.disk_bytes)} of ${bytes(journal.disk_bytes_max)}`],
-      ['disk grows by', written ? rate(written).replace('/s', ' B/s') : 'nothing'],
-    ],
+    ring_bytes: found?.ring_bytes ?? 0,
+    ring_bytes_max: found?.ring_bytes_max ?? 0,
+    disk_bytes: found?.disk_bytes ?? 0,
+    disk_bytes_max: found?.disk_bytes_max ?? 0,
   }
 }

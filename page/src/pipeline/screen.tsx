@@ -8,6 +8,7 @@ import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { ago } from '../format/times'
 import { createResource, type Resource } from '../state/resource'
 import { health, status, statusAt } from '../state/status'
+import { topology, watchTopology } from '../state/topology'
 import { Figure } from '../ui/figure'
 import { ProblemView, Skeleton } from '../ui/states'
 import { totalsOf } from './figures'
@@ -17,6 +18,7 @@ import { NodeDrawer } from './node-drawer'
 import { NoisyKeys } from './noisy'
 import { QuotaKeys } from './quota'
 import { Rules } from './rules'
+import { topologyOf } from './topology'
 import { TopologyView } from './topology-view'
 
 const rulesEvery = 3_000
@@ -24,6 +26,7 @@ const rulesEvery = 3_000
 export function Pipeline() {
   const rules = useSignal(createResource<RulesDocument>()).value
   useEffect(keepHistory, [])
+  useEffect(watchTopology, [])
   useEffect(() => {
     const ask = () => rules.ask((signal) => get('/weir/v1/rules', {}, signal))
     ask()
@@ -40,16 +43,21 @@ export function Pipeline() {
       <Skeleton lines={14} label="Loading the pipeline" />
     )
   }
+  const graph = topology.value && topologyOf(topology.value, rules.data.value)
   return (
     <div class="pipeline">
       <div class="scroll pipeline-main">
         <Figures document={found} />
         <Problems />
-        <TopologyView document={found} rules={rules.data.value} />
+        {graph ? (
+          <TopologyView topology={graph} />
+        ) : (
+          <Skeleton lines={4} label="Loading the topology" />
+        )}
         <Ledger document={found} />
         <Below rules={rules} document={found} />
       </div>
-      <NodeDrawer document={found} />
+      {graph && <NodeDrawer document={found} topology={graph} />}
     </div>
   )
 }

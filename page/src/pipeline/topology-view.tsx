@@ -1,14 +1,13 @@
 // The topology as boxes and lines: widths are rates, colours are states, and a chain of back-pressure
 // is drawn from the output that is full to the sources that it stops.
 import { useRef } from 'preact/hooks'
-import type { RulesDocument, StatusDocument } from '../api/schema'
 import { percent, rate, seconds, short } from '../format/numbers'
 import { go, parameter } from '../state/location'
 import { Icon } from '../ui/icon'
 import { Sparkline } from '../ui/sparkline'
 import { useWidth } from '../ui/width'
 import { history, steady } from './history'
-import { type Edge, type PipelineNode, type Topology, topologyOf } from './topology'
+import type { Edge, PipelineNode, Topology } from './topology'
 
 export const openNode = parameter('node')
 
@@ -28,14 +27,7 @@ interface Box {
   y: number
 }
 
-export function TopologyView({
-  document,
-  rules,
-}: {
-  document: StatusDocument
-  rules: RulesDocument | undefined
-}) {
-  const topology = topologyOf(document, rules)
+export function TopologyView({ topology }: { topology: Topology }) {
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame, 900)
   const { boxes, height } = layout(topology, width)

@@ -1,11 +1,11 @@
 // The pipeline as a graph in columns: sources, rules, the journal, outputs; and who blocks whom.
-import type { RulesDocument, StatusDocument } from '../api/schema'
+import type { RulesDocument, TopologyDocument, TopologyEdge, TopologyNode } from '../api/schema'
 import { bytes } from '../format/numbers'
-import { fillOf, lossOf, outputState, type State, sourceState } from './figures'
+import { deliveryState, isLate, laggingState, lossOf, type State } from './figures'
 
 export interface PipelineNode {
   id: string
-  kind: 'source' | 'rules' | 'journal' | 'output'
+  kind: TopologyNode['kind']
   name: string
   type: string
   state: State
@@ -14,6 +14,9 @@ export interface PipelineNode {
   fill: number | undefined
   lag: number
   lost: number
+  error: string | undefined
+  received: number
+  sent: number
 }
 
 export interface Edge {
@@ -30,137 +33,127 @@ export interface Topology {
   chain: string | undefined
 }
 
-export function topologyOf(document: StatusDocument, rules: RulesDocument | undefined): Topology {
-  const sources = document.sources.map(sourceNode)
-  const active = document.outputs.filter((output) => output.book.active)
-  const outputs = active.filter((output) => !lagsBehind(output)).map(outputNode)
-  const lagging = active.filter(lagsBehind).map(outputNode)
-  const middle: PipelineNode[] = [journalNode(document)]
-  const ruled = rules && rules.rules.length > 0 ? [rulesNode(rules)] : []
-  const blocking = document.outputs
-    .filter((output) => output.book.blocking)
-    .map((output) => output.book.name)
-  const blocked = blockedSources(document, blocking.length > 0)
-  const behind = ruled.length > 0 ? 'rules' : 'journal'
-  const edges: Edge[] = [
-    ...sources.map((node) => edge(node.id, behind, node.rate, blocked.includes(node.name))),
-    ...(ruled.length > 0 ? [edge('rules', 'journal', undefined, blocked.length > 0)] : []),
-    ...outputs.map((node) => edge('journal', node.id, node.rate, blocking.includes(node.name))),
-    ...lagging.map((node) => edge(`output:${drains}`, node.id, node.rate, false)),
+/** What drains that lag have not sent yet is moved from the destination of all drains to this one. */
+const lagging = 'output:drains/lagging'
+
+export function topologyOf(document: TopologyDocument, rules: RulesDocument | undefined): Topology {
+  const nodes = document.nodes.map((node) => nodeOf(node, rules))
+  const column = (...kinds: PipelineNode['kind'][]) =>
+    nodes.filter((node) => kinds.includes(node.kind) && node.id !== lagging)
+  const columns = [
+    column('source'),
+    column('rules'),
+    column('journal'),
+    column('output', 'store', 'drains', 'readers'),
+    nodes.filter((node) => node.id === lagging),
   ]
-  const columns = [sources, ruled, middle, outputs, lagging].filter((column) => column.length > 0)
-  return { columns, edges, chain: chainText(blocking, blocked) }
+  // No history is kept of what readers get: the line to them is drawn at rest.
+  const rates = new Map(nodes.map(({ id, kind, rate }) => [id, kind === 'readers' ? id : rate]))
+  const blocked = blockedEdges(document)
+  const edges = document.edges.map(({ id, from, to }) => ({
+    from,
+    to,
+    rate: rates.get(to) ?? rates.get(from),
+    blocked: blocked.has(id),
+  }))
+  const chain = chainText(document.nodes)
+  return { columns: columns.filter((nodes) => nodes.length > 0), edges, chain }
 }
 
-/** The destination of all drains; what drains that lag have not sent yet is moved to another one. */
-const drains = 'drains'
-
-function lagsBehind({ book }: StatusDocument['outputs'][number]): boolean {
-  return book.name === `${drains}/lagging`
+/** Edges on the way from what is blocked to what blocks it, and those into what is full. */
+function blockedEdges({ nodes, edges }: TopologyDocument): Set<string> {
+  const full = nodes.filter(({ state }) => state === 'blocking').map(({ id }) => id)
+  const found = new Set(edges.filter(({ to }) => full.includes(to)).map(({ id }) => id))
+  for (const { id, blocked_by } of nodes) {
+    if (!blocked_by) continue
+    const behind = reached(id, edges, ({ from, to }) => [from, to])
+    const before = reached(blocked_by, edges, ({ from, to }) => [to, from])
+    for (const edge of edges) {
+      if (behind.has(edge.from) && before.has(edge.to)) found.add(edge.id)
+    }
+  }
+  return found
 }
 
-function edge(from: string, to: string, rate: string | undefined, blocked: boolean): Edge {
-  return { from, to, rate, blocked }
+type Step = (edge: TopologyEdge) => [string, string]
+
+/** The nodes that can be reached from one over edges, which have no cycles; itself included. */
+function reached(start: string, edges: TopologyEdge[], step: Step): Set<string> {
+  const found = new Set([start])
+  for (let before = 0; before < found.size; ) {
+    before = found.size
+    for (const [at, next] of edges.map(step)) if (found.has(at)) found.add(next)
+  }
+  return found
 }
 
-/** So late is a source that has something to read and does not get to it, seconds. */
-const held = 5
-
-/** Sources that are refused; while an output blocks, also those that do not read what there is. */
-function blockedSources({ sources }: StatusDocument, isBlocking: boolean): string[] {
-  return sources
-    .filter((source) => source.blocked || (isBlocking && source.lag_seconds > held))
-    .map((source) => source.book.name)
+function chainText(nodes: TopologyNode[]): string | undefined {
+  const isCause = ({ id, state }: TopologyNode) =>
+    state === 'blocking' || nodes.some((node) => node.blocked_by === id)
+  const texts = nodes.filter(isCause).map((cause) => {
+    const blocked = nodes.filter((node) => node.blocked_by === cause.id).map(({ name }) => name)
+    const problem = cause.state === 'failing' ? 'fails' : 'is full'
+    return `${cause.name} ${problem} and blocks ${blocked.join(', ') || 'what feeds it'}`
+  })
+  return texts.length > 0 ? texts.join('; ') : undefined
 }
 
-function chainText(blocking: string[], blocked: string[]): string | undefined {
-  if (blocked.length === 0 && blocking.length === 0) return undefined
-  const stops = blocked.length > 0 ? blocked.join(', ') : 'what feeds it'
-  return `${blocking.join(', ') || 'the disk'} is full and blocks ${stops}`
+const types: Partial<Record<TopologyNode['kind'], string>> = {
+  rules: 'route, change, drop',
+  journal: 'memory, then disk',
+  readers: 'readers',
 }
 
-function sourceNode(source: StatusDocument['sources'][number]): PipelineNode {
-  const { book } = source
+function nodeOf(node: TopologyNode, rules: RulesDocument | undefined): PipelineNode {
+  const { id, kind, queue_bytes, queue_bytes_max } = node
+  const max = queue_bytes_max ?? 0
+  const fill = max > 0 ? Math.min(1, queue_bytes / max) : 0
+  const lag = node.lag_seconds ?? node.oldest_unacknowledged_seconds ?? 0
   return {
-    id: `source:${book.name}`,
-    kind: 'source',
-    name: book.name,
-    type: book.type,
-    state: sourceState(source),
-    rate: `source:${book.name}`,
-    fill: undefined,
-    lag: source.lag_seconds,
-    lost: lossOf(book.book.discarded).lost,
+    id,
+    kind,
+    name: kind === 'rules' && rules ? `${rules.rules.length} rules` : node.name,
+    type: types[kind] ?? node.type,
+    state: stateOf(node, fill, lag),
+    rate: ['rules', 'journal', 'readers'].includes(kind) ? undefined : id,
+    fill: queue_bytes_max == null ? undefined : fill,
+    lag,
+    lost: lossOf(node.discarded).lost,
+    error: node.last_error ?? undefined,
+    received: node.received,
+    sent: node.sent,
   }
 }
 
-function outputNode(output: StatusDocument['outputs'][number]): PipelineNode {
-  const { book } = output
-  return {
-    id: `output:${book.name}`,
-    kind: 'output',
-    name: book.name,
-    type: book.type,
-    state: outputState(output),
-    rate: `output:${book.name}`,
-    fill: fillOf(output),
-    lag: book.lag_seconds,
-    lost: lossOf(book.book.discarded).lost,
+function stateOf(node: TopologyNode, fill: number, lag: number): State {
+  switch (node.state) {
+    case 'blocked':
+      return { tone: 'bad', text: `blocked by ${node.blocked_by?.replace(/^output:/, '') ?? ''}` }
+    case 'blocking':
+      return { tone: 'bad', text: 'full: blocking its sources' }
+    case 'failing':
+      return { tone: 'bad', text: node.kind === 'journal' ? 'disk failing' : 'failing' }
+    case 'degraded':
+      return { tone: 'caution', text: 'some files cannot be read' }
+    case 'ok':
+      return okState(node, fill, lag)
   }
 }
 
-function rulesNode(rules: RulesDocument): PipelineNode {
-  return {
-    id: 'rules',
-    kind: 'rules',
-    name: `${rules.rules.length} rules`,
-    type: 'route, change, drop',
-    state: { tone: 'good', text: 'active' },
-    rate: undefined,
-    fill: undefined,
-    lag: 0,
-    lost: 0,
-  }
-}
-
-export interface Journal {
-  ring_bytes: number
-  ring_bytes_max: number
-  disk_bytes: number
-  disk_bytes_max: number
-  disk_error: string | null
-}
-
-/** The journal's part of the document, which its schema does not describe yet. */
-export function journalOf(document: StatusDocument): Journal {
-  const found = document.journal as Partial<Journal> | null
-  return {
-    ring_bytes: found?.ring_bytes ?? 0,
-    ring_bytes_max: found?.ring_bytes_max ?? 0,
-    disk_bytes: found?.disk_bytes ?? 0,
-    disk_bytes_max: found?.disk_bytes_max ?? 0,
-    disk_error: found?.disk_error ?? null,
-  }
-}
-
-function journalNode(document: StatusDocument): PipelineNode {
-  const journal = journalOf(document)
-  const fill = journal.disk_bytes_max > 0 ? journal.disk_bytes / journal.disk_bytes_max : 0
-  const bad = journal.disk_error !== null
-  return {
-    id: 'journal',
-    kind: 'journal',
-    name: 'journal',
-    type: 'memory, then disk',
-    state: bad
-      ? { tone: 'bad', text: 'disk failing' }
-      : {
-          tone: 'good',
-          text: `${bytes(journal.ring_bytes)}, ${bytes(journal.disk_bytes)} on disk`,
-        },
-    rate: undefined,
-    fill,
-    lag: 0,
-    lost: 0,
+function okState(node: TopologyNode, fill: number, lag: number): State {
+  switch (node.kind) {
+    case 'source':
+      if (isLate(lag)) return { tone: 'caution', text: 'lagging' }
+      return { tone: 'good', text: 'reading' }
+    case 'rules':
+      return { tone: 'good', text: 'active' }
+    case 'journal':
+      return { tone: 'good', text: `${bytes(node.queue_bytes)} on disk` }
+    case 'readers':
+      return { tone: 'good', text: `${bytes(node.queue_bytes)} waiting` }
+    case 'output':
+    case 'store':
+    case 'drains':
+      return node.id === lagging ? laggingState(fill, node.waiting) : deliveryState(fill, lag)
   }
 }

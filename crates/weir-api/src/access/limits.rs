@@ -26,6 +26,6 @@ pub(super) const FAILURE_PAUSE: Duration = Duration::from_millis(250);
 /// enough to fill a disk.
 pub(super) const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time after which a live tail of a user of UAA is interrupted, so that access is checked again
-/// when its client reconnects.
-pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_mins(15);
+/// Time after which a stream of events of a user of UAA is interrupted, so that access is checked
+/// again when its client reconnects.
+pub(super) const RECHECK_INTERVAL: Duration = Duration::from_mins(15);

@@ -22,7 +22,6 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 pub use gate::ApiAccess;
 pub(crate) use gate::Gate;
-pub(crate) use limits::RECHECK_INTERVAL;
 pub(crate) use requester::{Permission, Requester};
 pub(crate) use routes::{Routes, needs};
 

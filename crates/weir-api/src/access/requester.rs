@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use weir_expr::{Expr, ExprKind, Field, Literal, Reserved, Test};
 use weir_store::query::Access;
 
+use super::limits::RECHECK_INTERVAL;
 use super::sign_ins::SessionEnd;
 use crate::problem::Problem;
 
@@ -108,16 +109,20 @@ impl Requester {
     }
 
     /// Whether access must be checked again after a while.
-    pub(crate) fn may_lose_access(&self) -> bool {
+    pub(super) fn may_lose_access(&self) -> bool {
         self.is_of_uaa || self.session.is_some()
     }
 
-    /// Returns when its session has ended; never if it has none.
-    pub(crate) fn session_end(&self) -> impl Future<Output = ()> + Send + 'static {
-        let session = self.session.clone();
+    /// Returns when a stream must end, so that access is checked again when its client reconnects:
+    /// after [`RECHECK_INTERVAL`] if it may be lost, and as soon as the session has ended.
+    pub(crate) fn must_reconnect(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (may_lose_access, session) = (self.may_lose_access(), self.session.clone());
         async move {
             match session {
-                Some(session) => session.ended().await,
+                Some(session) => {
+                    let _over = tokio::time::timeout(RECHECK_INTERVAL, session.ended()).await;
+                }
+                None if may_lose_access => tokio::time::sleep(RECHECK_INTERVAL).await,
                 None => std::future::pending().await,
             }
         }

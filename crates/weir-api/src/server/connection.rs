@@ -131,7 +131,8 @@ async fn is_silent(has_begun: &AtomicBool) {
     }
 }
 
-/// Waits until the connection reaches its maximum age; a connection with a live tail has none.
+/// Waits until the connection reaches its maximum age; a connection with a stream of events has
+/// none.
 async fn max_age_reached(is_live: &IsLive) {
     loop {
         sleep(CONNECTION_AGE_MAX).await;

@@ -47,13 +47,17 @@ const ROWS_PER_SECOND_MAX: u32 = 100_000;
 /// Chunks that may wait for a reader's connection; each has at most the rows of one batch.
 const CHUNKS_WAITING: usize = 2;
 
-/// Whether a connection carries a live tail, which may go on forever.
+/// Whether a connection carries a stream of events, which may go on forever.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IsLive(Arc<AtomicBool>);
 
 impl IsLive {
     pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -102,7 +106,7 @@ pub(crate) async fn tail(
         Ok(begun) => begun,
         Err(refusal) => return refusal,
     };
-    is_live.0.store(true, Ordering::Relaxed);
+    is_live.set();
     let (sender, body) = Channel::new(CHUNKS_WAITING);
     let stopped = state.stopped.clone();
     tokio::spawn(async move {

@@ -13,7 +13,7 @@ use weir_store::query::Access;
 
 use super::sampler::Sampler;
 use super::sessions::Sessions;
-use crate::access::{RECHECK_INTERVAL, Requester, random};
+use crate::access::{Requester, random};
 
 /// Bytes of rows kept for a reader that reconnects.
 const RECENT_BYTES_MAX: usize = 512 * 1024;
@@ -101,12 +101,10 @@ impl Session {
         mut stopped: watch::Receiver<bool>,
     ) {
         let released = sessions.enter(self.id);
-        let recheck = after(requester.may_lose_access().then_some(RECHECK_INTERVAL));
         let is_over = tokio::select! {
             ended = self.send_all(&mut body, first, sessions) => ended.is_ok(),
             () = released.notified() => false,
-            () = recheck => false,
-            () = requester.session_end() => false,
+            () = requester.must_reconnect() => false,
             _ = stopped.wait_for(|stopped| *stopped) => true,
         };
         if is_over {
@@ -212,14 +210,6 @@ fn end() -> Bytes {
     Bytes::from_static(
         b"event: end\ndata: {\"reason\":\"weir is stopping or reloading its configuration\"}\n\n",
     )
-}
-
-/// Waits for this time, or forever.
-async fn after(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Returns ticks that start after one period; missed ticks are skipped.

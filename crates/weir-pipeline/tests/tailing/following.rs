@@ -256,6 +256,7 @@ fn a_destination_that_hangs_holds_the_file_and_loses_nothing() {
     eventually("the source is refused", || get(&running.stats.blocked_total) > 0);
     eventually("unread bytes are reported", || get(&running.stats.bytes_unread) > 10 << 20);
     eventually("the source is shown as blocked", || running.stats.is_blocked());
+    assert_eq!(running.stats.refused_by().as_deref(), Some("out"));
     eventually("for how long", || get(&running.stats.blocked_ns) > 0);
     running.inbox.is_hung.store(false, std::sync::atomic::Ordering::Release);
     eventually("it is not blocked any more", || !running.stats.is_blocked());

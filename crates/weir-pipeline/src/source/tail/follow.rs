@@ -543,10 +543,7 @@ impl Engine {
                 true
             }
             Err(refused) => {
-                add(&self.parts.stats.blocked_total, 1);
-                if let RefusedReason::Disk { error } = &refused.reason {
-                    self.parts.stats.errors.count("journal_disk", error);
-                }
+                self.parts.stats.count_refused(&refused.reason);
                 match refused.reason {
                     RefusedReason::BufferFull { .. } | RefusedReason::Disk { .. } => {
                         self.refused.insert(file.key);

@@ -77,17 +77,13 @@ impl LaneState {
 
     /// Notes that the journal refused an append.
     fn set_blocked(&self, reason: &RefusedReason) {
-        let stats = &self.context.stats;
-        add(&stats.blocked_total, 1);
+        self.context.stats.count_refused(reason);
         if matches!(reason, RefusedReason::RingFull | RefusedReason::BufferFull { .. }) {
             self.full.replace(reason.clone());
         }
         if self.blocked_since.get().is_none() {
             self.blocked_since.set(Some(self.context.clock.monotonic()));
-            add(&stats.blocked_threads, 1);
-        }
-        if let RefusedReason::Disk { error } = reason {
-            stats.errors.count("journal_disk", error);
+            add(&self.context.stats.blocked_threads, 1);
         }
     }
 
