@@ -23,7 +23,8 @@ use weir_model::DiscardReason;
 use weir_pipeline::drain;
 use weir_pipeline::view::PipelineView;
 
-use crate::ledger::{ByReason, ReadersEntry};
+use crate::ledger::ByReason;
+use crate::readers::ReadersEntry;
 use crate::response::{json_response, starting};
 use crate::rules::RulesDocument;
 use crate::state::ApiState;
