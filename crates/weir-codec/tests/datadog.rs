@@ -393,13 +393,23 @@ proptest! {
             if format == DatadogFormat::Json {
                 let is_probe = serde_json::from_slice::<Map<String, Value>>(&body)
                     .is_ok_and(|object| object.is_empty());
+                // The other parser refuses numbers that a double cannot represent.
+                let is_refused = |error: &serde_json::Error| {
+                    error.to_string().starts_with("number out of range")
+                };
                 let other = serde_json::from_slice::<Vec<Map<String, Value>>>(&body)
                     .map(|items| items.len())
-                    .or_else(|_| {
+                    .or_else(|error| {
+                        if is_refused(&error) {
+                            return Err(error);
+                        }
                         serde_json::from_slice::<Map<String, Value>>(&body)
                             .map(|_| usize::from(!is_probe))
                     });
-                prop_assert_eq!(taken.as_ref().ok().map(|(b, _)| seen(b).len()), other.ok());
+                if !other.as_ref().is_err_and(is_refused) {
+                    let found = taken.as_ref().ok().map(|(batches, _)| seen(batches).len());
+                    prop_assert_eq!(found, other.ok());
+                }
             }
             if let Ok((batches, book)) = taken {
                 let bodies: usize =
