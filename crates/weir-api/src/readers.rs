@@ -116,7 +116,9 @@ impl ReadersEntry {
     pub(crate) fn with_connected(view: &PipelineView) -> Vec<Self> {
         let mut services = Self::all(view);
         let readers = view.connected_readers();
-        services.iter_mut().for_each(|service| service.connect(&readers));
+        for service in &mut services {
+            service.connect(&readers);
+        }
         services
     }
 
