@@ -171,13 +171,15 @@ impl HealthCheck {
         }
         self.targets(at, &source.stats.collect);
         if source.stats.is_blocked() {
-            let by: Vec<&str> =
-                ledger.cursors.iter().filter(|c| c.blocking).map(|c| c.name.as_str()).collect();
-            let text = match (by.as_slice(), &ledger.journal.disk_error) {
-                ([], Some(error)) => format!("blocked by a disk error: {error}"),
+            let is_full = |name: &String| {
+                ledger.cursors.iter().any(|cursor| cursor.blocking && cursor.name == *name)
+            };
+            let by = source.stats.refused_by().filter(is_full);
+            let text = match (by, &ledger.journal.disk_error) {
+                (Some(output), _) => format!("blocked by output {output}"),
+                (None, Some(error)) => format!("blocked by a disk error: {error}"),
                 // A ring that is full for a moment is normal back pressure.
-                ([], None) => return,
-                (names, _) => format!("blocked by output {}", names.join(", ")),
+                (None, None) => return,
             };
             self.add(at, "blocked", Severity::Failing, text);
         }

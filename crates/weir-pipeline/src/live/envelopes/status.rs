@@ -67,7 +67,7 @@ pub(in super::super) fn describe(request: &LoggregatorRequest) -> String {
     let described: Vec<String> = described.collect();
     match more {
         0 => described.join("; "),
-        more => format!("{}; {more} more sources", described.join("; ")),
+        more => format!("{}; and {more} more", described.join("; ")),
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
         for n in 0..10 {
             request.selectors.push(select(&format!("app-{n}"), LoggregatorWanted::Log));
         }
-        let want = "log, counter of all; timer of app; log of app-0; 9 more sources";
+        let want = "log, counter of all; timer of app; log of app-0; and 9 more";
         assert_eq!(describe(&request), want);
     }
 }
