@@ -98,7 +98,7 @@ impl From<&ReaderStatus> for ReaderEntry {
             queued,
             queued_bytes,
             missed,
-            unaccounted: matched as i64 - (delivered + lost + abandoned + queued) as i64,
+            unaccounted: status.book.unaccounted(),
         }
     }
 }
@@ -132,24 +132,23 @@ impl ReadersEntry {
 
     fn of(service: ReaderService, stats: &ReaderServiceStats) -> Option<Self> {
         let address = stats.address.get()?.to_string();
-        let mut entry = Self {
+        let book = stats.book();
+        let ReaderBook { matched, delivered, lost, abandoned, queued, queued_bytes, missed } = book;
+        Some(Self {
             name: service.name().to_owned(),
             address,
             readers: stats::get(&stats.readers),
-            matched: stats::get(&stats.matched),
-            delivered: stats::get(&stats.delivered),
-            lost: stats::get(&stats.lost),
-            abandoned: stats::get(&stats.abandoned),
-            queued: stats::get(&stats.queued),
-            queued_bytes: stats::get(&stats.queued_bytes),
-            missed: stats::get(&stats.missed),
+            matched,
+            delivered,
+            lost,
+            abandoned,
+            queued,
+            queued_bytes,
+            missed,
             refused: stats::get(&stats.refused),
             cut: stats::get(&stats.cut),
-            unaccounted: 0,
+            unaccounted: book.unaccounted(),
             connected: Vec::new(),
-        };
-        let accounted = entry.delivered + entry.lost + entry.abandoned + entry.queued;
-        entry.unaccounted = entry.matched as i64 - accounted as i64;
-        Some(entry)
+        })
     }
 }

@@ -132,16 +132,14 @@ impl SourceStatus {
 
     fn of(source: &SourceView, book: SourceEntry, ledger: &Ledger) -> Self {
         let stats = &source.stats;
-        let blocked = stats.is_blocked();
-        let is_full = |name: &String| ledger.cursors.iter().any(|c| c.blocking && c.name == *name);
         Self {
             book,
             address: stats.listener.endpoint().map(str::to_owned),
             files: stats::get(&stats.files),
             unreadable_files: stats::get(&stats.unreadable_files),
             lag_seconds: seconds(stats::get(&stats.lag_ns)),
-            blocked,
-            blocked_by: stats.refused_by().filter(|name| blocked && is_full(name)),
+            blocked: stats.is_blocked(),
+            blocked_by: stats.blocked_by(ledger),
             blocked_seconds: seconds(stats::get(&stats.blocked_ns)),
             errors: stats.errors.by_kind().iter().map(|(_, count)| count).sum(),
             cpu_seconds: seconds(stats::get(&stats.cpu_ns)),

@@ -272,7 +272,7 @@ impl Cursor {
 
     /// Returns whether all that this destination has not settled of a stream is on stable storage.
     pub fn is_written(&self, stream: StreamId) -> bool {
-        self.shared.lock().unwritten(self.index, stream).is_empty()
+        self.shared.lock().is_written(self.index, stream)
     }
 
     /// Discards what waits of a stream and is not on stable storage, because the disk is full or

@@ -171,11 +171,7 @@ impl HealthCheck {
         }
         self.targets(at, &source.stats.collect);
         if source.stats.is_blocked() {
-            let is_full = |name: &String| {
-                ledger.cursors.iter().any(|cursor| cursor.blocking && cursor.name == *name)
-            };
-            let by = source.stats.refused_by().filter(is_full);
-            let text = match (by, &ledger.journal.disk_error) {
+            let text = match (source.stats.blocked_by(ledger), &ledger.journal.disk_error) {
                 (Some(output), _) => format!("blocked by output {output}"),
                 (None, Some(error)) => format!("blocked by a disk error: {error}"),
                 // A ring that is full for a moment is normal back pressure.

@@ -16,7 +16,7 @@ pub use rate_limit::{
     KEYS_REPORTED_MAX, LimitedCounts, LimitedKey, RateLimitReport, RateLimitStats,
 };
 pub use weir_host::process::publish_cpu;
-use weir_journal::RefusedReason;
+use weir_journal::{Ledger, RefusedReason};
 use weir_model::Batch;
 
 /// Statistics of one source.
@@ -66,6 +66,12 @@ impl SourceStats {
     /// have room again.
     pub fn refused_by(&self) -> Option<String> {
         lock(&self.refused_by).clone()
+    }
+
+    /// Returns the output that blocks it now; `None` if it is not blocked, or not by an output.
+    pub fn blocked_by(&self, ledger: &Ledger) -> Option<String> {
+        let is_full = |name: &String| ledger.cursors.iter().any(|c| c.blocking && c.name == *name);
+        self.refused_by().filter(|name| self.is_blocked() && is_full(name))
     }
 
     /// Counts a refused append.

@@ -1,4 +1,5 @@
 // Readers of envelopes, by the service that they use, and what each service has lost.
+import type { ComponentChildren } from 'preact'
 import type { ReaderEntry, ReadersEntry } from '../api/schema'
 import { bytes, exact, percent, short } from '../format/numbers'
 import { Count } from '../ui/count'
@@ -27,7 +28,7 @@ export function Readers({ readers }: { readers: ReadersEntry[] }) {
         </p>
       ) : (
         <>
-          <Table readers={readers} />
+          <Services readers={readers} />
           {readers.some((service) => service.connected?.length) && <Connected readers={readers} />}
         </>
       )}
@@ -35,16 +36,28 @@ export function Readers({ readers }: { readers: ReadersEntry[] }) {
   )
 }
 
-function Table({ readers }: { readers: ReadersEntry[] }) {
-  const names = ['readers', 'matched', 'delivered', 'queued', 'lost', 'abandoned', 'refused']
+/** The columns of `Terms`. */
+const terms = ['matched', 'delivered', 'queued', 'lost']
+
+interface TableProps {
+  label: string
+  texts: string[]
+  numbers: string[]
+  children: ComponentChildren
+}
+
+function Table({ label, texts, numbers, children }: TableProps) {
   return (
-    <ScrollBox className="ledger" label="Table of readers">
+    <ScrollBox className="ledger" label={label}>
       <table>
         <thead>
           <tr>
-            <th scope="col">service</th>
-            <th scope="col">address</th>
-            {names.map((name) => (
+            {texts.map((name) => (
+              <th key={name} scope="col">
+                {name}
+              </th>
+            ))}
+            {numbers.map((name) => (
               <th key={name} scope="col" class="number">
                 {name}
               </th>
@@ -52,20 +65,53 @@ function Table({ readers }: { readers: ReadersEntry[] }) {
             <th scope="col">book</th>
           </tr>
         </thead>
-        <tbody>
-          {readers.map((entry) => (
-            <Row key={entry.name} entry={entry} />
-          ))}
-        </tbody>
+        <tbody>{children}</tbody>
       </table>
     </ScrollBox>
   )
 }
 
-function Row({ entry }: { entry: ReadersEntry }) {
+/** The terms of a book, with a note on what was lost. */
+function Terms({ of, note }: { of: ReadersEntry | ReaderEntry; note?: string | undefined }) {
+  return (
+    <>
+      <Count value={of.matched} />
+      <Count value={of.delivered} />
+      <td class="number" title={`${exact(of.queued)} envelopes, ${bytes(of.queued_bytes)}`}>
+        {short(of.queued)}
+      </td>
+      <td class={`number${of.lost > 0 ? ' loss' : ''}`} title={`${exact(of.lost)} envelopes`}>
+        {short(of.lost)}
+        {note && <small>{note}</small>}
+      </td>
+    </>
+  )
+}
+
+/** Whether a book balances; while it is moving, its terms are from different moments. */
+function Balance({ unaccounted, moving }: { unaccounted: number; moving: boolean }) {
+  return (
+    <td class={`balance ${unaccounted === 0 || moving ? 'good' : 'bad'}`}>
+      {unaccounted === 0
+        ? 'balances'
+        : `${exact(unaccounted)} ${moving ? 'in flight' : 'unaccounted'}`}
+    </td>
+  )
+}
+
+function Services({ readers }: { readers: ReadersEntry[] }) {
+  const numbers = ['readers', ...terms, 'abandoned', 'refused']
+  return (
+    <Table label="Table of readers" texts={['service', 'address']} numbers={numbers}>
+      {readers.map((entry) => (
+        <Service key={entry.name} entry={entry} />
+      ))}
+    </Table>
+  )
+}
+
+function Service({ entry }: { entry: ReadersEntry }) {
   const lost = entry.lost / Math.max(entry.matched, 1)
-  // Counters of a service that is at work are read one after the other; at rest they are exact.
-  const moving = entry.readers > 0
   return (
     <tr>
       <th scope="row" title={services[entry.name]}>
@@ -74,63 +120,29 @@ function Row({ entry }: { entry: ReadersEntry }) {
       </th>
       <td class="mono">{entry.address}</td>
       <td class="number">{exact(entry.readers)}</td>
-      <Count value={entry.matched} />
-      <Count value={entry.delivered} />
-      <td class="number" title={`${exact(entry.queued)} envelopes, ${bytes(entry.queued_bytes)}`}>
-        {short(entry.queued)}
-      </td>
-      <td class={`number${entry.lost > 0 ? ' loss' : ''}`} title={`${exact(entry.lost)} envelopes`}>
-        {short(entry.lost)}
-        {entry.lost > 0 && <small>{percent(lost)}</small>}
-      </td>
+      <Terms of={entry} note={entry.lost > 0 ? percent(lost) : undefined} />
       <Count value={entry.abandoned} />
       <Count value={entry.refused} />
-      <td class={`balance ${entry.unaccounted === 0 || moving ? 'good' : 'bad'}`}>
-        {entry.unaccounted === 0
-          ? 'balances'
-          : `${exact(entry.unaccounted)} ${moving ? 'in flight' : 'unaccounted'}`}
-      </td>
+      <Balance unaccounted={entry.unaccounted} moving={entry.readers > 0} />
     </tr>
   )
 }
 
 /** Who is connected, with the shard that they share. */
 function Connected({ readers }: { readers: ReadersEntry[] }) {
-  const names = ['matched', 'delivered', 'queued', 'lost']
+  const texts = ['client', 'service', 'shard', 'selects']
   return (
-    <ScrollBox className="ledger" label="Table of connected readers">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">client</th>
-            <th scope="col">service</th>
-            <th scope="col">shard</th>
-            <th scope="col">selects</th>
-            {names.map((name) => (
-              <th key={name} scope="col" class="number">
-                {name}
-              </th>
-            ))}
-            <th scope="col">book</th>
-          </tr>
-        </thead>
-        <tbody>
-          {readers.flatMap((service) =>
-            (service.connected ?? []).map((reader) => (
-              <ConnectedRow
-                key={reader.peer + reader.since}
-                service={service.name}
-                reader={reader}
-              />
-            )),
-          )}
-        </tbody>
-      </table>
-    </ScrollBox>
+    <Table label="Table of connected readers" texts={texts} numbers={terms}>
+      {readers.flatMap((service) =>
+        (service.connected ?? []).map((reader) => (
+          <Client key={reader.peer + reader.since} service={service.name} reader={reader} />
+        )),
+      )}
+    </Table>
   )
 }
 
-function ConnectedRow({ service, reader }: { service: string; reader: ReaderEntry }) {
+function Client({ service, reader }: { service: string; reader: ReaderEntry }) {
   return (
     <tr>
       <th scope="row" class="mono" title={`since ${reader.since}`}>
@@ -139,20 +151,8 @@ function ConnectedRow({ service, reader }: { service: string; reader: ReaderEntr
       <td>{service.replaceAll('_', ' ')}</td>
       <td class="mono">{reader.shard_id || <span class="quiet">none: gets all</span>}</td>
       <td>{reader.selects}</td>
-      <Count value={reader.matched} />
-      <Count value={reader.delivered} />
-      <td class="number" title={`${exact(reader.queued)} envelopes, ${bytes(reader.queued_bytes)}`}>
-        {short(reader.queued)}
-      </td>
-      <td
-        class={`number${reader.lost > 0 ? ' loss' : ''}`}
-        title={`${exact(reader.lost)} envelopes`}
-      >
-        {short(reader.lost)}
-      </td>
-      <td class={`balance ${reader.unaccounted === 0 ? 'good' : 'bad'}`}>
-        {reader.unaccounted === 0 ? 'balances' : `${exact(reader.unaccounted)} unaccounted`}
-      </td>
+      <Terms of={reader} />
+      <Balance unaccounted={reader.unaccounted} moving={false} />
     </tr>
   )
 }

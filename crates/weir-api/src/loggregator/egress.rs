@@ -4,13 +4,14 @@
 //! Invariants: an invalid request gets the response of the original; a stream always ends with a
 //! status, unless the client closes it.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Frame};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts as Head;
 use hyper::{Request, Response};
-use std::net::SocketAddr;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 use weir_codec::{

@@ -14,7 +14,7 @@ use std::time::Duration;
 use weir_model::{DiscardReason, StreamId};
 
 use super::keys::{Group, GroupMap, Part};
-use super::{CursorStream, State, Status};
+use super::{CursorStream, Entry, State, Status};
 use crate::Outcome;
 use crate::limits::DISCARD_GROUPS_MAX;
 
@@ -208,24 +208,25 @@ impl State {
         stream: StreamId,
         now: Duration,
     ) -> bool {
-        for seq in self.unwritten(index, stream) {
-            let cs = self.cursor_stream(index, stream);
-            let at = cs.and_then(|cs| cs.entries.binary_search_by_key(&seq, |e| e.seq).ok());
-            let is_waiting = |at| cs.is_some_and(|cs| cs.entries[at].status == Status::Waiting);
-            if let Some(at) = at.filter(|at| is_waiting(*at)) {
-                self.discard_entry(index, stream, at, DiscardReason::BufferFull, now);
-            }
+        let waiting = self.cursor_stream(index, stream).into_iter().flat_map(CursorStream::waiting);
+        let unwritten = waiting.filter(|entry| !self.is_on_disk(entry.seq));
+        let parts: Vec<Part> = unwritten.map(|entry| entry.as_part(stream)).collect();
+        for part in &parts {
+            self.discard_part(index, part, now);
         }
-        self.unwritten(index, stream).is_empty()
+        self.is_written(index, stream)
     }
 
-    /// Returns the batches of a stream that a destination has not settled and that are not on
-    /// stable storage.
-    pub(crate) fn unwritten(&self, index: usize, stream: StreamId) -> Vec<u64> {
-        let entries = self.cursor_stream(index, stream).into_iter().flat_map(|cs| &cs.entries);
-        let left = entries.filter(|entry| !matches!(entry.status, Status::Settled(_)));
-        let is_written = |seq| self.slots.get(&seq).is_none_or(|slot| slot.synced);
-        left.map(|entry| entry.seq).filter(|seq| !is_written(*seq)).collect()
+    /// Returns whether all that a destination has not settled of a stream is on stable storage.
+    pub(crate) fn is_written(&self, index: usize, stream: StreamId) -> bool {
+        let mut entries = self.cursor_stream(index, stream).into_iter().flat_map(|cs| &cs.entries);
+        let is_settled = |entry: &Entry| matches!(entry.status, Status::Settled(_));
+        entries.all(|entry| is_settled(entry) || self.is_on_disk(entry.seq))
+    }
+
+    /// Returns whether a batch is on stable storage, or not needed any more.
+    fn is_on_disk(&self, seq: u64) -> bool {
+        self.slots.get(&seq).is_none_or(|slot| slot.synced)
     }
 
     /// Discards all waiting batches of a destination without a reader.

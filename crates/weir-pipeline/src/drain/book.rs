@@ -49,9 +49,9 @@ impl DrainBook {
         self.waiting += records;
     }
 
-    pub(super) fn deliver(&mut self) {
-        self.delivered += 1;
-        self.waiting -= 1;
+    pub(super) fn deliver(&mut self, records: u64) {
+        self.delivered += records;
+        self.waiting -= records;
     }
 
     pub(super) fn discard(&mut self, reason: DiscardReason, records: u64) {

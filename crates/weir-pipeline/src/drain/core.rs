@@ -11,6 +11,7 @@
 //! its stream.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -218,14 +219,14 @@ impl Drain {
     fn note_missing(&mut self, missing: u64) -> u64 {
         let delivered = missing.min(self.sent_ahead as u64);
         self.sent_ahead -= delivered as usize;
-        (0..delivered).for_each(|_| self.book.deliver());
+        self.book.deliver(delivered);
         self.book.discard(DiscardReason::BufferFull, missing - delivered);
         missing - delivered
     }
 
-    /// Removes the first gathered records.
-    fn take_gathered(&mut self, count: usize) -> Vec<Row> {
-        let rows: Vec<Row> = self.gathered.drain(..count).collect();
+    /// Removes some of the gathered records.
+    fn take_gathered(&mut self, places: Range<usize>) -> Vec<Row> {
+        let rows: Vec<Row> = self.gathered.drain(places).collect();
         self.gathered_bytes -= rows.iter().map(Row::drain_bytes).sum::<usize>();
         rows
     }
@@ -348,7 +349,7 @@ impl Core {
         drain.is_ahead_gathered = false;
         drain.refused_since = None;
         for appended in appended {
-            drain.take_gathered(appended.rows.len());
+            drain.take_gathered(0..appended.rows.len());
             drain.book.moved += appended.rows.len() as u64;
             drain.appended.push_back(appended);
         }
@@ -383,12 +384,7 @@ impl Core {
             is_needed
         };
         let discarded = drain.gathered.iter().skip(kept).take_while(is_needed).count();
-        let kept = drain.take_gathered(kept);
-        let discarded = drain.take_gathered(discarded);
-        for row in kept.into_iter().rev() {
-            drain.gathered_bytes += row.drain_bytes();
-            drain.gathered.push_front(row);
-        }
+        let discarded = drain.take_gathered(kept..kept + discarded);
         self.finish_all(id, &discarded, Fate::discarded(DiscardReason::BufferFull));
     }
 
@@ -454,7 +450,7 @@ impl Core {
                 let is_delivered = |fate: &&Fate| **fate == Fate::Delivered;
                 let delivered = fates.iter().take(count).take_while(is_delivered).count();
                 if drain.is_ahead_gathered {
-                    let rows = drain.take_gathered(delivered);
+                    let rows = drain.take_gathered(0..delivered);
                     self.finish_all(id, &rows, Fate::Delivered);
                 } else {
                     drain.sent_ahead = delivered;
@@ -600,7 +596,7 @@ impl Core {
         if let Some(drain) = self.drains.get_mut(&id) {
             match fate {
                 Fate::Elsewhere | Fate::Unbound | Fate::Moved => {}
-                Fate::Delivered => drain.book.deliver(),
+                Fate::Delivered => drain.book.deliver(1),
                 Fate::Discarded(reason) => {
                     drain.book.discard(DiscardReason::ALL[usize::from(reason)], 1);
                 }

@@ -112,6 +112,22 @@ pub struct ReaderServiceStats {
     pub cut: AtomicU64,
 }
 
+impl ReaderServiceStats {
+    /// Returns the book of all its readers. Its terms are read one after the other.
+    pub fn book(&self) -> ReaderBook {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ReaderBook {
+            matched: get(&self.matched),
+            delivered: get(&self.delivered),
+            lost: get(&self.lost),
+            abandoned: get(&self.abandoned),
+            queued: get(&self.queued),
+            queued_bytes: get(&self.queued_bytes),
+            missed: get(&self.missed),
+        }
+    }
+}
+
 /// The client of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderClient {

@@ -30,7 +30,7 @@ pub struct ReaderStatus {
     pub book: ReaderBook,
 }
 
-/// The book of a reader: `matched = delivered + lost + abandoned + queued` envelopes.
+/// The book of a reader, or of all readers of a service: `matched = delivered + lost + abandoned + queued` envelopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderBook {
     /// Envelopes that matched.
@@ -47,6 +47,14 @@ pub struct ReaderBook {
     pub queued_bytes: u64,
     /// Records that all readers missed, whether or not they match.
     pub missed: u64,
+}
+
+impl ReaderBook {
+    /// Returns the number of unaccounted envelopes; 0 when the book balances.
+    pub fn unaccounted(&self) -> i64 {
+        let accounted = self.delivered + self.lost + self.abandoned + self.queued;
+        self.matched as i64 - accounted as i64
+    }
 }
 
 /// Describes the selectors of a request, by source.

@@ -62,14 +62,11 @@ impl Scene {
     }
 
     fn assert_balanced(&self) {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let ReaderServiceStats { matched, delivered, lost, abandoned, queued, .. } = &*self.stats;
-        let accounted = get(delivered) + get(lost) + get(abandoned) + get(queued);
-        assert_eq!(get(matched), accounted);
-        for reading in &self.readings {
-            let book = reading.reader.status(&reading.request).unwrap().book;
-            let accounted = book.delivered + book.lost + book.abandoned + book.queued;
-            assert_eq!(book.matched, accounted, "{book:?}");
+        let of_readers =
+            self.readings.iter().map(|reading| reading.reader.status(&reading.request));
+        let of_readers = of_readers.map(|status| status.unwrap().book);
+        for book in of_readers.chain([self.stats.book()]) {
+            assert_eq!(book.unaccounted(), 0, "{book:?}");
         }
     }
 }
