@@ -176,6 +176,7 @@ fn open(dir: &Path) -> Result<Journal> {
         segment_bytes: 64 << 20,
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
         spill_after: Duration::from_millis(100),
     };
     let journal = Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new()))?;

@@ -342,6 +342,7 @@ impl Page {
         self.row("weir_journal_segments", &[], journal.segments);
         self.row("weir_journal_written_frames_total", &[], journal.frames_written);
         self.row("weir_journal_compacted_frames_total", &[], journal.frames_compacted);
+        self.row("weir_journal_merged_frames_total", &[], journal.frames_merged);
         self.row("weir_journal_flushes_total", &[], journal.flushes);
         self.row("weir_journal_disk_failing", &[], u8::from(journal.disk_error.is_some()));
         let recovery = &journal.recovery;

@@ -55,6 +55,7 @@ fn open(dir: &Path) -> Journal {
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
     };
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new()))
         .expect("the journal opens")

@@ -248,9 +248,10 @@ fn apply_entry(entry: &[u8], state: &mut State) {
             cursor_slot(state, index).committed_book = CursorBook::decode(fields.bytes());
         }
         k if k == EntryKind::Moved as u8 => {
-            state.moved_frames.up_to = (fields.u64(), fields.u64());
+            state.rewriting.moved_frames.up_to = (fields.u64(), fields.u64());
             let failed = |fields: &mut Fields<'_>| ((fields.u64(), fields.u64()), fields.u64());
-            state.moved_frames.failed = (0..fields.u8()).map(|_| failed(&mut fields)).collect();
+            state.rewriting.moved_frames.failed =
+                (0..fields.u8()).map(|_| failed(&mut fields)).collect();
         }
         k if k == EntryKind::Fold as u8 => apply_fold(&mut fields, state),
         k if k == EntryKind::Ended as u8 => {
@@ -493,8 +494,8 @@ impl Records {
             let known = &state.streams[&stream];
             records.stream(state, stream, known);
         }
-        if std::mem::take(&mut state.moved_frames.is_dirty) {
-            records.moved(&state.moved_frames);
+        if std::mem::take(&mut state.rewriting.moved_frames.is_dirty) {
+            records.moved(&state.rewriting.moved_frames);
         }
         let ended = std::mem::take(&mut state.folded);
         if !ended.is_empty() {
@@ -510,7 +511,7 @@ impl Records {
         all.names(state);
         all.ended(state, state.ended.keys().copied());
         all.fold(state, &[]);
-        all.moved(&state.moved_frames);
+        all.moved(&state.rewriting.moved_frames);
         for (index, cursor) in state.cursors.iter().enumerate() {
             all.book(index, &cursor.committed_book);
         }

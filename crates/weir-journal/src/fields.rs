@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weir_model::{Position, SourceBook};
+use weir_model::Position;
 
 use crate::state::Checkpoint;
 
@@ -38,8 +38,8 @@ impl<'a> Fields<'a> {
     }
     pub(crate) fn checkpoint(&mut self) -> Arc<Checkpoint> {
         let end = Position::new(self.u32(), self.u64());
-        let book = SourceBook::decode(self.bytes());
-        Arc::new(Checkpoint { end, state: self.bytes().into(), book })
+        let book = self.bytes();
+        Arc::new(Checkpoint::new(end, book, self.bytes()))
     }
     pub(crate) fn bytes(&mut self) -> &'a [u8] {
         let len = self.u32() as usize;
@@ -56,8 +56,8 @@ pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
 pub(crate) fn put_checkpoint(out: &mut Vec<u8>, checkpoint: &Checkpoint) {
     put_u32(out, checkpoint.end.epoch);
     out.extend_from_slice(&checkpoint.end.offset.to_le_bytes());
-    put_encoded(out, |out| checkpoint.book.encode(out));
-    put_bytes(out, &checkpoint.state);
+    put_bytes(out, checkpoint.encoded_book());
+    put_bytes(out, checkpoint.state());
 }
 
 /// Writes length-prefixed bytes.

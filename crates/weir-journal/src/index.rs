@@ -23,6 +23,8 @@ const END_LEN: usize = 12;
 const FLAG_REPEATABLE: u8 = 1;
 /// The entry includes the book and state at the end of the frame.
 const FLAG_CHECKPOINT: u8 = 2;
+/// The frame takes the place of several others.
+const FLAG_MERGED: u8 = 4;
 /// Larger states stay in their frames: the whole index must be read at the start.
 const STATE_BYTES_MAX: usize = 1024;
 
@@ -52,6 +54,8 @@ pub(crate) struct IndexEntry {
     pub(crate) location: Location,
     pub(crate) key: FrameKey,
     pub(crate) repeatable: bool,
+    /// It takes the place of several others.
+    pub(crate) merged: bool,
     /// Number of records in it.
     pub(crate) records: u64,
     /// What a commit at its end persists, unless that is large: then only the frame contains it.
@@ -88,9 +92,10 @@ impl SegmentIndex {
             location,
             key: FrameKey::of(header),
             repeatable: header.repeatable,
+            merged: header.merged,
             records: u64::from(header.record_count),
             checkpoint: Some(checkpoint.clone())
-                .filter(|checkpoint| checkpoint.state.len() <= STATE_BYTES_MAX),
+                .filter(|checkpoint| checkpoint.state().len() <= STATE_BYTES_MAX),
             routed: batch.routed_counts(),
             keys: batch.keys(),
         });
@@ -152,7 +157,8 @@ fn encode_entry(entry: &IndexEntry, out: &mut Vec<u8>) {
     put_u32(out, entry.key.len);
     let repeatable = u8::from(entry.repeatable) * FLAG_REPEATABLE;
     let checkpoint = u8::from(entry.checkpoint.is_some()) * FLAG_CHECKPOINT;
-    out.push(repeatable | checkpoint);
+    let merged = u8::from(entry.merged) * FLAG_MERGED;
+    out.push(repeatable | checkpoint | merged);
     // A frame has fewer records than that.
     put_u32(out, entry.records as u32);
     out.extend_from_slice(&entry.key.stream.0.to_le_bytes());
@@ -182,6 +188,7 @@ fn decode_entry(fields: &mut Fields<'_>, segment: u64) -> IndexEntry {
         location: Location { segment, offset, len },
         key: FrameKey { stream, base, end, len },
         repeatable: flags & FLAG_REPEATABLE != 0,
+        merged: flags & FLAG_MERGED != 0,
         records,
         checkpoint: (flags & FLAG_CHECKPOINT != 0).then(|| fields.checkpoint()),
         routed: Vec::new(),

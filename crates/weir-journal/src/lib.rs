@@ -30,7 +30,7 @@ use weir_host::{Clock, Disk, WakeFd};
 use weir_model::{Batch, SourceId, StreamId};
 
 pub use cursor::{Cursor, CursorMemory, Delivery, Held, Outcome};
-pub use limits::SOON_INTERVAL;
+pub use limits::{MERGE_FROM_BATCHES, SOON_INTERVAL};
 pub use spec::*;
 pub use subscriber::{Next, Subscriber};
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weir_model::limits::FRAME_BYTES_MAX;
+
 /// Bytes that a stream may send per round of the fair reading before the next stream's turn.
 pub(crate) const QUANTUM_BYTES: u64 = 64 * 1024;
 
@@ -93,8 +95,35 @@ pub(crate) const COMPACT_COMMITS: u32 = 50;
 pub(crate) const FAILED_MOVES_MAX: usize = 64;
 
 /// Number of batches in the journal from which each destination is limited to an equal share of
-/// them; so there are never more than twice as many. Each takes a few hundred bytes of memory.
-pub(crate) const SLOTS_MAX: usize = 100_000;
+/// them; so there are never more than twice as many. Each takes about 500 bytes of memory.
+pub(crate) const SLOTS_MAX: usize = 250_000;
+
+/// Number of batches from which small ones on disk are merged into larger ones: about 10 MiB of
+/// memory, and far from [`SLOTS_MAX`].
+pub const MERGE_FROM_BATCHES: usize = 16 * 1024;
+const _: () = assert!(MERGE_FROM_BATCHES * 4 <= SLOTS_MAX);
+
+/// Frames up to this size are merged with others: two of them fit in one frame.
+pub(crate) const SMALL_FRAME_BYTES_MAX: u64 = MERGED_BYTES_MAX / 2;
+
+/// Maximum size of the frames that are merged into one: the rest is for tables that may be larger
+/// than each of theirs.
+pub(crate) const MERGED_BYTES_MAX: u64 = (FRAME_BYTES_MAX - 40 * 1024) as u64;
+
+/// Frames are merged only if they arrived within this time, as the merged one has the earliest
+/// arrival...
+pub(crate) const MERGE_FRAMES_ARRIVAL_NS_MAX: u64 = 60_000_000_000;
+
+/// ...unless there are this many batches.
+pub(crate) const MERGE_ANY_ARRIVAL_BATCHES: usize = SLOTS_MAX / 2;
+
+/// How many of the next batches of a destination are not merged, since it may be about to take
+/// them, as a divisor of the number from which batches are merged at all: 8.
+pub(crate) const MERGE_AHEAD_SHARE: usize = 2048;
+
+/// Number of batches of a stream and a destination that are searched for small frames at once.
+/// Bounds the time for which the lock is held.
+pub(crate) const MERGE_WINDOW_BATCHES: usize = 512;
 
 /// How far a repeatable source runs ahead of every destination: enough to keep it busy, little
 /// enough that the buffers stay in the processor's second-level cache.

@@ -4,6 +4,7 @@
 //! them is delivered. The only exception is an unsupported format version of a file or of a frame
 //! in it; such a file is left untouched.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::limits::{BEGINNING_BYTES_MAX, COPY_BYTES};
 use crate::scan::{self, Scan};
 use crate::segment::{self, SegmentHeader};
 use crate::spec::JournalError;
-use crate::state::{Checkpoint, Location, RecoveredFrame, SegmentState, State};
+use crate::state::{Checkpoint, Location, MovedFrames, RecoveredFrame, SegmentState, State};
 
 /// State that opening passes on to the writer.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
         SegmentRecovery { disk, path, id, header, is_newest, is_log_whole }.recover(state)?;
     }
     state.note_absent();
-    forget_superseded(state);
+    forget_superseded(state, is_log_whole);
     load_partial_positions(state);
     forget_missing_copies(state);
     let used = files.iter().filter_map(|path| segment::number_of(path));
@@ -170,6 +171,7 @@ impl SegmentRecovery<'_> {
                 group: header.group,
                 base: header.base(),
                 repeatable: header.repeatable,
+                merged: header.merged,
                 checkpoint: Checkpoint::of(&batch),
                 absent: self.header.absent.clone(),
                 records: u64::from(header.record_count),
@@ -268,6 +270,7 @@ impl SegmentRecovery<'_> {
             group: end.group,
             base: entry.key.base,
             repeatable: entry.repeatable,
+            merged: entry.merged,
             checkpoint,
             absent: self.header.absent.clone(),
             records: entry.records,
@@ -300,8 +303,8 @@ impl SegmentRecovery<'_> {
             let checkpoint = if end.checkpoint.end == entry.key.end {
                 end.checkpoint.clone()
             } else {
-                let (book, state) = (last.book, last.state.clone());
-                Arc::new(Checkpoint { end: entry.key.end, book, state })
+                let (book, state) = (last.encoded_book(), last.state());
+                Arc::new(Checkpoint::new(entry.key.end, book, state))
             };
             tails.insert(stream, checkpoint.clone());
             // The source of a repeatable frame may have been told to read it again.
@@ -491,9 +494,10 @@ fn recover_frame(
 
 /// Sorts frames by position, and removes those of which the cursor log says that the rewritten one
 /// counts.
-fn forget_superseded(state: &mut State) {
-    let (moved, dead) = (&state.moved_frames, &mut state.dead);
+fn forget_superseded(state: &mut State, is_log_whole: bool) {
+    let (moved, dead) = (&state.rewriting.moved_frames, &mut state.dead);
     for frames in state.recovered.values_mut() {
+        forget_replaced(frames, moved, is_log_whole, dead);
         frames.sort_by_key(|f| (f.base, f.checkpoint.end, f.location));
         frames.dedup_by(|later, earlier| {
             let is_same =
@@ -507,6 +511,36 @@ fn forget_superseded(state: &mut State) {
             is_superseded
         });
     }
+}
+
+/// Removes frames that are part of a merged one that counts, and merged ones that do not count: the
+/// frames that they were made from are still there, unless the log lacks what it once contained.
+fn forget_replaced(
+    frames: &mut Vec<RecoveredFrame>,
+    moved: &MovedFrames,
+    is_log_whole: bool,
+    dead: &mut Vec<Location>,
+) {
+    if !frames.iter().any(|frame| frame.merged) {
+        return;
+    }
+    // A merged frame may be part of another one, which comes first.
+    frames.sort_by_key(|f| (f.base, Reverse(f.checkpoint.end), Reverse(f.location)));
+    let mut open: Vec<(Position, Location)> = Vec::new();
+    frames.retain(|frame| {
+        let (end, at) = (frame.checkpoint.end, frame.location);
+        open.retain(|(open_end, _)| *open_end > frame.base);
+        let is_within = |(open_end, later): &(Position, Location)| end <= *open_end && at < *later;
+        let is_replaced = frame.missing.is_none() && open.iter().any(is_within);
+        let is_void = frame.merged && is_log_whole && !moved.counts(at);
+        if frame.merged && frame.missing.is_none() && moved.counts(at) && !is_replaced {
+            open.push((end, at));
+        }
+        if is_replaced || is_void {
+            dead.push(at);
+        }
+        !is_replaced && !is_void
+    });
 }
 
 /// Removes missing frames whose content is in other frames too: uncertain writes were repeated.

@@ -28,6 +28,8 @@ pub struct JournalConfig {
     /// How long a full ring waits for its slowest destination before batches are written to disk
     /// (immediately if another destination would starve).
     pub spill_after: Duration,
+    /// Number of waiting batches from which small ones on disk are merged into larger ones.
+    pub merge_from_batches: usize,
 }
 
 /// The behavior of a destination whose buffer is full.
@@ -378,6 +380,8 @@ pub struct JournalStatus {
     /// Batches on disk that were rewritten since start, without the records that are no longer
     /// needed.
     pub frames_compacted: u64,
+    /// Number of small frames that were merged into larger ones.
+    pub frames_merged: u64,
     /// Flushes (fdatasync) since start, of segments and of the cursor log.
     pub flushes: u64,
     /// The last disk error, until it is resolved.

@@ -25,7 +25,7 @@ use crate::limits::{
 use crate::recovery::{Lock, Opened};
 use crate::segment::{self, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
-use crate::state::{Hole, Location, Move, Work};
+use crate::state::{Hole, Location, Merge, MergePart, Move, Work, arrived_together};
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -60,8 +60,26 @@ struct OpenSegment {
 struct UnsyncedFrame {
     seq: u64,
     at: Location,
-    /// The same frame is elsewhere on stable storage; with the number of records in the new one.
-    moved: Option<(Move, u64)>,
+    /// It is elsewhere on stable storage, too.
+    rewritten: Option<Rewritten>,
+}
+
+/// What a frame was made from.
+#[derive(Debug, Clone)]
+enum Rewritten {
+    /// A frame of which a part is no longer needed; with the number of records that are left.
+    Reduced(Move, u64),
+    /// Several frames.
+    Merged(Merge, Arc<Batch>),
+}
+
+impl Rewritten {
+    fn seq(&self) -> u64 {
+        match self {
+            Self::Reduced(moved, _) => moved.seq,
+            Self::Merged(merge, _) => merge.seq(),
+        }
+    }
 }
 
 impl OpenSegment {
@@ -146,6 +164,7 @@ impl Writer {
             Work::Positions { records, dead } => self.write_positions(&records, dead),
             Work::CountKeys(frames) => self.count_keys(&frames),
             Work::Compact(moves) => self.compact(moves),
+            Work::Merge(merges) => self.merge(merges),
             Work::EndSegment => self.end_segment(),
             Work::Stop => {
                 let closed = self.close_segment().and_then(|()| self.lock.check());
@@ -249,7 +268,7 @@ impl Writer {
                 current.unsynced.extend(placed.map(|(seq, at)| UnsyncedFrame {
                     seq,
                     at,
-                    moved: None,
+                    rewritten: None,
                 }));
                 self.shared.lock().frames_placed(group, &locations);
             }
@@ -271,22 +290,50 @@ impl Writer {
 
     /// Rewrites frames with only the records that are still needed.
     fn compact(&mut self, moves: Vec<Move>) {
-        let rewritten: Vec<_> = moves.into_iter().filter_map(|m| self.rewritten(m)).collect();
-        let moved = self.append_moved(&rewritten);
-        if let Err(error) = moved {
-            self.shared.lock().moves.clear();
-            if is_disk_full(&error) {
-                return;
-            }
-            return self.frames_failed(&[], &error);
-        }
+        let rewritten: Vec<_> = moves.into_iter().filter_map(|m| self.reduced(m)).collect();
+        self.append_rewritten(&rewritten);
         let mut state = self.shared.lock();
-        state.sync_wanted |= state.moves.is_empty();
+        state.sync_wanted |= state.rewriting.moves.is_empty();
+    }
+
+    /// Merges small frames in larger ones.
+    fn merge(&mut self, merges: Vec<Merge>) {
+        let within_ns = self.shared.lock().arrival_span_max_ns();
+        let mut merged = Vec::new();
+        for Merge { stream, parts } in merges {
+            let read = parts.into_iter().map_while(|part| self.read_part(part)).collect();
+            for group in arrived_together(read, within_ns) {
+                let all: Vec<_> =
+                    group.iter().map(|(part, batch)| (batch, part.shares.as_slice())).collect();
+                let Some(batch) = Batch::merge_all(&all).map(Arc::new) else { continue };
+                let parts = group.into_iter().map(|(part, _)| part).collect();
+                let merge = Merge { stream, parts };
+                merged.push((Rewritten::Merged(merge, batch.clone()), batch));
+            }
+        }
+        self.append_rewritten(&merged);
+        self.shared.lock().sync_wanted = true;
+    }
+
+    /// Reads a frame; `None` if it cannot be read, which is reported when it is taken.
+    fn read_part(&self, part: MergePart) -> Option<(MergePart, Batch)> {
+        let file = self.shared.lock().segments.get(&part.from.segment).map(|s| s.file.clone())?;
+        let batch = segment::read_frame(&*file, part.from).ok()?;
+        Some((part, batch))
+    }
+
+    /// Appends frames that were rewritten, or gives up the rewriting.
+    fn append_rewritten(&mut self, frames: &[(Rewritten, Arc<Batch>)]) {
+        let Err(error) = self.append_moved(frames) else { return };
+        self.shared.lock().stop_rewriting();
+        if !is_disk_full(&error) {
+            self.frames_failed(&[], &error);
+        }
     }
 
     /// Returns a frame without the records that are no longer needed; `None` if it cannot be read,
     /// which is reported when it is taken.
-    fn rewritten(&self, moved: Move) -> Option<(Move, Arc<Batch>)> {
+    fn reduced(&self, moved: Move) -> Option<(Rewritten, Arc<Batch>)> {
         let from = moved.from;
         let file = self.shared.lock().segments.get(&from.segment).map(|s| s.file.clone())?;
         let Ok(batch) = segment::read_frame(&*file, from) else {
@@ -294,27 +341,25 @@ impl Writer {
             return None;
         };
         let left = batch.only_for(&moved.shares).unwrap_or(batch);
-        Some((moved, Arc::new(left)))
+        let records = left.record_count() as u64;
+        Some((Rewritten::Reduced(moved, records), Arc::new(left)))
     }
 
     /// Appends frames that were rewritten.
-    fn append_moved(&mut self, frames: &[(Move, Arc<Batch>)]) -> io::Result<()> {
+    fn append_moved(&mut self, frames: &[(Rewritten, Arc<Batch>)]) -> io::Result<()> {
         let bytes = frames.iter().map(|(_, batch)| batch.frame_bytes() as u64).sum();
         self.check_space(bytes)?;
         for group in frames.chunks(FRAMES_PER_WRITE) {
             self.open_segment_if_needed()?;
             let Some(current) = &mut self.current else { return Ok(()) };
-            let batches: Vec<_> = group.iter().map(|(m, batch)| (m.seq, batch.clone())).collect();
+            let batches: Vec<_> =
+                group.iter().map(|(of, batch)| (of.seq(), batch.clone())).collect();
             let locations = current.append(&batches)?;
             let mut state = self.shared.lock();
-            for ((moved, batch), at) in group.iter().zip(locations) {
-                let records = batch.record_count() as u64;
-                let seq = moved.seq;
-                current.unsynced.push(UnsyncedFrame {
-                    seq,
-                    at,
-                    moved: Some((moved.clone(), records)),
-                });
+            for ((of, batch), at) in group.iter().zip(locations) {
+                let (seq, rewritten) = (of.seq(), Some(of.clone()));
+                current.unsynced.push(UnsyncedFrame { seq, at, rewritten });
+                state.rewriting.frames_compacted += u64::from(matches!(of, Rewritten::Reduced(..)));
                 state.move_placed(batch, at);
             }
         }
@@ -409,9 +454,14 @@ impl Writer {
         let mut state = self.shared.lock();
         state.flushes += 1;
         for frame in current.unsynced.drain(..) {
-            match frame.moved {
+            match frame.rewritten {
                 None => state.frame_synced(frame.seq, frame.at, now),
-                Some((moved, records)) => state.moved(&moved, frame.at, records, now),
+                Some(Rewritten::Reduced(moved, records)) => {
+                    state.moved(&moved, frame.at, records, now);
+                }
+                Some(Rewritten::Merged(merge, batch)) => {
+                    state.merged(&merge, &batch, frame.at, now);
+                }
             }
         }
         Ok(())
@@ -481,11 +531,11 @@ impl Writer {
     /// Handles frames whose flush failed, which leaves them permanently uncertain: they go to the
     /// next segment. Their bytes are in memory, or still in the cache of the operating system.
     fn take_back(&self, current: &OpenSegment) {
-        if current.unsynced.iter().any(|frame| frame.moved.is_some()) {
-            self.shared.lock().moved_frames.note_failed(current.id);
+        if current.unsynced.iter().any(|frame| frame.rewritten.is_some()) {
+            self.shared.lock().rewriting.moved_frames.note_failed(current.id);
         }
-        for UnsyncedFrame { seq, at: location, moved } in &current.unsynced {
-            if moved.is_some() {
+        for UnsyncedFrame { seq, at: location, rewritten } in &current.unsynced {
+            if rewritten.is_some() {
                 self.shared.lock().dead.push(*location);
                 continue;
             }

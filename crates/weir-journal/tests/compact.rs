@@ -70,6 +70,7 @@ fn small() -> JournalConfig {
         segment_bytes: 256 * KIB,
         ring_bytes: MIB,
         commit_interval: Duration::from_millis(20),
+        merge_from_batches: usize::MAX,
         ..config(DIR)
     }
 }
@@ -80,9 +81,18 @@ impl World {
     }
 
     fn start_with(disk: FaultyDisk, stuck: CursorSpec) -> Self {
+        Self::open(small(), disk, stuck)
+    }
+
+    /// Small frames are also merged, from four batches on.
+    fn start_merging(disk: FaultyDisk) -> Self {
+        Self::open(JournalConfig { merge_from_batches: 4, ..small() }, disk, dropping())
+    }
+
+    fn open(config: JournalConfig, disk: FaultyDisk, stuck: CursorSpec) -> Self {
         let clock = FakeClock::default();
         let opened =
-            Journal::open_with_writer(small(), Arc::new(disk.clone()), Arc::new(clock.clone()));
+            Journal::open_with_writer(config, Arc::new(disk.clone()), Arc::new(clock.clone()));
         let (journal, writer) = opened.unwrap();
         let all = cursor(&journal, "all");
         let stuck = journal.cursor(stuck).unwrap();
@@ -254,12 +264,12 @@ fn what_is_discarded_by_key_keeps_no_space() {
     assert!(world.journal.ledger().journal.segments <= 1, "all space is freed");
 }
 
-#[test]
-fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
+/// Crashes at each call of the disk. Returns how many frames were merged.
+fn crash_at_any_call(start: impl Fn(FaultyDisk) -> World) -> u64 {
     let before = 60;
-    let (mut number, mut again) = (0, 0);
+    let (mut number, mut again, mut merged) = (0, 0, 0);
     let less = loop {
-        let mut world = World::start_with(FaultyDisk::new(), dropping());
+        let mut world = start(FaultyDisk::new());
         world.run_with(mixed, 0, before);
         assert_eq!(world.journal.ledger().journal.frames_compacted, 0);
         number += 1;
@@ -275,9 +285,10 @@ fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
         if is_over {
             assert!(world.journal.ledger().journal.frames_compacted > 0, "it was compacted");
         }
+        merged += world.journal.ledger().journal.frames_merged;
         let disk = if number % 2 == 0 { world.disk.crash(number) } else { world.disk.kill() };
         drop(world);
-        let mut world = World::start_with(disk, dropping());
+        let mut world = start(disk);
         let known = world.known;
         assert!(known >= before * ROWS);
         let arrived = assert_quiet_keys_are_whole(&mut world, known);
@@ -289,13 +300,25 @@ fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
     };
     assert!(number > 100 && again > 10, "{number} calls, {again} times before it was compacted");
     assert!(less < MIXED_BATCHES * ROWS * 3 / 4, "{less}");
+    merged
 }
 
 #[test]
-fn a_flush_that_fails_during_compaction_changes_nothing() {
-    let (mut compacted, mut failed) = (0, 0);
+fn a_crash_at_any_call_of_the_disk_counts_what_was_discarded_by_key_once() {
+    assert_eq!(crash_at_any_call(|disk| World::start_with(disk, dropping())), 0);
+}
+
+#[test]
+fn a_crash_at_any_call_of_the_disk_during_merging_counts_what_was_discarded_by_key_once() {
+    let merged = crash_at_any_call(World::start_merging);
+    assert!(merged > 1000, "{merged}");
+}
+
+/// Has one flush after the other fail. Returns how many frames were merged.
+fn flushes_that_fail(start: impl Fn(FaultyDisk) -> World) -> u64 {
+    let (mut compacted, mut failed, mut merged) = (0, 0, 0);
     for number in 1..80 {
-        let mut world = World::start_with(FaultyDisk::new(), dropping());
+        let mut world = start(FaultyDisk::new());
         world.run_with(mixed, 0, 60);
         let fault = Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment");
         world.disk.inject(fault.nth(number).times(number % 3 + 1));
@@ -305,13 +328,26 @@ fn a_flush_that_fails_during_compaction_changes_nothing() {
             world.settle();
         }
         compacted += world.journal.ledger().journal.frames_compacted;
+        merged += world.journal.ledger().journal.frames_merged;
         let disk = if number % 2 == 0 { world.disk.crash(number) } else { world.disk.kill() };
         drop(world);
-        let mut world = World::start_with(disk, dropping());
+        let mut world = start(disk);
         let known = world.known;
         assert_quiet_keys_are_whole(&mut world, known);
     }
-    assert!(compacted > 1000 && failed > 60, "{compacted} frames, {failed} failures");
+    assert!(compacted + merged > 1000 && failed > 60, "{compacted} frames, {failed} failures");
+    merged
+}
+
+#[test]
+fn a_flush_that_fails_during_compaction_changes_nothing() {
+    assert_eq!(flushes_that_fail(|disk| World::start_with(disk, dropping())), 0);
+}
+
+#[test]
+fn a_flush_that_fails_during_merging_changes_nothing() {
+    let merged = flushes_that_fail(World::start_merging);
+    assert!(merged > 1000, "{merged}");
 }
 
 /// Two streams, each with its own destination, one of which is stuck.

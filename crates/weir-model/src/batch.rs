@@ -334,8 +334,13 @@ impl Batch {
 
     /// Returns the counts of the stream up to the end of this batch.
     pub fn book(&self) -> SourceBook {
+        SourceBook::decode(self.encoded_book())
+    }
+
+    /// Returns the book as [`SourceBook::encode`] encodes it.
+    pub fn encoded_book(&self) -> &[u8] {
         let start = self.header.book_at();
-        SourceBook::decode(&self.buf[start..start + self.header.book_len as usize])
+        &self.buf[start..start + self.header.book_len as usize]
     }
 
     /// Returns what the source needs, besides the position, to resume reading after this batch.

@@ -122,6 +122,8 @@ pub struct BatchBuilder {
     /// Up to here the arena is known to be UTF-8.
     utf8_until: usize,
     base: Position,
+    /// The frame will take the place of several others.
+    is_merged: bool,
     rows: Vec<Row>,
     /// Spans of the attributes, one for each row if there are any.
     attributes: Vec<Span>,
@@ -146,6 +148,7 @@ impl BatchBuilder {
             len: HEADER_LEN,
             utf8_until: HEADER_LEN,
             base,
+            is_merged: false,
             rows: Vec::new(),
             attributes: Vec::new(),
             rare: Vec::new(),
@@ -159,6 +162,7 @@ impl BatchBuilder {
     /// Starts over at `base`, dropping what was not sealed.
     pub fn reset(&mut self, base: Position) {
         self.base = base;
+        self.is_merged = false;
         self.len = HEADER_LEN;
         self.utf8_until = HEADER_LEN;
         self.columns = KEPT;
@@ -230,6 +234,12 @@ impl BatchBuilder {
         if span.start == self.utf8_until {
             self.utf8_until = span.end.min(self.len);
         }
+    }
+
+    /// Declares that the frame takes the place of several others
+    /// ([`FrameHeader::merged`](crate::FrameHeader::merged)).
+    pub(crate) fn mark_merged(&mut self) {
+        self.is_merged = true;
     }
 
     /// Returns the bytes of the arena, addressed like the spans (the first [`HEADER_LEN`] bytes
@@ -537,6 +547,7 @@ impl BatchBuilder {
         self.buf[self.len..frame_len].fill(0);
         let header = FrameHeader {
             repeatable: seal.repeatable,
+            merged: self.is_merged,
             frame_len: frame_len as u32,
             stream: seal.stream,
             group: seal.group,

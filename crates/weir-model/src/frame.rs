@@ -94,8 +94,9 @@ impl FrameFeatures {
         if self.version != VERSION {
             return Err(FrameError::Version(self.version));
         }
-        if self.flags & !FLAG_REPEATABLE != 0 {
-            return Err(unknown("flag")((self.flags & !FLAG_REPEATABLE).trailing_zeros()));
+        let unknown_flags = self.flags & !(FLAG_REPEATABLE | FLAG_MERGED);
+        if unknown_flags != 0 {
+            return Err(unknown("flag")(unknown_flags.trailing_zeros()));
         }
         let columns = Columns::of_bits(self.columns).map_err(unknown("column"))?;
         Ok((columns, Kinds::of_bits(self.kinds).map_err(unknown("kind"))?))
@@ -129,6 +130,9 @@ impl FrameFeatures {
 pub struct FrameHeader {
     /// The source can read these records again (files), so the frame need not survive a crash.
     pub repeatable: bool,
+    /// It takes the place of several earlier frames: records between its base and its end that it
+    /// does not contain are needed by no destination.
+    pub merged: bool,
     /// Total length in bytes, header included; a multiple of 8.
     pub frame_len: u32,
     /// The stream that all records belong to.
@@ -164,6 +168,7 @@ pub struct FrameHeader {
 }
 
 const FLAG_REPEATABLE: u16 = 1;
+const FLAG_MERGED: u16 = 2;
 
 impl FrameHeader {
     /// Returns the position before the first record.
@@ -177,7 +182,7 @@ impl FrameHeader {
     }
 
     fn flags(&self) -> u16 {
-        u16::from(self.repeatable) * FLAG_REPEATABLE
+        (u16::from(self.repeatable) * FLAG_REPEATABLE) | (u16::from(self.merged) * FLAG_MERGED)
     }
 
     /// Writes the header with a checksum of zero.
@@ -245,6 +250,7 @@ impl FrameHeader {
         let (columns, kinds) = features.known()?;
         let decoded = Self {
             repeatable: flags & FLAG_REPEATABLE != 0,
+            merged: flags & FLAG_MERGED != 0,
             frame_len: u32_at(8),
             stream: StreamId(u64_at(16)),
             group: u64_at(24),

@@ -289,6 +289,7 @@ fn journal_config(plan: &PipelinePlan) -> JournalConfig {
         taken_bytes_max: plan.taken_bytes_max,
         commit_interval: COMMIT_INTERVAL,
         spill_after: SPILL_AFTER,
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
     }
 }
 

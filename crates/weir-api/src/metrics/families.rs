@@ -289,6 +289,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
         Counter,
         "Batches that were rewritten without records that no output needs any more.",
     ),
+    family(
+        "weir_journal_merged_frames_total",
+        Counter,
+        "Small batches on disk that were merged into larger ones, because many batches wait.",
+    ),
     family("weir_journal_flushes_total", Counter, "Flushes of segments and of the positions file."),
     family("weir_journal_disk_failing", Gauge, "1 while the journal cannot write."),
     family("weir_journal_recovered_frames", Gauge, "Batches found on disk at the start."),

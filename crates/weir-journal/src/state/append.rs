@@ -489,6 +489,7 @@ impl State {
             queued: false,
             synced: false,
             is_discarded: false,
+            is_copied: false,
             tickets,
         };
         self.slots.insert(seq, slot);

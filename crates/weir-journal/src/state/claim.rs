@@ -28,6 +28,8 @@ pub(crate) struct RecoveredFrame {
     pub(crate) base: Position,
     /// The source can read these records again.
     pub(crate) repeatable: bool,
+    /// It takes the place of several others.
+    pub(crate) merged: bool,
     pub(crate) checkpoint: Arc<Checkpoint>,
     /// Cursors of the destinations that were not configured when it was written.
     pub(crate) absent: Arc<[usize]>,
@@ -67,6 +69,7 @@ impl RecoveredFrame {
             queued: false,
             synced: true,
             is_discarded: false,
+            is_copied: false,
             tickets: Vec::new(),
         }
     }
@@ -572,8 +575,8 @@ impl ResumePoint {
     pub(super) fn at(checkpoint: &Checkpoint, known: bool) -> Self {
         Self {
             position: checkpoint.end,
-            state: checkpoint.state.to_vec(),
-            book: checkpoint.book,
+            state: checkpoint.state().to_vec(),
+            book: checkpoint.book(),
             known,
             last_epoch: checkpoint.end.epoch,
             furthest: Furthest::at(checkpoint),
@@ -583,14 +586,16 @@ impl ResumePoint {
 
 impl Furthest {
     fn at(checkpoint: &Checkpoint) -> Self {
-        Self { position: checkpoint.end, book: checkpoint.book }
+        Self { position: checkpoint.end, book: checkpoint.book() }
     }
 }
 
 /// Returns where a stream starts that the log does not know: where its source says, or with its
 /// first frame on disk.
 fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<Checkpoint> {
-    let start = Checkpoint { end: spec.start, state: spec.state.into(), book: spec.book };
+    let mut book = Vec::new();
+    spec.book.encode(&mut book);
+    let start = Checkpoint::new(spec.start, &book, spec.state);
     let first = frames.first().filter(|f| f.base < spec.start);
     Arc::new(first.map_or(start, |f| Checkpoint::at(f.base)))
 }

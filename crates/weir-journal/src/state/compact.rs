@@ -16,13 +16,13 @@
 //! - A frame is rewritten again only if more of its records have become useless, so compaction
 //!   terminates.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use weir_model::{Batch, DiscardReason, Share, StreamId};
 
 use super::append::charge_of;
-use super::{Checkpoint, Entry, Location, State, StreamState};
+use super::{Checkpoint, Entry, Location, MergePass, State, StreamState};
 use crate::limits::{COMPACT_COMMITS, FAILED_MOVES_MAX, GROUP_BYTES};
 
 /// A frame to rewrite.
@@ -35,6 +35,23 @@ pub(crate) struct Move {
     pub(crate) shares: Vec<Share>,
     /// Destinations that have discarded some of it, with the number of records.
     pub(crate) cuts: Vec<(usize, u64)>,
+}
+
+/// What is being rewritten: frames that are reduced, and frames that are merged.
+#[derive(Debug, Default)]
+pub(crate) struct Rewriting {
+    /// Slots whose frames are to be reduced, and how many were.
+    pub(crate) moves: VecDeque<u64>,
+    pub(crate) frames_compacted: u64,
+    /// The earliest time to check for frames to reduce.
+    pub(crate) compact_at: Duration,
+    /// How far waiting batches were searched for small frames to merge, and how many were merged.
+    pub(crate) merge_pass: MergePass,
+    pub(crate) frames_merged: u64,
+    /// Which of the new frames count instead of the old ones.
+    pub(crate) moved_frames: MovedFrames,
+    /// Size of the new frames while the old ones still take space.
+    pub(crate) moved_bytes: u64,
 }
 
 /// Which rewritten frames count instead of the old ones, should a start find both.
@@ -81,22 +98,22 @@ impl StreamState {
 impl State {
     /// Returns frames to rewrite now, at most about one MiB of them; otherwise when to check again.
     pub(super) fn take_moves(&mut self, now: Duration) -> Result<Vec<Move>, Option<Duration>> {
-        if self.moves.is_empty() {
-            if !self.is_mostly_useless() || self.moved_bytes > 0 {
+        if self.rewriting.moves.is_empty() {
+            if !self.is_mostly_useless() || self.rewriting.moved_bytes > 0 {
                 return Err(None);
             }
-            if now < self.compact_at {
-                return Err(Some(self.compact_at));
+            if now < self.rewriting.compact_at {
+                return Err(Some(self.rewriting.compact_at));
             }
-            self.compact_at = now + self.config.commit_interval * COMPACT_COMMITS;
+            self.rewriting.compact_at = now + self.config.commit_interval * COMPACT_COMMITS;
             self.choose_moves();
         }
         let mut bytes = 0;
         let mut moves = Vec::new();
         while bytes < GROUP_BYTES
-            && let Some(seq) = self.moves.pop_front()
+            && let Some(seq) = self.rewriting.moves.pop_front()
         {
-            let Some(slot) = self.slots.get(&seq) else { continue };
+            let Some(slot) = self.slots.get(&seq).filter(|slot| !slot.is_copied) else { continue };
             let Some(from) = slot.location.filter(|at| self.is_compactible(at.segment)) else {
                 continue;
             };
@@ -123,7 +140,7 @@ impl State {
         self.disk_bytes() > 2 * (charged + self.config.segment_bytes)
     }
 
-    fn is_compactible(&self, segment: u64) -> bool {
+    pub(super) fn is_compactible(&self, segment: u64) -> bool {
         self.segments.get(&segment).is_some_and(|s| s.is_indexed && s.sealed && !s.is_strange)
     }
 
@@ -132,9 +149,8 @@ impl State {
         let claims = self.claims();
         let mut needed: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
         for (seq, slot) in &self.slots {
-            let Some(at) = slot.location.filter(|at| self.is_compactible(at.segment)) else {
-                continue;
-            };
+            let is_movable = |at: &Location| !slot.is_copied && self.is_compactible(at.segment);
+            let Some(at) = slot.location.filter(is_movable) else { continue };
             let rows = claims.get(seq).copied().unwrap_or(0).min(slot.records);
             let (bytes, frames) = needed.entry(at.segment).or_default();
             *bytes += charge_of(u64::from(at.len), rows, slot.records).min(u64::from(at.len));
@@ -153,7 +169,7 @@ impl State {
                 return;
             }
             left = left.saturating_sub(bytes);
-            self.moves.extend(frames);
+            self.rewriting.moves.extend(frames);
         }
     }
 
@@ -198,18 +214,17 @@ impl State {
         (shares, cuts)
     }
 
-    /// Records that the frame was rewritten, but not yet flushed.
+    /// Records that a frame was rewritten, but not yet flushed.
     pub(crate) fn move_placed(&mut self, batch: &Batch, to: Location) {
         self.add_frame(batch, to, Checkpoint::of(batch));
         self.note_frame(batch.header().stream, to);
-        self.frames_compacted += 1;
-        self.moved_bytes += u64::from(to.len);
+        self.rewriting.moved_bytes += u64::from(to.len);
     }
 
     /// Records that space was freed.
     pub(crate) fn note_reclaimed(&mut self) {
-        if self.moves.is_empty() {
-            self.moved_bytes = 0;
+        if self.rewriting.moves.is_empty() {
+            self.rewriting.moved_bytes = 0;
         }
         self.note_disk_use();
     }
@@ -217,8 +232,9 @@ impl State {
     /// Records that the rewritten frame, with this many records, is on stable storage.
     pub(crate) fn moved(&mut self, moved: &Move, to: Location, records: u64, now: Duration) {
         let Move { seq, stream, from, .. } = *moved;
-        self.moved_frames.up_to = self.moved_frames.up_to.max((to.segment, to.offset));
-        self.moved_frames.is_dirty = true;
+        self.rewriting.moved_frames.up_to =
+            self.rewriting.moved_frames.up_to.max((to.segment, to.offset));
+        self.rewriting.moved_frames.is_dirty = true;
         for (index, rows) in &moved.cuts {
             self.commit_cut(*index, stream, seq, *rows);
             self.mark_dirty(stream, now);

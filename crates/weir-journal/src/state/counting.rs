@@ -21,7 +21,7 @@ use crate::spec::WhenFull;
 impl Entry {
     /// Notes the keys of the destination's records in the batch of a waiting entry, from which
     /// nothing was cut.
-    fn note_keys(&mut self, index: usize, batch: &Batch) {
+    pub(super) fn note_keys(&mut self, index: usize, batch: &Batch) {
         let keys = batch.routed_keys(index, batch.records_up_to(self.skip_to));
         // A frame that was read back may be of another content, if it is damaged.
         if keys.iter().map(|(_, rows)| rows).sum::<u64>() == self.routed {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_model::Batch;
 
-use super::{Location, Move, State};
+use super::{Location, Merge, Move, State};
 use crate::cursor_log::Records;
 use crate::limits::{APPEND_GROUP_INTERVAL, GROUP_BYTES, GROUP_BYTES_MAX, SOON_GROUP_INTERVAL};
 
@@ -30,6 +30,8 @@ pub(crate) enum Work {
     CountKeys(Vec<(u64, Location)>),
     /// Frames to rewrite with only the records that are still needed.
     Compact(Vec<Move>),
+    /// Frames to merge into one each.
+    Merge(Vec<Merge>),
     Stop,
 }
 
@@ -93,6 +95,13 @@ impl State {
             Ok(moves) => return Ok(Work::Compact(moves)),
             Err(Some(at)) if timer.is_due(at, now) => return Err(Some(Duration::ZERO)),
             Err(_) => {}
+        }
+        let merges = self.take_merges();
+        if !merges.is_empty() {
+            return Ok(Work::Merge(merges));
+        }
+        if self.is_merging() {
+            return Err(Some(Duration::ZERO));
         }
         Err(timer.0)
     }

@@ -19,7 +19,7 @@ impl State {
                 let mut book = source.folded;
                 let mut streams = 0;
                 for stream in live {
-                    book.add(&stream.checkpoint.book);
+                    book.add(&stream.checkpoint.book());
                     streams += 1;
                 }
                 SourceLedger { id: *id, name: source.name.clone(), streams, book }
@@ -70,7 +70,8 @@ impl State {
             disk_bytes_max: self.config.bytes_max,
             segments: self.segments.len() as u64,
             frames_written: self.frames_written,
-            frames_compacted: self.frames_compacted,
+            frames_compacted: self.rewriting.frames_compacted,
+            frames_merged: self.rewriting.frames_merged,
             flushes: self.flushes,
             disk_error: self.disk_error().cloned(),
             recovery: self.recovery.clone(),

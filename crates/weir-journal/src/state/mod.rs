@@ -12,6 +12,7 @@
 //! - `in_flight` is incremented at append and decremented at settlement, never derived.
 
 mod append;
+mod checkpoint;
 mod claim;
 mod compact;
 mod counting;
@@ -23,11 +24,12 @@ mod due;
 mod frames;
 mod keys;
 mod ledger;
+mod merge;
 mod read;
 mod soon;
 mod stream;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,14 +42,16 @@ use crate::limits::SLOTS_MAX;
 use crate::spec::{JournalConfig, Recovery, RefusedReason};
 use crate::subscriber::SubscriberQueue;
 
+pub(crate) use checkpoint::Checkpoint;
 pub(crate) use claim::RecoveredFrame;
-pub(crate) use compact::{Move, MovedFrames};
+pub(crate) use compact::{Move, MovedFrames, Rewriting};
 pub(crate) use cursor_streams::{CursorStreams, StreamStart};
 pub(crate) use dead::DeadRanges;
 pub(crate) use destination::CursorState;
 pub(crate) use due::Work;
 pub(crate) use frames::Hole;
 pub(crate) use keys::{Cut, Keys};
+pub(crate) use merge::{Merge, MergePart, MergePass, arrived_together};
 pub(crate) use read::{BatchLocation, TakenBatch};
 pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
@@ -58,29 +62,6 @@ pub(crate) struct Location {
     pub(crate) segment: u64,
     pub(crate) offset: u64,
     pub(crate) len: u32,
-}
-
-/// What a commit at the end of a batch persists besides the position.
-#[derive(Debug, Default)]
-pub(crate) struct Checkpoint {
-    pub(crate) end: Position,
-    pub(crate) state: Box<[u8]>,
-    pub(crate) book: SourceBook,
-}
-
-impl Checkpoint {
-    /// Creates a checkpoint for a position about which nothing else is known.
-    pub(crate) fn at(end: Position) -> Self {
-        Self { end, ..Self::default() }
-    }
-
-    pub(crate) fn of(batch: &Batch) -> Arc<Self> {
-        Arc::new(Self {
-            end: batch.header().end(),
-            state: batch.state().into(),
-            book: batch.book(),
-        })
-    }
 }
 
 /// A batch that is still needed.
@@ -111,6 +92,9 @@ pub(crate) struct Slot {
     pub(crate) synced: bool,
     /// Some destination has discarded it.
     pub(crate) is_discarded: bool,
+    /// Its records are also in a frame that does not count, but may be found at a start: it is not
+    /// rewritten with fewer.
+    pub(crate) is_copied: bool,
     /// Tickets to resolve once it is durable.
     pub(crate) tickets: Vec<oneshot::Sender<Result<(), RefusedReason>>>,
 }
@@ -319,15 +303,7 @@ pub(crate) struct State {
     pub(crate) to_count: BTreeSet<u64>,
     /// Some of them are being read.
     pub(crate) is_reading_keys: bool,
-    /// Slots whose frames are to be rewritten, and how many were.
-    pub(crate) moves: VecDeque<u64>,
-    pub(crate) frames_compacted: u64,
-    /// Which of them count instead of the old ones.
-    pub(crate) moved_frames: MovedFrames,
-    /// Size of the frames that were rewritten while the old ones still take space.
-    pub(crate) moved_bytes: u64,
-    /// The earliest time to check for frames to rewrite.
-    pub(crate) compact_at: Duration,
+    pub(crate) rewriting: Rewriting,
     pub(crate) flushes: u64,
     pub(crate) recovery: Recovery,
 }
@@ -396,11 +372,7 @@ impl State {
             frames_written: 0,
             to_count: BTreeSet::new(),
             is_reading_keys: false,
-            moves: VecDeque::new(),
-            frames_compacted: 0,
-            moved_frames: MovedFrames::default(),
-            moved_bytes: 0,
-            compact_at: Duration::ZERO,
+            rewriting: Rewriting::default(),
             flushes: 0,
             recovery: Recovery::default(),
         }
@@ -415,7 +387,7 @@ impl State {
     /// for a moment, at most a segment of them; since that frees space, the space need not be
     /// available first.
     pub(crate) fn limited_bytes(&self) -> u64 {
-        self.disk_bytes().saturating_sub(self.moved_bytes)
+        self.disk_bytes().saturating_sub(self.rewriting.moved_bytes)
     }
 
     /// Updates the disk state after frames were added or space was freed.
@@ -682,7 +654,7 @@ impl State {
         }
         let last_frame = state.last_frame;
         if let Some(source) = state.source {
-            let book = state.checkpoint.book;
+            let book = state.checkpoint.book();
             self.sources.entry(source).or_default().folded.add(&book);
         }
         let ended = self.streams.remove(&stream);
@@ -733,7 +705,7 @@ impl State {
     pub(crate) fn forget_ended(&mut self) {
         let first = self.first_segment().unwrap_or(u64::MAX);
         self.ended.retain(|_, (segment, _)| *segment >= first);
-        self.moved_frames.failed.retain(|(_, segment)| *segment >= first);
+        self.rewriting.moved_frames.failed.retain(|(_, segment)| *segment >= first);
         for known in self.streams.values_mut() {
             known.abandoned.retain(|abandoned| abandoned.last.0 >= first);
         }

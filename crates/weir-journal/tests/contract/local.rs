@@ -228,44 +228,49 @@ fn append_to_streams(journal: &Journal, streams: std::ops::Range<u64>, mask: u64
 }
 
 #[test]
-fn a_hundred_thousand_waiting_batches_stop_only_what_feeds_their_destination() {
+fn too_many_waiting_batches_stop_only_what_feeds_their_destination() {
     let opener = Local::default();
     let journal = opener.open_with(JournalConfig { ring_bytes: 512 * MIB, ..config(DIR) });
     let wake = WakeFd::new().unwrap();
     journal.on_room(wake.clone());
-    let mut hung = cursor(&journal, "hung");
+    let spec = CursorSpec { buffer_bytes_max: 512 * MIB, ..cursor_spec("hung") };
+    let mut hung = journal.cursor(spec).unwrap();
     let mut quick = cursor(&journal, "quick");
-    assert_eq!(append_to_streams(&journal, 0..100_001, 0b01), 100_000, "there is a limit");
-    let refused = journal.append(Part::new(100_001, 0, 1).mask(0b11).build(), LAG).unwrap_err();
+    assert_eq!(append_to_streams(&journal, 0..250_001, 0b01), 250_000, "there is a limit");
+    let refused = journal.append(Part::new(250_001, 0, 1).mask(0b11).build(), LAG).unwrap_err();
     assert_eq!(refused.reason, RefusedReason::BufferFull { cursor: "hung".to_owned() });
     assert_books_balance(&journal);
     // The other destination has its share.
-    assert_eq!(append_to_streams(&journal, 200_000..200_100, 0b10), 100);
+    assert_eq!(append_to_streams(&journal, 300_000..300_100, 0b10), 100);
     assert_eq!(drain(&mut quick).len(), 100);
     assert!(!wake.take());
     // It is worth retrying when part of them are gone.
-    for n in 0..6250 {
+    for n in 0..15_625 {
         assert!(!wake.take(), "after {n}");
         let delivery = take(&mut hung).unwrap();
         hung.ack(&delivery, Outcome::delivered(1));
     }
     assert!(wake.take());
-    assert_eq!(append_to_streams(&journal, 100_001..100_002, 0b11), 1);
+    assert_eq!(append_to_streams(&journal, 250_001..250_002, 0b11), 1);
     opener.close(journal);
 }
 
 #[test]
-fn a_hundred_thousand_waiting_batches_make_room_where_the_oldest_may_go() {
+fn too_many_waiting_batches_make_room_where_the_oldest_may_go() {
     let opener = Local::default();
     let journal = opener.open_with(JournalConfig { ring_bytes: 512 * MIB, ..config(DIR) });
-    let spec = CursorSpec { when_full: WhenFull::DropOldest, ..cursor_spec("hung") };
+    let spec = CursorSpec {
+        when_full: WhenFull::DropOldest,
+        buffer_bytes_max: 512 * MIB,
+        ..cursor_spec("hung")
+    };
     let mut hung = journal.cursor(spec).unwrap();
     let _quick = cursor(&journal, "quick");
     // All have the same weight.
-    assert_eq!(append_to_streams(&journal, 200_000..300_100, 0b01), 100_100);
+    assert_eq!(append_to_streams(&journal, 200_000..450_100, 0b01), 250_100);
     assert_books_balance(&journal);
     let discarded = journal.ledger().cursors[0].book.discarded[DiscardReason::BufferFull as usize];
-    assert!((100..10_000).contains(&discarded), "{discarded} were discarded");
+    assert!((100..25_000).contains(&discarded), "{discarded} were discarded");
     let oldest = take(&mut hung).unwrap().stream();
     assert_eq!(oldest, StreamId(200_000 + discarded), "the oldest were discarded");
     opener.close(journal);
@@ -274,7 +279,9 @@ fn a_hundred_thousand_waiting_batches_make_room_where_the_oldest_may_go() {
 #[test]
 fn frames_are_found_by_their_keys() {
     let opener = Local::default();
-    let journal = opener.open_with(JournalConfig { segment_bytes: 4 * KIB, ..config(DIR) });
+    let config =
+        || JournalConfig { segment_bytes: 4 * KIB, merge_from_batches: 1024, ..config(DIR) };
+    let journal = opener.open_with(config());
     let mut hec = cursor(&journal, "hec");
     for n in 0..20 {
         let part = Part::new(2, n, 1).padding(600).unrepeatable().keys(&[n % 3, 99]);
@@ -291,7 +298,7 @@ fn frames_are_found_by_their_keys() {
     assert_eq!(find(&journal, 99).len(), 20);
     assert!(find(&journal, 7).is_empty());
     journal.shutdown();
-    let journal = opener.open();
+    let journal = opener.open_with(config());
     hec = {
         drop(hec);
         cursor(&journal, "hec")

@@ -707,6 +707,10 @@ impl<'a> World<'a> {
             self.met("Compacted");
             self.oracle.has_compacted = true;
         }
+        if self.ledger().is_some_and(|ledger| ledger.journal.frames_merged > 0) {
+            self.met("Merged");
+            self.oracle.has_compacted = true;
+        }
     }
 
     fn ledger(&self) -> Option<weir_journal::Ledger> {
@@ -745,6 +749,7 @@ impl<'a> World<'a> {
 fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
     // Drawn from a copy: histories without this remain as they are.
     let taken_bytes_max = if has_readers { rng.clone().u64(1..64) * KIB } else { u64::MAX };
+    let merge_from_batches = rng.clone().usize(1..32);
     JournalConfig {
         ring_bytes: rng.u64(2..48) * KIB,
         bytes_max: 64 * MIB,
@@ -752,6 +757,7 @@ fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
         taken_bytes_max,
         commit_interval: Duration::from_micros(rng.u64(..2000)),
         spill_after: Duration::from_micros(rng.u64(..2000)),
+        merge_from_batches,
         ..config(DIR)
     }
 }

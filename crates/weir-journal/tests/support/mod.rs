@@ -222,6 +222,7 @@ pub(crate) fn config(dir: impl Into<PathBuf>) -> JournalConfig {
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(2),
         spill_after: Duration::from_millis(20),
+        merge_from_batches: 16,
     }
 }
 

@@ -66,6 +66,7 @@ impl Rig {
             taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(20),
             spill_after: Duration::from_secs(1),
+            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
         };
         disk.create_dir_all(&config.dir).unwrap();
         let (journal, _writer) =

@@ -95,6 +95,7 @@ fn config(ring_bytes: u64) -> JournalConfig {
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
     }
 }
 

@@ -127,6 +127,7 @@ mod tests {
             taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(20),
             spill_after: Duration::from_secs(1),
+            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
         };
         let journal = Journal::open(config, Arc::new(RealDisk), clock.clone()).unwrap();
         let plan = OutputPlan {

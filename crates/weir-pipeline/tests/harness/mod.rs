@@ -308,6 +308,7 @@ fn open(dir: &Path) -> Journal {
         segment_bytes: 16 << 20,
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
         spill_after: Duration::from_secs(1),
     };
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap()

@@ -195,6 +195,7 @@ impl World {
             taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(5),
             spill_after: Duration::from_secs(2),
+            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
         };
         let journal = Journal::open(config, Arc::new(RealDisk), clock.clone()).unwrap();
         let cursor = journal

@@ -142,6 +142,7 @@ fn open(data_dir: &Path) -> Result<Journal> {
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
     };
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).map_err(|error| {
         match error {

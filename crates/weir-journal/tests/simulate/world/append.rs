@@ -26,7 +26,8 @@ pub(super) fn append(
     let batch = batch(oracle, stream, reading, count, padding, route);
     let is_known = oracle.has_keys
         && !oracle.has_compacted
-        && process.journal.ledger().journal.frames_compacted == 0;
+        && process.journal.ledger().journal.frames_compacted == 0
+        && process.journal.ledger().journal.frames_merged == 0;
     let before = is_known.then(|| waiting_by_sink(process, oracle, slots));
     let Ok(ticket) = process.journal.append(batch, policy) else { return };
     if let Some(before) = before.filter(|_| process.is_disk_well()) {

@@ -269,6 +269,7 @@ fn view(dir: &std::path::Path) -> PipelineView {
         taken_bytes_max: u64::MAX,
         commit_interval: std::time::Duration::from_millis(20),
         spill_after: std::time::Duration::from_secs(1),
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
     };
     let disk = Arc::new(weir_host::RealDisk);
     let journal = weir_journal::Journal::open(config, disk, clock.clone()).unwrap();

@@ -81,6 +81,7 @@ fn journal_config() -> JournalConfig {
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(2),
         spill_after: Duration::from_millis(20),
+        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
     }
 }
 
