@@ -19,8 +19,13 @@ const QUIET_MESSAGES: u64 = 50;
 
 /// Returns a syslog source with a limit of each program of a host.
 fn limited(protocol: &str, limit: &str) -> String {
+    limited_with(&format!("protocol = \"{protocol}\""), limit)
+}
+
+/// The same, with these keys of the source.
+fn limited_with(keys: &str, limit: &str) -> String {
     let keys = format!(
-        "protocol = \"{protocol}\"\nlisten = \"127.0.0.1:0\"\n[source.in.rate_limit]\n\
+        "{keys}\nlisten = \"127.0.0.1:0\"\n[source.in.rate_limit]\n\
          by = [\"host\", \"app_name\"]\n{limit}"
     );
     source("in", &keys)
@@ -191,6 +196,37 @@ fn over_tcp_what_is_above_the_limit_is_discarded_exactly() {
     let (hosts, notices) = arrived(&scene);
     assert_quiet_ones_arrived(&hosts);
     assert!(hosts["noisy"] >= 50, "{hosts:?}");
+    assert_exact(&books, noisy, hosts["noisy"], notices.len() as u64, 0);
+    assert_named(&weir, &notices, "discarded");
+    weir.stop();
+}
+
+#[test]
+fn the_connections_of_a_sender_share_its_limit_on_all_threads() {
+    let scene = Scene::new();
+    let keys = "records_per_second = 50\nburst = \"1s\"\nwhen_limited = \"discard\"";
+    let source = limited_with("protocol = \"tcp\"\nthreads = 4", keys);
+    let mut weir = scene.start(&(source + &file(&scene)));
+    let address = weir.source_address("in");
+    let (connections, each, begun) = (16, 1_000, Instant::now());
+    let send = || std::thread::spawn(move || send_over_tcp(address, "noisy", each));
+    let sending: Vec<_> = (0..connections).map(|_| send()).collect();
+    let quiet: Vec<_> = (0..QUIET_HOSTS)
+        .map(|number| send_over_tcp(address, &format!("quiet{number}"), QUIET_MESSAGES))
+        .collect();
+    for sender in sending {
+        sender.join().unwrap();
+    }
+    drop(quiet);
+    let noisy = connections * each;
+    let total = noisy + QUIET_HOSTS * QUIET_MESSAGES;
+    let all = |books: &Books| has_with_notices(books, "lines", total);
+    weir.wait_books("all is read or counted", PATIENCE, all);
+    let allowed = 50 * (begun.elapsed().as_secs() + 2);
+    let books = at_rest(&weir, OUTPUT);
+    let (hosts, notices) = arrived(&scene);
+    assert_quiet_ones_arrived(&hosts);
+    assert!((50..=allowed).contains(&hosts["noisy"]), "{hosts:?}, {allowed} at most");
     assert_exact(&books, noisy, hosts["noisy"], notices.len() as u64, 0);
     assert_named(&weir, &notices, "discarded");
     weir.stop();

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use weir_expr::Network;
 use weir_host::{Acceptor, ServerProtocol, Zone};
-use weir_pipeline::config::SourceType;
 
 use super::check::readable_file;
 use super::check_hec::secret_file;
@@ -16,7 +15,7 @@ use super::diagnostic::Diagnostics;
 use super::rate_limit;
 use super::section::Section;
 use super::sections::Sections;
-use super::sources::{self, server_tls, threads};
+use super::sources::{self, server_tls};
 use super::text::SourceLocation;
 use super::tree::NodeValue;
 
@@ -41,7 +40,7 @@ pub(crate) fn datadog_intake(section: &Section, diagnostics: &mut Diagnostics) {
     networks(section, diagnostics);
     let has_keys = section.secret("api_keys").is_some();
     open_to_all(section, has_keys, "add api_keys", diagnostics);
-    rate_limit::check(section, threads(SourceType::DatadogIntake, section), diagnostics);
+    rate_limit::check(section, diagnostics);
 }
 
 /// All checks of a source of type `loggregator`.
@@ -50,7 +49,7 @@ pub(crate) fn loggregator(section: &Section, diagnostics: &mut Diagnostics) {
     tls(section, diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add tls.client_ca_file, or allow", diagnostics);
-    rate_limit::check(section, 1, diagnostics);
+    rate_limit::check(section, diagnostics);
 }
 
 /// All checks of a source of type `dropsonde` or `statsd`.
@@ -58,7 +57,7 @@ pub(crate) fn dropsonde(section: &Section, diagnostics: &mut Diagnostics) {
     tags(section, "tags", diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add allow", diagnostics);
-    rate_limit::check(section, 1, diagnostics);
+    rate_limit::check(section, diagnostics);
 }
 
 /// Checks the tags that a source adds to envelopes.
@@ -137,7 +136,7 @@ pub(crate) fn syslog(section: &Section, diagnostics: &mut Diagnostics) {
     tls(section, diagnostics);
     networks(section, diagnostics);
     open_to_all(section, false, "add allow", diagnostics);
-    rate_limit::check(section, threads(SourceType::Syslog, section), diagnostics);
+    rate_limit::check(section, diagnostics);
 }
 
 /// Permissions of a Unix socket.

@@ -10,8 +10,8 @@ use super::diagnostic::{Diagnostics, nearest};
 use super::field::list_or;
 use super::section::Section;
 
-/// Checks the table of a source with this number of threads, if there is one.
-pub(crate) fn check(source: &Section, threads: usize, diagnostics: &mut Diagnostics) {
+/// Checks the table of a source, if there is one.
+pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
     let Some(section) = source.table("rate_limit") else { return };
     if !section.is_set("records_per_second") && !section.is_set("bytes_per_second") {
         let message = format!("{} limits nothing", section.path);
@@ -20,13 +20,6 @@ pub(crate) fn check(source: &Section, threads: usize, diagnostics: &mut Diagnost
             .help("set records_per_second, bytes_per_second, or both");
     }
     fields(source, section, diagnostics);
-    if threads > 1 {
-        let key_path = source.key_path("threads");
-        let message = format!("{key_path} must be 1 with a rate_limit");
-        diagnostics.error(source.location("threads"), &key_path, message).help(
-            "the limit of a sender applies to all of its connections: one thread counts them",
-        );
-    }
     let is_delay = section.optional_choice("when_limited") == Some(WhenOverQuota::Delay);
     if is_delay && is_datagrams(source) {
         let key_path = section.key_path("when_limited");

@@ -151,7 +151,7 @@ fn listen(
 }
 
 /// Number of threads of a source. A socket in the file system can only be bound once.
-pub(crate) fn threads(source_type: SourceType, section: &Section) -> usize {
+fn threads(source_type: SourceType, section: &Section) -> usize {
     let configured = || section.count("threads").map_or(1, |count| count as usize);
     match source_type {
         SourceType::DatadogIntake => configured(),

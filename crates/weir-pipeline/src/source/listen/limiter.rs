@@ -10,9 +10,8 @@
 //! written by [`Limiter::run_gathered`] and [`Limiter::run_acknowledged`] alone, never while a
 //! record is taken.
 
-use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -31,15 +30,23 @@ use crate::stats::{LimitedCounts, SourceStats};
 /// limit are counted without a key.
 const CLAIM_KEYS_MAX: usize = 64;
 
-/// The quotas of a listener, with the clock and statistics.
+/// The quotas of a listener, which all of its threads share: the limit of a sender applies to all of
+/// its connections.
+#[derive(Debug)]
+pub(in crate::source) struct SharedQuota {
+    quota: Mutex<Quota>,
+    /// Notified when a record exceeds its quota: one of the threads reports that.
+    changed: Notify,
+}
+
+/// The quotas of a listener, with the clock and statistics of one of its threads.
 #[derive(Debug)]
 pub(in crate::source) struct Limiter {
-    quota: RefCell<Quota>,
+    shared: Arc<SharedQuota>,
+    discards: bool,
     fields: KeyFields,
     clock: Arc<dyn Clock>,
     stats: Arc<SourceStats>,
-    /// Notified when a record exceeds its quota.
-    changed: Notify,
 }
 
 /// A parsed record that is not yet in a batch, and its producer.
@@ -116,17 +123,31 @@ pub(in crate::source) struct Claim {
     wait: Option<Wait>,
 }
 
+impl SharedQuota {
+    pub(super) fn new(settings: &QuotaSettings) -> Arc<Self> {
+        Arc::new(Self { quota: Mutex::new(Quota::new(settings)), changed: Notify::new() })
+    }
+}
+
 impl Limiter {
-    pub(super) fn new(settings: &QuotaSettings, context: &LaneContext) -> Rc<Self> {
+    pub(super) fn new(
+        settings: &QuotaSettings,
+        shared: Arc<SharedQuota>,
+        context: &LaneContext,
+    ) -> Rc<Self> {
         let limiter = Self {
-            quota: RefCell::new(Quota::new(settings)),
+            shared,
+            discards: settings.discards,
             fields: KeyFields::new(&settings.by),
             clock: Arc::clone(&context.clock),
             stats: Arc::clone(&context.stats),
-            changed: Notify::new(),
         };
         limiter.publish();
         Rc::new(limiter)
+    }
+
+    fn quota(&self) -> MutexGuard<'_, Quota> {
+        self.shared.quota.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the fields that make up a key; none without a limiter.
@@ -156,9 +177,10 @@ impl Limiter {
         round: &mut Round,
     ) -> Result<(), Blocked> {
         let (key, bytes, now_ns) = (parsed.quota_key(), parsed.len(), round.now_ns);
-        let over = self.quota.borrow_mut().take(key, bytes, now_ns);
-        let discards = self.quota.borrow().discards();
-        if discards && let Some(over) = over {
+        let over = self.quota().take(key, bytes, now_ns);
+        if self.discards
+            && let Some(over) = over
+        {
             parsed.discard(&mut round.limited);
             self.count(&over, || parsed.quota_name(), bytes as u64, now_ns);
             return Ok(());
@@ -166,7 +188,7 @@ impl Limiter {
         let lane = GatheredLanes::lane_of(parsed.lane_hash());
         let pushed = lanes.push(lane, |batch, end, book| parsed.push(batch, end, book));
         match (pushed, over) {
-            (Err(Blocked), _) => self.quota.borrow_mut().give_back(key, 1, bytes as u64),
+            (Err(Blocked), _) => self.quota().give_back(key, 1, bytes as u64),
             (Ok(()), None) => {}
             (Ok(()), Some(over)) => {
                 self.count(&over, || parsed.quota_name(), bytes as u64, now_ns);
@@ -178,12 +200,12 @@ impl Limiter {
 
     /// Counts a record above the limit that was discarded, or accepted.
     fn count(&self, over: &Over, name: impl FnOnce() -> KeyName, bytes: u64, now_ns: u64) {
-        let mut quota = self.quota.borrow_mut();
+        let mut quota = self.quota();
         quota.remember(over.key, name);
         let claim = KeyClaim { key: over.key, records: 1, bytes };
-        let counts = claim.counts(quota.discards());
+        let counts = claim.counts(self.discards);
         quota.count(over.key, &counts, now_ns);
-        self.changed.notify_one();
+        self.shared.changed.notify_one();
     }
 
     /// Waits until a connection may be read again; if it is cancelled, the rest of the wait
@@ -201,8 +223,8 @@ impl Limiter {
             let now_ns = self.now_ns();
             let delayed_ns = now_ns.saturating_sub(before_ns);
             let counts = LimitedCounts { delayed_ns, ..LimitedCounts::default() };
-            self.quota.borrow_mut().count(key, &counts, now_ns);
-            self.changed.notify_one();
+            self.quota().count(key, &counts, now_ns);
+            self.shared.changed.notify_one();
         }
         has_wait
     }
@@ -247,7 +269,7 @@ impl Limiter {
         let lane = GatheredLanes::lane_of(notice.host_hash);
         lanes.push(lane, |batch, end, book| notice.push(batch, end, book))?;
         lanes.mark_received();
-        self.quota.borrow_mut().count_notices(1);
+        self.quota().count_notices(1);
         Ok(())
     }
 
@@ -257,7 +279,7 @@ impl Limiter {
         loop {
             let notices = self.notices(false);
             if !notices.is_empty() && append(lanes, &notices).await.is_ok() {
-                self.quota.borrow_mut().count_notices(notices.len());
+                self.quota().count_notices(notices.len());
             }
             self.publish();
             self.pause().await;
@@ -265,22 +287,22 @@ impl Limiter {
     }
 
     fn notices(&self, is_last: bool) -> Vec<NoticeRecord> {
-        self.quota.borrow_mut().notices(self.now_ns(), self.clock.unix_ns(), is_last)
+        self.quota().notices(self.now_ns(), self.clock.unix_ns(), is_last)
     }
 
     /// Waits until there may be something to report.
     async fn pause(&self) {
-        let has_episode = self.quota.borrow().has_episode();
+        let has_episode = self.quota().has_episode();
         if has_episode {
             sleep(PUBLISH_PAUSE).await;
         } else {
-            self.changed.notified().await;
+            self.shared.changed.notified().await;
         }
     }
 
     /// Publishes the statistics.
     pub(super) fn publish(&self) {
-        self.stats.listener.rate_limit.publish(self.quota.borrow().report());
+        self.stats.listener.rate_limit.publish(self.quota().report());
     }
 }
 
@@ -350,9 +372,9 @@ impl Claim {
         bytes: usize,
         name: impl FnOnce() -> KeyName,
     ) -> bool {
-        let mut quota = self.limiter.quota.borrow_mut();
+        let mut quota = self.limiter.quota();
         let over = quota.take(key, bytes, self.now_ns);
-        let is_discarded = over.is_some() && quota.discards();
+        let is_discarded = over.is_some() && self.limiter.discards;
         if !is_discarded {
             KeyClaim::add(&mut self.taken, key, bytes as u64);
         }
@@ -371,7 +393,7 @@ impl Claim {
 
     /// Returns whether requests are refused as a whole if one of their keys has no room.
     pub(in crate::source) fn refuses(&self) -> bool {
-        !self.limiter.quota.borrow().discards()
+        !self.limiter.discards
     }
 
     /// Checks a record without charging it. If there is no room, counts it as refused and returns
@@ -382,7 +404,7 @@ impl Claim {
         bytes: usize,
         name: impl FnOnce() -> KeyName,
     ) -> Option<Duration> {
-        let mut quota = self.limiter.quota.borrow_mut();
+        let mut quota = self.limiter.quota();
         let over = quota.look(key, self.now_ns)?;
         quota.remember(over.key, name);
         let counts = LimitedCounts {
@@ -391,7 +413,7 @@ impl Claim {
             ..LimitedCounts::default()
         };
         quota.count(over.key, &counts, self.now_ns);
-        self.limiter.changed.notify_one();
+        self.limiter.shared.changed.notify_one();
         Some(over.wait)
     }
 
@@ -403,8 +425,8 @@ impl Claim {
     /// Notes that the records were appended, or counted as discarded.
     pub(super) fn settle(mut self) {
         self.taken.clear();
-        let mut quota = self.limiter.quota.borrow_mut();
-        let discards = quota.discards();
+        let mut quota = self.limiter.quota();
+        let discards = self.limiter.discards;
         for claim in &self.over {
             quota.count(claim.key, &claim.counts(discards), self.now_ns);
         }
@@ -412,14 +434,14 @@ impl Claim {
             quota.count_unnamed(&self.unnamed.counts(discards));
         }
         if !self.over.is_empty() {
-            self.limiter.changed.notify_one();
+            self.limiter.shared.changed.notify_one();
         }
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut quota = self.limiter.quota.borrow_mut();
+        let mut quota = self.limiter.quota();
         for claim in &self.taken {
             quota.give_back(claim.key, claim.records, claim.bytes);
         }
@@ -434,20 +456,28 @@ mod tests {
     use crate::config::QuotaField;
     use crate::source::listen::quota::Origin;
 
-    fn limiter(discards: bool) -> Rc<Limiter> {
-        let settings = QuotaSettings {
+    fn settings(discards: bool) -> QuotaSettings {
+        QuotaSettings {
             by: vec![QuotaField::Host],
             records_per_second: Some(10.0),
             bytes_per_second: None,
             burst: Duration::from_secs(1),
             discards,
-        };
+        }
+    }
+
+    fn limiter(discards: bool) -> Rc<Limiter> {
+        let settings = settings(discards);
+        thread_of(&settings, SharedQuota::new(&settings))
+    }
+
+    fn thread_of(settings: &QuotaSettings, shared: Arc<SharedQuota>) -> Rc<Limiter> {
         Rc::new(Limiter {
-            quota: RefCell::new(Quota::new(&settings)),
+            shared,
+            discards: settings.discards,
             fields: KeyFields::new(&settings.by),
             clock: Arc::new(FakeClock::at(0)),
             stats: Arc::default(),
-            changed: Notify::new(),
         })
     }
 
@@ -467,13 +497,28 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(take(&mut limiter.claim(), 15), 5);
         }
-        assert_eq!(limiter.quota.borrow().report().total, LimitedCounts::default());
+        assert_eq!(limiter.quota().report().total, LimitedCounts::default());
         let mut claim = limiter.claim();
         assert_eq!(take(&mut claim, 15), 5);
         claim.settle();
-        let total = limiter.quota.borrow().report().total;
+        let total = limiter.quota().report().total;
         assert_eq!((total.discarded_records, total.discarded_bytes), (5, 500));
         assert_eq!(take(&mut limiter.claim(), 3), 3, "nothing is left");
+    }
+
+    #[test]
+    fn the_threads_of_a_listener_share_the_limit_of_a_sender() {
+        let settings = settings(true);
+        let shared = SharedQuota::new(&settings);
+        let threads = [0; 2].map(|_| thread_of(&settings, Arc::clone(&shared)));
+        let mut discarded = 0;
+        for thread in &threads {
+            let mut claim = thread.claim();
+            discarded += take(&mut claim, 8);
+            claim.settle();
+        }
+        assert_eq!(discarded, 6, "ten of sixteen are within the limit");
+        assert_eq!(threads[0].quota().report().total.discarded_records, 6);
     }
 
     #[test]
@@ -485,7 +530,7 @@ mod tests {
         claim.settle();
         let pause = limiter.claim().look(7, 100, name).map(|pause| pause.as_millis());
         assert_eq!(pause, Some(1_600), "15 in debt, and one for the next");
-        let report = limiter.quota.borrow().report();
+        let report = limiter.quota().report();
         assert_eq!((report.total.delayed_records, report.total.refused_records), (15, 1));
         assert_eq!(report.over, ["host=web7"]);
     }
@@ -499,7 +544,7 @@ mod tests {
         let over = over.count() as u64;
         assert_eq!(over, keys * 2);
         claim.settle();
-        let report = limiter.quota.borrow().report();
+        let report = limiter.quota().report();
         assert_eq!(report.total.discarded_records, over);
     }
 }

@@ -49,6 +49,7 @@ pub(super) use http::{
     Answer, Body, BodyError, Budget, Charge, Request, RequestContext, retry_after_seconds,
 };
 pub(super) use lanes::{GatheredLanes, LaneContext, Refusal};
+use limiter::SharedQuota;
 pub(super) use limiter::{Claim, Incoming, Limiter};
 pub(super) use limits::GATHER_TIME;
 pub(super) use quota::{BuildIdentity, KeyFields, KeyName, Origin};
@@ -201,6 +202,8 @@ pub(super) struct Listener {
     protocol: Protocol,
     socket: Socket,
     admission: Admission,
+    /// The quotas, which the threads share.
+    quota: Option<Arc<SharedQuota>>,
 }
 
 impl Listener {
@@ -214,6 +217,7 @@ impl Listener {
         let (sockets, endpoint) = Socket::bind(&parts.settings.endpoint, wakes.len())?;
         parts.journal.register_source(&parts.name);
         parts.stats.listener.open(&endpoint);
+        let quota = parts.settings.rate_limit.as_ref().map(SharedQuota::new);
         let has_tls = parts.settings.tls.is_some();
         tracing::info!(source = parts.name, endpoint, tls = has_tls, "source listens");
         let listener = |(thread, (socket, wake)): (usize, (Socket, &WakeFd))| Self {
@@ -223,6 +227,7 @@ impl Listener {
             protocol: protocol(),
             socket,
             admission: admission.clone(),
+            quota: quota.clone(),
         };
         Ok(sockets.into_iter().zip(wakes).enumerate().map(listener).collect())
     }
@@ -241,7 +246,7 @@ impl Listener {
     }
 
     async fn serve(self, opened: impl FnOnce()) -> io::Result<()> {
-        let Self { parts, thread, wake, protocol, socket, admission } = self;
+        let Self { parts, thread, wake, protocol, socket, admission, quota } = self;
         parts.journal.on_room(wake.clone());
         let context = LaneContext {
             name: parts.name.clone(),
@@ -260,7 +265,8 @@ impl Listener {
         };
         let acknowledged = || AcknowledgedLanes::open(context.clone());
         let settings = parts.settings.rate_limit.as_ref();
-        let limiter = settings.map(|settings| Limiter::new(settings, &context));
+        let limiter =
+            settings.zip(quota).map(|(settings, quota)| Limiter::new(settings, quota, &context));
         let service = match protocol {
             Protocol::DatadogIntake(intake, in_flight_bytes_max) => {
                 let protocol = http::Protocol::DatadogIntake(intake);

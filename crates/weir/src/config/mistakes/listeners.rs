@@ -122,12 +122,6 @@ fn wrong_rate_limits() {
             "",
         ),
         (
-            "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\nthreads = 2\nrate_limit = { records_per_second = 10 }",
-            4,
-            "source.b.threads must be 1 with a rate_limit",
-            "one thread counts them",
-        ),
-        (
             "[source.b]\ntype = \"syslog\"\nlisten = \"127.0.0.1:0\"\nthreads = 17",
             4,
             "must be from 1 to 16",

@@ -70,7 +70,8 @@ const THREADS: &[Field] = &[field(
     ValueType::Count { min: 1, max: LISTENER_THREADS_MAX as u64 },
     Value("1"),
     "Number of threads that receive. The kernel distributes connections over them, and datagrams by \
-     their sender. One thread receives hundreds of thousands of messages per second.",
+     their sender. One thread receives hundreds of thousands of messages per second. A `rate_limit` \
+     applies to all threads together.",
 )];
 
 /// Keys of every source that accepts connections.

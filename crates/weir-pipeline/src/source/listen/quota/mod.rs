@@ -69,11 +69,6 @@ impl Quota {
         }
     }
 
-    /// Returns whether records above the limit are discarded.
-    pub(super) fn discards(&self) -> bool {
-        self.discards
-    }
-
     /// Charges a record of a key, unless it must be discarded; `None` if it is within the limit.
     #[inline]
     pub(super) fn take(&mut self, key: u64, bytes: usize, now_ns: u64) -> Option<Over> {
