@@ -121,9 +121,10 @@ pub(crate) const MERGE_ANY_ARRIVAL_BATCHES: usize = SLOTS_MAX / 2;
 /// them, as a divisor of the number from which batches are merged at all: 8.
 pub(crate) const MERGE_AHEAD_SHARE: usize = 2048;
 
-/// Number of batches of a stream and a destination that are searched for small frames at once.
-/// Bounds the time for which the lock is held.
+/// Number of entries of a stream that are searched for small frames at once, for all destinations
+/// together, and the minimum for each of them. Bounds the time for which the lock is held.
 pub(crate) const MERGE_WINDOW_BATCHES: usize = 512;
+pub(crate) const MERGE_WINDOW_BATCHES_MIN: usize = 8;
 
 /// How far a repeatable source runs ahead of every destination: enough to keep it busy, little
 /// enough that the buffers stay in the processor's second-level cache.

@@ -30,7 +30,7 @@ use super::append::charge_of;
 use super::{Entry, Location, Slot, State, Status};
 use crate::limits::{
     GROUP_BYTES, MERGE_AHEAD_SHARE, MERGE_ANY_ARRIVAL_BATCHES, MERGE_FRAMES_ARRIVAL_NS_MAX,
-    MERGE_WINDOW_BATCHES, MERGED_BYTES_MAX, SMALL_FRAME_BYTES_MAX,
+    MERGE_WINDOW_BATCHES, MERGE_WINDOW_BATCHES_MIN, MERGED_BYTES_MAX, SMALL_FRAME_BYTES_MAX,
 };
 
 /// Frames to merge into one, in order.
@@ -70,14 +70,16 @@ pub(crate) struct MergePass {
     begins_at: usize,
 }
 
-/// Frames that follow each other, and where the entries of their destinations are.
+/// Frames that follow each other, and the destinations that wait for some of them.
 #[derive(Debug, Default)]
 struct Run {
     parts: Vec<MergePart>,
     bytes: u64,
-    /// The last entry of each destination, by cursor index.
-    last: BTreeMap<usize, usize>,
+    cursors: BTreeSet<usize>,
 }
+
+/// The entries of a batch: cursor index, and index of the entry.
+type Entries = Vec<(usize, usize)>;
 
 impl State {
     /// Returns frames to merge now, about one MiB of them; none if there are few batches.
@@ -160,34 +162,51 @@ impl State {
         if self.is_kept_for_absent(stream) {
             return (found, None);
         }
-        let mut until = u64::MAX;
-        let mut seqs = BTreeSet::new();
-        for (_, cs) in self.cursor_streams(stream) {
-            let first = cs.entries.partition_point(|entry| entry.seq < from);
-            let window = cs.entries.range(first..).take(MERGE_WINDOW_BATCHES);
-            seqs.extend(window.map(|entry| entry.seq));
-            if let Some(next) = cs.entries.get(first + MERGE_WINDOW_BATCHES) {
-                until = until.min(next.seq);
-            }
-        }
+        let (batches, next) = self.next_batches(stream, from);
         let mut run = Run::default();
-        for seq in seqs.range(..until) {
-            // Settled by all, but not by those that are behind a gap.
-            let Some(slot) = self.slots.get(seq) else { continue };
-            let part = self.small_part(stream, *seq, slot);
-            let Some((part, entries)) = part else {
+        for (seq, entries) in &batches {
+            let Some(slot) = self.slots.get(seq) else {
+                // Settled by all, but not by those that are behind a gap.
+                if entries.iter().any(|(index, _)| run.cursors.contains(index)) {
+                    std::mem::take(&mut run).end(stream, &mut found);
+                }
+                continue;
+            };
+            let Some(part) = self.small_part(stream, (*seq, slot), entries) else {
                 std::mem::take(&mut run).end(stream, &mut found);
                 continue;
             };
-            if !self.continues(stream, &run, &part, &entries, slot) {
+            if !self.continues(&run, &part, slot) {
                 std::mem::take(&mut run).end(stream, &mut found);
             }
             run.bytes += u64::from(part.from.len);
             run.parts.push(part);
-            run.last.extend(entries);
+            run.cursors.extend(entries.iter().map(|(index, _)| *index));
         }
         run.end(stream, &mut found);
-        (found, Some(until).filter(|until| *until < u64::MAX))
+        (found, next)
+    }
+
+    /// Returns the next batches of the stream with their entries, and the first batch after those;
+    /// `None` if these were the last.
+    fn next_batches(&self, stream: StreamId, from: u64) -> (BTreeMap<u64, Entries>, Option<u64>) {
+        let listed = self.cursor_streams(stream).count();
+        let window = (MERGE_WINDOW_BATCHES / listed.max(1)).max(MERGE_WINDOW_BATCHES_MIN);
+        let mut batches: BTreeMap<u64, Entries> = BTreeMap::new();
+        let mut until = None;
+        for (index, cs) in self.cursor_streams(stream) {
+            let first = cs.entries.partition_point(|entry| entry.seq < from);
+            for (at, entry) in cs.entries.iter().enumerate().skip(first).take(window) {
+                batches.entry(entry.seq).or_default().push((index, at));
+            }
+            let next = cs.entries.get(first + window).map(|entry| entry.seq);
+            until = until.into_iter().chain(next).min();
+        }
+        if let Some(until) = until {
+            // Some destination may have more entries from there on.
+            batches.split_off(&until);
+        }
+        (batches, until)
     }
 
     /// Returns whether frames of the stream are kept for a destination that is not configured: only
@@ -199,72 +218,38 @@ impl State {
         self.absent.iter().any(keeps)
     }
 
-    /// Returns the frame of a batch if it can be merged with others, with the index of its entry at
-    /// each destination that has one.
+    /// Returns the frame of a batch if it can be merged with others.
     fn small_part(
         &self,
         stream: StreamId,
-        seq: u64,
-        slot: &Slot,
-    ) -> Option<(MergePart, Vec<(usize, usize)>)> {
+        (seq, slot): (u64, &Slot),
+        entries: &Entries,
+    ) -> Option<MergePart> {
         let is_idle = slot.batch.is_none() && !slot.writing && slot.synced && !slot.is_copied;
         let is_small = |at: &Location| {
             u64::from(at.len) <= SMALL_FRAME_BYTES_MAX && self.is_compactible(at.segment)
         };
         let from = slot.location.filter(|at| is_idle && is_small(at))?;
-        let entries = self.waiting_entries(stream, seq)?;
         let ahead = self.config.merge_from_batches / MERGE_AHEAD_SHARE;
-        let is_ahead = |(index, at): &(usize, usize)| {
-            let next = self.cursor_stream(*index, stream).map_or(0, |cs| cs.next);
-            *at >= next + ahead
+        let is_far = |(index, at): &(usize, usize)| {
+            let cs = self.cursor_stream(*index, stream);
+            cs.is_some_and(|cs| *at >= cs.next + ahead && cs.entries[*at].is_whole())
         };
-        if entries.len() != slot.holders as usize || !entries.iter().all(is_ahead) {
+        if entries.len() != slot.holders as usize || !entries.iter().all(is_far) {
             return None;
         }
         let shares = entries.iter().map(|(index, _)| Share::all(*index)).collect();
-        Some((MergePart { seq, from, shares }, entries))
+        Some(MergePart { seq, from, shares })
     }
 
-    /// Returns the index of the batch's entry at each destination that has one; `None` if one of
-    /// them does not wait for all of it.
-    fn waiting_entries(&self, stream: StreamId, seq: u64) -> Option<Vec<(usize, usize)>> {
-        let mut entries = Vec::new();
-        for (index, cs) in self.cursor_streams(stream) {
-            let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { continue };
-            let entry = &cs.entries[at];
-            if entry.status != Status::Waiting || entry.cut.rows > 0 || entry.is_joined {
-                return None;
-            }
-            entries.push((index, at));
-        }
-        Some(entries)
-    }
-
-    /// Returns whether a frame can be merged with those of the run: no destination that has an
-    /// entry for one of these has another one in between.
-    fn continues(
-        &self,
-        stream: StreamId,
-        run: &Run,
-        part: &MergePart,
-        entries: &[(usize, usize)],
-        slot: &Slot,
-    ) -> bool {
+    /// Returns whether a frame can be merged with those of the run.
+    fn continues(&self, run: &Run, part: &MergePart, slot: &Slot) -> bool {
         let before = run.parts.last().and_then(|before| self.slots.get(&before.seq));
         let is_alike = before.is_none_or(|before| {
             before.durable == slot.durable
                 && before.checkpoint.end.epoch == slot.checkpoint.end.epoch
         });
-        let is_next = |(index, last): (&usize, &usize)| {
-            let next = self.cursor_stream(*index, stream).and_then(|cs| cs.entries.get(last + 1));
-            next.is_none_or(|next| next.seq >= part.seq)
-        };
-        let follows =
-            |(index, at): &(usize, usize)| run.last.get(index).is_none_or(|last| last + 1 == *at);
-        is_alike
-            && run.bytes + u64::from(part.from.len) <= MERGED_BYTES_MAX
-            && run.last.iter().all(is_next)
-            && entries.iter().all(follows)
+        is_alike && run.bytes + u64::from(part.from.len) <= MERGED_BYTES_MAX
     }
 
     /// Records that a merged frame is on stable storage: its batch takes the place of the others,
@@ -315,17 +300,14 @@ impl State {
         let mut members: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
         for part in &merge.parts {
             let slot = self.slots.get(&part.seq)?;
-            let entries = self.waiting_entries(merge.stream, part.seq)?;
-            let is_same = entries
-                .iter()
-                .map(|(index, _)| *index)
-                .eq(part.shares.iter().map(|share| share.cursor));
-            if slot.location != Some(part.from) || !is_same || !slot.tickets.is_empty() {
+            if slot.location != Some(part.from) || slot.holders as usize != part.shares.len() {
                 return None;
             }
-            for (index, at) in entries {
-                let (first, count) = members.entry(index).or_insert((at, 0));
-                if at != *first + *count {
+            for share in &part.shares {
+                let cs = self.cursor_stream(share.cursor, merge.stream)?;
+                let at = cs.entries.binary_search_by_key(&part.seq, |entry| entry.seq).ok()?;
+                let (first, count) = members.entry(share.cursor).or_insert((at, 0));
+                if at != *first + *count || !cs.entries[at].is_whole() {
                     return None;
                 }
                 *count += 1;
@@ -405,6 +387,13 @@ impl State {
             *sum = *sum - before + bytes;
         }
         cursor.pending_batches -= count as u64 - 1;
+    }
+}
+
+impl Entry {
+    /// Returns whether all of it waits.
+    fn is_whole(&self) -> bool {
+        self.status == Status::Waiting && self.cut.rows == 0 && !self.is_joined
     }
 }
 
