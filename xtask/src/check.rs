@@ -4,12 +4,13 @@ use anyhow::Result;
 
 use crate::paths::Profile;
 use crate::shell::{cargo, run};
-use crate::{arrows, closed, dependencies, tidy};
+use crate::{arrows, closed, dependencies, modules, tidy};
 
 /// Runs every check that needs no built binary; stops at the first one that fails.
 pub(crate) fn sources(features: &[&str]) -> Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
     report("tidy", &tidy::problems()?)?;
+    report("modules", &modules::problems()?)?;
     report("closed lists", &closed::problems()?)?;
     report("arrows", &arrows::problems()?)?;
     report("dependencies", &dependencies::problems()?)?;

@@ -13,7 +13,9 @@ use syn::{Arm, ExprMatch, ItemImpl, Pat, Type};
 use crate::paths;
 
 /// The closed lists.
-const CLOSED: [&str; 26] = [
+const CLOSED: [&str; 31] = [
+    "AccumulatorKind",
+    "Accumulators",
     "Aggregation",
     "Encoding",
     "FileCompression",
@@ -29,7 +31,9 @@ const CLOSED: [&str; 26] = [
     "LogLevel",
     "OutputKind",
     "OutputType",
+    "Protocol",
     "ReadFrom",
+    "Ready",
     "SocketProtocol",
     "SourceKind",
     "SourceType",
@@ -40,6 +44,7 @@ const CLOSED: [&str; 26] = [
     "SyslogProtocol",
     "SyslogTransport",
     "WhenFull",
+    "Work",
 ];
 
 /// Returns every wildcard, with its file and line.
@@ -78,7 +83,11 @@ impl Finder {
     /// Returns the closed list of which an arm names a variant.
     fn closed(&self, arm: &Arm) -> Option<String> {
         let mut names = Names(Vec::new());
-        names.visit_pat(&arm.pat);
+        // A guard may compare something else.
+        names.visit_pat(match &arm.pat {
+            Pat::Guard(guarded) => &guarded.pat,
+            pattern => pattern,
+        });
         names.0.into_iter().find_map(|name| {
             let name = if name == "Self" { self.self_type.clone()? } else { name };
             CLOSED.contains(&name.as_str()).then_some(name)
@@ -105,13 +114,24 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// Returns whether the pattern is `_`, with or without a guard.
+/// Returns whether the pattern matches every variant: `_` or a name, alone, with a guard, or in a
+/// tuple or `Some` that contains nothing else.
 fn is_wild(pattern: &Pat) -> bool {
     match pattern {
         Pat::Wild(_) => true,
         Pat::Guard(guarded) => is_wild(&guarded.pat),
+        Pat::Ident(name) => name.subpat.is_none() && is_binding(&name.ident.to_string()),
+        Pat::Reference(reference) => is_wild(&reference.pat),
+        Pat::Paren(inner) => is_wild(&inner.pat),
+        Pat::Tuple(tuple) => tuple.elems.iter().all(is_wild),
+        Pat::TupleStruct(of) => of.path.is_ident("Some") && of.elems.iter().all(is_wild),
         _ => false,
     }
+}
+
+/// Constants and variants begin with a capital letter.
+fn is_binding(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_lowercase() || first == '_')
 }
 
 /// Returns the types before the variants of a pattern.
@@ -143,13 +163,21 @@ mod tests {
         check("fn f() { match a {\nx::SourceKind::File(_) => 1,\n_ if b => 2, _ => 3 } }", &[3, 3]);
         check("fn f() { match a {\nSome(Format::Raw) => 1,\n_ => 2 } }", &[3]);
         check("impl WhenFull { fn f() { match self {\nSelf::Block => 1,\n_ => 2 } } }", &[3]);
+        check("fn f() { match a {\nWork::Tail => 1,\nother => 2 } }", &[3]);
+        check("fn f() { match (a, b) {\n(Work::Tail, Work::Tail) => 1,\n(_, _) => 2 } }", &[3]);
+        check("fn f() { match a {\nSome(Format::Raw) => 1,\nSome(_) => 2, None => 3 } }", &[3]);
     }
 
     #[test]
     fn wildcards_over_other_types_are_allowed() {
+        check("fn f() { match a { Some(x) => 1, None if b == Format::Raw => 2, None => 3 } }", &[]);
         check("fn f() { match a { Some(_) => 1, _ => 2 } }", &[]);
         check("impl Other { fn f() { match self { Self::A => 1, _ => 2 } } }", &[]);
         check("fn f() { match a { OutputType::File => match b { 1 => 1, _ => 2 } } }", &[]);
         check("fn f() { match a { OutputType::File => 1, OutputType::Http => 2 } }", &[]);
+        check(
+            "fn f() { match (a, b) { (Work::Tail, Some(_)) => 1, (Work::Tail, None) => 2 } }",
+            &[],
+        );
     }
 }

@@ -11,6 +11,7 @@ mod check;
 mod closed;
 mod dependencies;
 mod generate;
+mod modules;
 mod page;
 mod paths;
 mod setup;

@@ -122,8 +122,11 @@ pub(crate) const MERGE_ANY_ARRIVAL_BATCHES: usize = SLOTS_MAX / 2;
 pub(crate) const MERGE_AHEAD_SHARE: usize = 2048;
 
 /// Number of entries of a stream that are searched for small frames at once, for all destinations
-/// together, and the minimum for each of them. Bounds the time for which the lock is held.
+/// together. Bounds the time for which the lock is held.
 pub(crate) const MERGE_WINDOW_BATCHES: usize = 512;
+
+/// The minimum of that for each destination: with less, hundreds of them would prevent runs of more
+/// than a few frames.
 pub(crate) const MERGE_WINDOW_BATCHES_MIN: usize = 8;
 
 /// How far a repeatable source runs ahead of every destination: enough to keep it busy, little

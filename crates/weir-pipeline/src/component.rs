@@ -100,6 +100,17 @@ impl SourceType {
     }
 }
 
+impl OutputType {
+    /// Whether it posts requests, each of which is accepted or refused: then what was refused can be
+    /// sent again.
+    pub const fn posts(self) -> bool {
+        match self {
+            Self::SplunkHec | Self::Http | Self::Loggregator | Self::DatadogMetrics => true,
+            Self::Socket | Self::Syslog | Self::File | Self::Stdout | Self::Blackhole => false,
+        }
+    }
+}
+
 /// The kind of a source and its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceKind {

@@ -295,12 +295,19 @@ impl PipelineView {
         for source in &self.sources {
             let book = ledger.sources.iter().find(|book| book.name == source.name);
             let Some(book) = book.map(|ledger| &ledger.book) else { continue };
-            // Weir's own metrics are not traffic.
-            let is_own = source.source_type == SourceType::LoggregatorMetrics;
-            if source.source_type == SourceType::Dropsonde {
-                v1.add(book);
-            } else if source.source_type.has_envelopes() && !is_own {
-                v2.add(book);
+            match source.source_type {
+                SourceType::Dropsonde => v1.add(book),
+                SourceType::Loggregator
+                | SourceType::Statsd
+                | SourceType::Prometheus
+                | SourceType::ContainerMetrics => v2.add(book),
+                // Weir's own metrics and messages are not traffic, and the others not envelopes.
+                SourceType::LoggregatorMetrics
+                | SourceType::DrainMessages
+                | SourceType::Containers
+                | SourceType::File
+                | SourceType::Syslog
+                | SourceType::DatadogIntake => {}
             }
         }
         let mut all = v1;

@@ -193,6 +193,19 @@ enum Ready {
     Blackhole,
 }
 
+impl Ready {
+    /// Returns whether it may block its thread for as long as someone else wants: it then has one of
+    /// its own.
+    fn is_blocking(&self) -> bool {
+        match self {
+            Self::Stdout(_) => true,
+            Self::Post(_) | Self::Socket(..) | Self::Relp(_) | Self::File(_) | Self::Blackhole => {
+                false
+            }
+        }
+    }
+}
+
 /// An output that can be started: its settings were checked, and its files were read.
 #[derive(Debug)]
 pub struct Prepared {
@@ -219,7 +232,7 @@ impl Prepared {
         let (stop, reopen) = (job.stop.clone(), job.reopen.clone());
         let (name, stats, threads) =
             (job.plan.name.clone(), job.stats.clone(), job.context.threads.clone());
-        let is_blocking = matches!(ready, Ready::Stdout(_));
+        let is_blocking = ready.is_blocking();
         let output = move || run(job, cursor, ready);
         let spawned = if is_blocking {
             OutputThreads::spawn_alone(&name, stats, output)

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_expr::{Field, Fields as _, Unit, Value, WithCalculatedFields, naive};
+use weir_expr::{Field, Fields as _, Numeric, Unit, Value, WithCalculatedFields, naive};
 
 use super::answer::{Aggregate, Bucket, ComputeValue, Coverage, GroupKey, SearchPage};
 use super::fields::StoredFields;
@@ -80,9 +80,17 @@ fn unit_of(field: &Field, filter: &Filter) -> Option<Unit> {
 
 /// Returns the value as a number in the unit of the field.
 fn number_of(value: &AttributeValue, unit: Option<Unit>) -> Option<f64> {
-    match value_of(value.as_scalar()).number_in(unit)? {
-        weir_expr::Numeric::Int(number) => Some(number as f64),
-        weir_expr::Numeric::Float(number) => Some(number),
+    numeric_of(value, unit).map(float_of)
+}
+
+fn numeric_of(value: &AttributeValue, unit: Option<Unit>) -> Option<Numeric> {
+    value_of(value.as_scalar()).number_in(unit)
+}
+
+fn float_of(number: Numeric) -> f64 {
+    match number {
+        Numeric::Int(number) => number as f64,
+        Numeric::Float(number) => number,
     }
 }
 
@@ -227,10 +235,15 @@ fn total(records: &[&StoredRecord], filter: &Filter, compute: &Compute) -> Compu
     let values: Vec<AttributeValue> =
         records.iter().flat_map(|record| values(record, filter, field)).collect();
     let unit = unit_of(field, filter);
-    let numbers = values.iter().filter_map(|value| number_of(value, unit));
-    let mut numbers: Vec<f64> = numbers.collect();
+    let numbers = || values.iter().filter_map(|value| numeric_of(value, unit));
+    // Of integers it is exact: the extremes of two lags cancel each other out.
+    let (whole, float) = numbers().fold((0_i128, 0.0), |(whole, float), number| match number {
+        Numeric::Int(number) => (whole + i128::from(number), float),
+        Numeric::Float(number) => (whole, float + number),
+    });
+    let sum = whole as f64 + float;
+    let mut numbers: Vec<f64> = numbers().map(float_of).collect();
     numbers.sort_by(f64::total_cmp);
-    let sum: f64 = numbers.iter().sum();
     let or_none = |number: Option<f64>| number.map_or(ComputeValue::None, ComputeValue::Number);
     match compute.aggregation {
         Aggregation::Count => ComputeValue::Count(values.len() as u64),

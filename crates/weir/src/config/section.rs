@@ -78,16 +78,26 @@ impl Section {
         value.and_then(|(value, _)| value.as_ref())
     }
 
+    /// What stands for a value that is absent, or was not valid. A value of another type is a
+    /// mistake of the caller.
+    fn absent<T: Default>(&self, name: &str, value: Option<&Value>) -> T {
+        debug_assert!(value.is_none(), "{}: {name} is of another type: {value:?}", self.path);
+        T::default()
+    }
+
     /// The value of a boolean field.
     pub(crate) fn bool(&self, name: &str) -> bool {
-        matches!(self.get(name), Some(Value::Bool(true)))
+        match self.get(name) {
+            Some(Value::Bool(value)) => *value,
+            other => self.absent(name, other),
+        }
     }
 
     /// The value of a text, path or URL field.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match self.get(name) {
             Some(Value::Text(text)) => Some(text),
-            _ => None,
+            other => self.absent(name, other),
         }
     }
 
@@ -128,7 +138,7 @@ impl Section {
     pub(crate) fn size(&self, name: &str) -> u64 {
         match self.get(name) {
             Some(Value::Size(bytes)) => *bytes,
-            _ => 0,
+            other => self.absent(name, other),
         }
     }
 
@@ -144,7 +154,7 @@ impl Section {
     pub(crate) fn duration(&self, name: &str) -> Duration {
         match self.get(name) {
             Some(Value::Duration(duration)) => *duration,
-            _ => Duration::ZERO,
+            other => self.absent(name, other),
         }
     }
 
@@ -152,7 +162,7 @@ impl Section {
     pub(crate) fn count(&self, name: &str) -> Option<u64> {
         match self.get(name) {
             Some(Value::Count(count)) => Some(*count),
-            _ => None,
+            other => self.absent(name, other),
         }
     }
 
@@ -160,7 +170,7 @@ impl Section {
     pub(crate) fn listen(&self, name: &str) -> Option<SocketAddr> {
         match self.get(name) {
             Some(Value::Listen(address)) => Some(*address),
-            _ => None,
+            other => self.absent(name, other),
         }
     }
 

@@ -741,3 +741,6 @@ impl ComponentType for OutputType {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

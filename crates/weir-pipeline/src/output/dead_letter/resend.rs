@@ -19,7 +19,7 @@ use weir_model::{
 };
 
 use super::{Appended, DeadLetter, DeadLetterFile};
-use crate::config::OutputPlan;
+use crate::config::{OutputPlan, OutputType};
 use crate::output::pending::PendingBatch;
 use crate::output::post::Sender;
 use crate::output::{OutputContext, OutputError, Ready, prepare};
@@ -44,13 +44,21 @@ pub struct ResendReport {
     pub problem: Option<&'static str>,
 }
 
+/// Returns the types of outputs whose dead letters can be resent, in words.
+fn resendable() -> String {
+    let types: Vec<&str> =
+        OutputType::ALL.iter().filter(|of| of.posts()).map(|of| of.name()).collect();
+    match &types[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => types.concat(),
+    }
+}
+
 /// Why a resend could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ResendError {
     /// Outputs of this kind do not support resending.
-    #[error(
-        "dead letters of output {0} cannot be resent: its type is not splunk_hec, http, loggregator or datadog_metrics"
-    )]
+    #[error("dead letters of output {0} cannot be resent: its type is not {types}", types = resendable())]
     Kind(String),
     /// The output's settings are not usable.
     #[error(transparent)]

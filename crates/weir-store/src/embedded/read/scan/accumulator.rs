@@ -178,17 +178,24 @@ impl Accumulators {
 
     /// Adds a cell of `other` to one of these.
     pub(super) fn merge(&mut self, cell: usize, other: &Self, other_cell: usize) {
-        match (self, other) {
-            (Self::Counts(cells), Self::Counts(others)) => cells[cell] += others[other_cell],
-            (Self::Numbers(cells), Self::Numbers(others)) => cells[cell].merge(&others[other_cell]),
-            (Self::Distinct(cells), Self::Distinct(others)) => {
+        // A match over `self` alone, so that a new kind cannot be forgotten.
+        match self {
+            Self::Counts(cells) => {
+                let Self::Counts(others) = other else { return different_kinds() };
+                cells[cell] += others[other_cell];
+            }
+            Self::Numbers(cells) => {
+                let Self::Numbers(others) = other else { return different_kinds() };
                 cells[cell].merge(&others[other_cell]);
             }
-            (Self::Sketches(cells), Self::Sketches(others)) => {
+            Self::Distinct(cells) => {
+                let Self::Distinct(others) = other else { return different_kinds() };
                 cells[cell].merge(&others[other_cell]);
             }
-            // Both are of the same kind.
-            _ => debug_assert!(false, "cells of different kinds"),
+            Self::Sketches(cells) => {
+                let Self::Sketches(others) = other else { return different_kinds() };
+                cells[cell].merge(&others[other_cell]);
+            }
         }
     }
 
@@ -262,6 +269,11 @@ impl Accumulators {
             }
         }
     }
+}
+
+/// Both are of the same kind: those of one request.
+fn different_kinds() {
+    debug_assert!(false, "cells of different kinds");
 }
 
 /// Calls `add` with every number of a column. Each column type has its own loop.
