@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use weir_host::units::approx_size;
 use weir_host::{Disk, DiskFile, WakeFd, check_free_space, is_disk_full};
-use weir_model::Batch;
+use weir_model::{Batch, StreamId};
 
 use crate::JournalShared;
 use crate::cursor_log::{self, CursorLog, Records};
@@ -296,23 +296,41 @@ impl Writer {
         state.sync_wanted |= state.rewriting.moves.is_empty();
     }
 
-    /// Merges small frames in larger ones.
+    /// Merges small frames into larger ones.
     fn merge(&mut self, merges: Vec<Merge>) {
         let within_ns = self.shared.lock().arrival_span_max_ns();
         let mut merged = Vec::new();
         for Merge { stream, parts } in merges {
-            let read = parts.into_iter().map_while(|part| self.read_part(part)).collect();
+            let read: Vec<_> = parts.into_iter().map_while(|part| self.read_part(part)).collect();
+            self.shared.lock().note_arrivals(&read);
             for group in arrived_together(read, within_ns) {
-                let all: Vec<_> =
-                    group.iter().map(|(part, batch)| (batch, part.shares.as_slice())).collect();
-                let Some(batch) = Batch::merge_all(&all).map(Arc::new) else { continue };
-                let parts = group.into_iter().map(|(part, _)| part).collect();
-                let merge = Merge { stream, parts };
-                merged.push((Rewritten::Merged(merge, batch.clone()), batch));
+                self.merge_group(stream, &group, &mut merged);
             }
         }
         self.append_rewritten(&merged);
         self.shared.lock().sync_wanted = true;
+    }
+
+    /// Merges frames into one, or into several if they do not fit.
+    fn merge_group(
+        &self,
+        stream: StreamId,
+        group: &[(MergePart, Batch)],
+        merged: &mut Vec<(Rewritten, Arc<Batch>)>,
+    ) {
+        let parts: Vec<_> = group.iter().map(|(part, batch)| (batch, &part.shares[..])).collect();
+        if let Some(batch) = Batch::merge_all(&parts).map(Arc::new) {
+            let parts = group.iter().map(|(part, _)| part.clone()).collect();
+            let merge = Merge { stream, parts };
+            merged.push((Rewritten::Merged(merge, batch.clone()), batch));
+            return;
+        }
+        if group.len() < 4 {
+            return self.shared.lock().note_unmergeable(group);
+        }
+        let (first, second) = group.split_at(group.len() / 2);
+        self.merge_group(stream, first, merged);
+        self.merge_group(stream, second, merged);
     }
 
     /// Reads a frame; `None` if it cannot be read, which is reported when it is taken.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{
-    ALL_IS_DUE, KIB, MIB, Part, assert_books_balance, config, cursor, drain, numbers, open_stream,
-    take,
+    ALL_IS_DUE, KIB, MIB, Part, STEP, assert_books_balance, body, config, cursor, drain, numbers,
+    open_stream, push_record_of, sealed, take,
 };
 use weir_journal::{Cursor, Journal, JournalConfig, JournalWriter, Outcome, Step, WritePolicy};
+use weir_model::{BatchBuilder, Position};
 use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
 
 const STREAMS: u64 = 3;
@@ -216,6 +217,64 @@ fn a_batch_that_is_taken_while_it_is_merged_is_delivered_once() {
             of_stream == (0..world.next[&stream]).collect::<Vec<_>>(),
             "{stream}: {of_stream:?}"
         );
+    }
+    assert_books_balance(&world.journal);
+}
+
+/// Every batch is of another application, so the table of resources of a frame is full before the
+/// frame is.
+#[test]
+fn frames_whose_resources_do_not_fit_in_one_are_merged_into_several() {
+    let mut world = World::start(FaultyDisk::new(), WritePolicy::OnAppend);
+    let resource = vec![b'a'; 1024];
+    for number in 0..400 {
+        let mut builder = BatchBuilder::new(Position::new(0, number * STEP));
+        let resource = builder.resource(number + 1, &resource).unwrap();
+        push_record_of(&mut builder, number, resource, &body(1, 0, number));
+        builder.route_all(&[0, 1]);
+        let batch = sealed(&mut builder, 1, number + 1);
+        world.journal.append(batch, WritePolicy::OnAppend).unwrap();
+        world.clock.advance(ALL_IS_DUE);
+        world.steps();
+        drain(&mut world.cursors[0]);
+    }
+    world.next = HashMap::from([(1, 400), (2, 0), (3, 0)]);
+    world.settle();
+    let waiting = world.waiting(1);
+    assert!(waiting < 100, "{waiting} of 400");
+    let merged = world.journal.ledger().journal.frames_merged;
+    world.settle();
+    assert_eq!(world.journal.ledger().journal.frames_merged, merged);
+    let arrived: Vec<u64> = drain(&mut world.cursors[1]).into_iter().map(|(_, n)| n).collect();
+    assert_eq!(arrived, (0..400).collect::<Vec<_>>());
+    assert_books_balance(&world.journal);
+}
+
+/// A merged frame has one time of arrival.
+#[test]
+fn frames_that_arrived_more_than_a_minute_apart_are_not_merged() {
+    let mut world = World::start(FaultyDisk::new(), WritePolicy::OnAppend);
+    let minute_ns = 60_000_000_000;
+    for first in 0..300 {
+        let observed_ns = minute_ns * 2 * (first as i64 / 100);
+        let part = Part::new(1, first, 1).mask(0b011).padding(100).unrepeatable();
+        let batch = Part { observed_ns, ..part }.build();
+        world.journal.append(batch, WritePolicy::OnAppend).unwrap();
+        world.clock.advance(ALL_IS_DUE);
+        world.steps();
+        drain(&mut world.cursors[0]);
+    }
+    world.settle();
+    assert!(world.waiting(1) < 150, "{}", world.waiting(1));
+    let mut arrivals = HashMap::new();
+    while let Some(delivery) = take(&mut world.cursors[1]) {
+        for number in numbers(&delivery) {
+            arrivals.insert(number, delivery.batch.header().observed_ns);
+        }
+        world.cursors[1].ack(&delivery, Outcome::delivered(delivery.record_count));
+    }
+    for first in 0..300 {
+        assert_eq!(arrivals[&first], minute_ns * 2 * (first as i64 / 100), "{first}");
     }
     assert_books_balance(&world.journal);
 }

@@ -10,8 +10,7 @@ use super::discard::DiscardBy;
 use super::stream::between;
 use super::{Checkpoint, CursorState, CursorStream, Cut, Entry, Slot, State, Status};
 use crate::limits::{
-    ENTRY_BYTES_MIN, GROUP_BYTES, MERGE_ALWAYS_BYTES, MERGE_ARRIVAL_NS_MAX, MERGE_BACKLOG_SLOTS,
-    MERGE_BYTES_MAX, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
+    ENTRY_BYTES_MIN, GROUP_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
 };
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{AllRefused, Refused};
@@ -466,6 +465,7 @@ impl State {
         }
         let durable = is_awaited || policy == WritePolicy::Soon;
         let (memory_bytes, records) = (batch.memory_bytes() as u64, batch.record_count() as u64);
+        let observed_ns = batch.header().observed_ns;
         let (tickets, durable_rx) = if is_awaited { ticket() } else { (Vec::new(), None) };
         self.ring_bytes += memory_bytes;
         if let Some(state) = self.streams.get_mut(&stream) {
@@ -483,6 +483,7 @@ impl State {
             holders,
             readers: holders,
             appended_at: now,
+            observed_ns: Some(observed_ns),
             writing: false,
             durable,
             is_soon: policy == WritePolicy::Soon,
@@ -490,6 +491,7 @@ impl State {
             synced: false,
             is_discarded: false,
             is_copied: false,
+            is_unmergeable: false,
             tickets,
         };
         self.slots.insert(seq, slot);
@@ -642,7 +644,7 @@ impl State {
     }
 
     /// Wakes the reader if that changes what it waits for.
-    fn note_waiting(&mut self, index: usize, bytes: u64, now: Duration) {
+    pub(super) fn note_waiting(&mut self, index: usize, bytes: u64, now: Duration) {
         let cursor = &mut self.cursors[index];
         let before = cursor.waiting_bytes;
         cursor.waiting_bytes += bytes;
@@ -653,107 +655,6 @@ impl State {
         if (before == 0 || crossed) && !cursor.starved {
             cursor.notify.notify_one();
         }
-    }
-
-    /// Appends to the stream's last batch instead of creating a new slot, if both are small and
-    /// that one is still waiting for every destination.
-    fn merge_into_last(
-        &mut self,
-        batch: &Batch,
-        checkpoint: &Arc<Checkpoint>,
-        now: Duration,
-    ) -> bool {
-        let stream = batch.header().stream;
-        let is_backlog = self.slots.len() >= MERGE_BACKLOG_SLOTS;
-        let is_worth_a_slot = batch.frame_bytes() >= MERGE_ALWAYS_BYTES && !is_backlog;
-        if batch.frame_bytes() > MERGE_BYTES_MAX || batch.record_count() == 0 || is_worth_a_slot {
-            return false;
-        }
-        let Some(seq) = self.mergeable_seq(stream) else { return false };
-        let Some(slot) = self.slots.get(&seq) else { return false };
-        let Some(last) = slot.batch.as_ref().filter(|b| b.frame_bytes() <= MERGE_BYTES_MAX) else {
-            return false;
-        };
-        if !is_backlog && !arrived_together(last, batch) {
-            return false;
-        }
-        let Some(merged) = Batch::merge(last, batch) else { return false };
-        let merged = Arc::new(merged);
-        let memory_bytes = merged.memory_bytes() as u64;
-        let grown = memory_bytes.saturating_sub(slot.memory_bytes);
-        for (index, rows) in merged.routed_counts() {
-            self.grow_last_entry((index, rows), stream, &merged, checkpoint, now);
-        }
-        self.ring_bytes += grown;
-        if let Some(state) = self.streams.get_mut(&stream) {
-            state.ring_bytes += grown;
-        }
-        if let Some(slot) = self.slots.get_mut(&seq) {
-            slot.memory_bytes += grown;
-            slot.records = merged.record_count() as u64;
-            slot.batch = Some(merged);
-            slot.checkpoint = checkpoint.clone();
-        }
-        true
-    }
-
-    /// Returns the slot of the stream's last batch, if it is waiting, not taken and complete, for
-    /// every destination that it is routed to.
-    fn mergeable_seq(&self, stream: StreamId) -> Option<u64> {
-        let last = |cs: &CursorStream| cs.entries.back().map(|entry| entry.seq);
-        let seq = self.cursor_streams(stream).filter_map(|(_, cs)| last(cs)).max()?;
-        let slot = self.slots.get(&seq)?;
-        let batch = slot.batch.as_ref()?;
-        let is_untouched = |(index, _): (usize, u64)| {
-            let last = self.cursor_stream(index, stream).and_then(|cs| cs.entries.back());
-            !self.is_active(index)
-                || last.is_some_and(|e| {
-                    e.seq == seq
-                        && e.status == Status::Waiting
-                        && e.cut.rows == 0
-                        && e.skip_to <= batch.header().base()
-                })
-        };
-        let is_free = !slot.writing && slot.location.is_none() && !slot.durable;
-        (is_free && batch.routed_counts().into_iter().all(is_untouched)).then_some(seq)
-    }
-
-    fn grow_last_entry(
-        &mut self,
-        (index, routed): (usize, u64),
-        stream: StreamId,
-        merged: &Batch,
-        checkpoint: &Arc<Checkpoint>,
-        now: Duration,
-    ) {
-        if !self.is_active(index) {
-            return;
-        }
-        let Some(cs) = self.cursor_stream(index, stream) else { return };
-        let (seen, through) = (cs.seen(), cs.through());
-        let before = cs.entries.back().map_or(0, |entry| entry.routed);
-        let behind = |at| routed_from(merged, index, merged.records_up_to(at));
-        let up_to = |at| through + routed.saturating_sub(before + behind(at));
-        // The previous end of the entry is inside it from now on.
-        let inside = self.furthest_within(stream, seen..checkpoint.end, up_to);
-        let keys = self.keys_of(index, merged, 0);
-        let Some((cursor, cs)) = self.reader(index, stream) else { return };
-        let Some(entry) = cs.entries.back_mut() else { return };
-        let more = routed - entry.routed;
-        let grown = charge(merged, routed).saturating_sub(entry.bytes);
-        entry.checkpoint = checkpoint.clone();
-        entry.inside.extend(inside);
-        entry.keys = keys;
-        entry.routed = routed;
-        entry.through += more;
-        entry.bytes += grown;
-        cs.waiting_bytes += grown;
-        cs.pending_bytes += grown;
-        cursor.pending_bytes += grown;
-        cs.pay_owed_rows(checkpoint.end, more);
-        cursor.total.routed += more;
-        cursor.in_flight += more;
-        self.note_waiting(index, grown, now);
     }
 }
 
@@ -785,13 +686,6 @@ pub(crate) fn routed_from(batch: &Batch, cursor: usize, first_record: usize) -> 
         return batch.routed_count(cursor);
     }
     (first_record..batch.record_count()).filter(|i| batch.is_routed(*i, cursor)).count() as u64
-}
-
-/// Returns whether the merged batch, which has the arrival of the earlier one, still tells well
-/// enough when each record arrived.
-fn arrived_together(first: &Batch, second: &Batch) -> bool {
-    let [first_ns, second_ns] = [first, second].map(|batch| batch.header().observed_ns);
-    first_ns.abs_diff(second_ns) <= MERGE_ARRIVAL_NS_MAX
 }
 
 fn ticket() -> (Vec<oneshot::Sender<Result<(), RefusedReason>>>, Durable) {

@@ -63,6 +63,7 @@ impl RecoveredFrame {
             holders,
             readers: holders,
             appended_at: now,
+            observed_ns: None,
             writing: false,
             durable: true,
             is_soon: false,
@@ -70,6 +71,7 @@ impl RecoveredFrame {
             synced: true,
             is_discarded: false,
             is_copied: false,
+            is_unmergeable: false,
             tickets: Vec::new(),
         }
     }

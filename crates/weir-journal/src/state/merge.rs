@@ -225,7 +225,8 @@ impl State {
         (seq, slot): (u64, &Slot),
         entries: &Entries,
     ) -> Option<MergePart> {
-        let is_idle = slot.batch.is_none() && !slot.writing && slot.synced && !slot.is_copied;
+        let is_idle = slot.batch.is_none() && !slot.writing && slot.synced;
+        let is_idle = is_idle && !slot.is_copied && !slot.is_unmergeable;
         let is_small = |at: &Location| {
             u64::from(at.len) <= SMALL_FRAME_BYTES_MAX && self.is_compactible(at.segment)
         };
@@ -244,12 +245,33 @@ impl State {
 
     /// Returns whether a frame can be merged with those of the run.
     fn continues(&self, run: &Run, part: &MergePart, slot: &Slot) -> bool {
-        let before = run.parts.last().and_then(|before| self.slots.get(&before.seq));
-        let is_alike = before.is_none_or(|before| {
-            before.durable == slot.durable
-                && before.checkpoint.end.epoch == slot.checkpoint.end.epoch
+        let first = run.parts.first().and_then(|first| self.slots.get(&first.seq));
+        let within_ns = self.arrival_span_max_ns();
+        let is_alike = first.is_none_or(|first| {
+            let times = first.observed_ns.zip(slot.observed_ns);
+            first.durable == slot.durable
+                && first.checkpoint.end.epoch == slot.checkpoint.end.epoch
+                && times.is_none_or(|(first, other)| first.abs_diff(other) <= within_ns)
         });
         is_alike && run.bytes + u64::from(part.from.len) <= MERGED_BYTES_MAX
+    }
+
+    /// Records when the records of frames arrived, as these say.
+    pub(crate) fn note_arrivals(&mut self, parts: &[(MergePart, Batch)]) {
+        for (part, batch) in parts {
+            if let Some(slot) = self.slots.get_mut(&part.seq) {
+                slot.observed_ns = Some(batch.header().observed_ns);
+            }
+        }
+    }
+
+    /// Records that these frames do not fit in one.
+    pub(crate) fn note_unmergeable(&mut self, parts: &[(MergePart, Batch)]) {
+        for (part, _) in parts {
+            if let Some(slot) = self.slots.get_mut(&part.seq) {
+                slot.is_unmergeable = true;
+            }
+        }
     }
 
     /// Records that a merged frame is on stable storage: its batch takes the place of the others,
@@ -286,7 +308,7 @@ impl State {
         self.dead.extend(slot.location.replace(to));
         slot.records = batch.record_count() as u64;
         (slot.holders, slot.readers) = (members.len() as u32, members.len() as u32);
-        slot.appended_at = appended_at;
+        (slot.appended_at, slot.observed_ns) = (appended_at, Some(batch.header().observed_ns));
         self.rewriting.frames_merged += merge.parts.len() as u64;
         self.mark_dirty(merge.stream, now);
     }

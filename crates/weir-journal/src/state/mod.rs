@@ -22,6 +22,7 @@ mod destination;
 mod discard;
 mod due;
 mod frames;
+mod grow;
 mod keys;
 mod ledger;
 mod merge;
@@ -80,6 +81,8 @@ pub(crate) struct Slot {
     /// How many of them may still read its bytes.
     pub(crate) readers: u32,
     pub(crate) appended_at: Duration,
+    /// When its records arrived, nanoseconds since 1970; `None` if only its frame knows.
+    pub(crate) observed_ns: Option<i64>,
     /// The writer is processing it.
     pub(crate) writing: bool,
     /// It must reach the disk regardless of the ring.
@@ -95,6 +98,8 @@ pub(crate) struct Slot {
     /// Its records are also in a frame that does not count, but may be found at a start: it is not
     /// rewritten with fewer.
     pub(crate) is_copied: bool,
+    /// It did not fit in one frame with its neighbours.
+    pub(crate) is_unmergeable: bool,
     /// Tickets to resolve once it is durable.
     pub(crate) tickets: Vec<oneshot::Sender<Result<(), RefusedReason>>>,
 }
