@@ -3,6 +3,7 @@
 
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
+use weir_store::query::Aggregation;
 
 use crate::access::session;
 use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
@@ -146,7 +147,18 @@ impl Modify for OperationIds {
 
 /// The `OpenAPI` document (version 3.1).
 pub fn openapi() -> serde_json::Value {
-    serde_json::to_value(Document::openapi()).unwrap_or_default()
+    let mut document = serde_json::to_value(Document::openapi()).unwrap_or_default();
+    list_aggregations(&mut document);
+    document
+}
+
+/// Names every aggregation, so that the document cannot lack one.
+fn list_aggregations(document: &mut serde_json::Value) {
+    let names: Vec<&str> = Aggregation::NAMED.iter().map(|(name, _)| *name).collect();
+    let property = "/components/schemas/ComputeBody/properties/aggregation/description";
+    if let Some(description) = document.pointer_mut(property) {
+        *description = format!("`{}`, or a percentile such as `pc99`.", names.join("`, `")).into();
+    }
 }
 
 #[cfg(test)]

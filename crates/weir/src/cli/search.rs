@@ -5,8 +5,20 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use weir_host::{Zone, units};
+use weir_store::query::Aggregation;
 
 use super::{ApiArgs, ConfigArgs, Output, calculated_field, negation};
+
+/// The help of `--compute`, with every aggregation.
+fn compute_help() -> String {
+    let named = Aggregation::NAMED.iter().map(|(name, _)| *name);
+    let of_field: Vec<&str> = named.filter(|name| *name != "count").collect();
+    format!(
+        "Aggregates: count, or {}, p99 with a field, such as avg:@duration. The first one determines \
+         the order of groups. Default: count",
+        of_field.join(", ")
+    )
+}
 
 /// The time range.
 #[derive(Debug, Clone, Args)]
@@ -56,9 +68,7 @@ pub(crate) struct SearchArgs {
     /// Show aggregates grouped by these fields.
     #[arg(long, value_delimiter = ',', value_name = "FIELDS")]
     pub(crate) group_by: Vec<String>,
-    /// Aggregates: count, or cardinality, sum, avg, min, max, median, p99 with a field, such as
-    /// avg:@duration. The first one determines the order of groups. Default: count.
-    #[arg(long, value_delimiter = ',', value_name = "AGGREGATES")]
+    #[arg(long, value_delimiter = ',', value_name = "AGGREGATES", help = compute_help())]
     pub(crate) compute: Vec<String>,
     /// A calculated field, such as delay='@total - @service', that can be used like any other. May
     /// be repeated.
