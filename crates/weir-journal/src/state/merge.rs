@@ -138,7 +138,8 @@ impl State {
         self.rewriting.merge_pass.begins_at =
             self.rewriting.merge_pass.begins_at.min(self.next_pass_at());
         let is_under_way = !self.rewriting.merge_pass.streams.is_empty();
-        if is_under_way || self.slots.len() < self.rewriting.merge_pass.begins_at.max(1) {
+        let begins_at = self.rewriting.merge_pass.begins_at.max(self.config.merge_from_batches);
+        if is_under_way || self.slots.len() < begins_at.max(1) {
             return self.is_merging();
         }
         if !self.rewriting.moves.is_empty()

@@ -306,7 +306,11 @@ fn frames_are_found_by_their_keys() {
     journal.release_unclaimed();
     assert_eq!(find(&journal, 1), expected);
     drain(&mut hec);
+    drop(hec);
+    // Frames that were rewritten while others were taken are in a segment that is still open.
+    opener.close(journal);
+    let journal = opener.open_with(config());
     journal.flush();
-    assert!(find(&journal, 1).is_empty(), "delivered frames are gone");
+    until("delivered frames are gone", || find(&journal, 1).is_empty());
     opener.close(journal);
 }
