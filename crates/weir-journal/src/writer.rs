@@ -23,9 +23,9 @@ use crate::limits::{
     SEGMENT_FRAMES_MAX,
 };
 use crate::recovery::{Lock, Opened};
-use crate::segment::{self, SALT_LEN};
+use crate::segment::{self, ReadError, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
-use crate::state::{Hole, Location, Merge, MergePart, Move, Work, arrived_together};
+use crate::state::{Hole, Location, Merge, MergePart, Move, Work, group_by_arrival};
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -279,11 +279,8 @@ impl Writer {
     /// Reads frames, so that their keys are known. One that cannot be read is reported when it is
     /// taken.
     fn count_keys(&self, frames: &[(u64, Location)]) {
-        let read = |(seq, at): &(u64, Location)| {
-            let file = self.shared.lock().segments.get(&at.segment).map(|s| s.file.clone())?;
-            let batch = segment::read_frame(&*file, *at).ok()?;
-            Some((*seq, Arc::new(batch)))
-        };
+        let read =
+            |(seq, at): &(u64, Location)| Some((*seq, Arc::new(self.read_frame(*at)?.ok()?)));
         let frames: Vec<_> = frames.iter().filter_map(read).collect();
         self.shared.lock().counted(&frames);
     }
@@ -301,9 +298,14 @@ impl Writer {
         let within_ns = self.shared.lock().arrival_span_max_ns();
         let mut merged = Vec::new();
         for Merge { stream, parts } in merges {
-            let read: Vec<_> = parts.into_iter().map_while(|part| self.read_part(part)).collect();
+            // One that cannot be read is reported when it is taken.
+            let read = |part: MergePart| {
+                let batch = self.read_frame(part.from)?.ok()?;
+                Some((part, batch))
+            };
+            let read: Vec<_> = parts.into_iter().map_while(read).collect();
             self.shared.lock().note_arrivals(&read);
-            for group in arrived_together(read, within_ns) {
+            for group in group_by_arrival(read, within_ns) {
                 self.merge_group(stream, &group, &mut merged);
             }
         }
@@ -333,11 +335,10 @@ impl Writer {
         self.merge_group(stream, second, merged);
     }
 
-    /// Reads a frame; `None` if it cannot be read, which is reported when it is taken.
-    fn read_part(&self, part: MergePart) -> Option<(MergePart, Batch)> {
-        let file = self.shared.lock().segments.get(&part.from.segment).map(|s| s.file.clone())?;
-        let batch = segment::read_frame(&*file, part.from).ok()?;
-        Some((part, batch))
+    /// Reads a frame; `None` if its segment is gone.
+    fn read_frame(&self, at: Location) -> Option<Result<Batch, ReadError>> {
+        let file = self.shared.lock().segments.get(&at.segment).map(|s| s.file.clone())?;
+        Some(segment::read_frame(&*file, at))
     }
 
     /// Appends frames that were rewritten, or gives up the rewriting.
@@ -353,8 +354,7 @@ impl Writer {
     /// which is reported when it is taken.
     fn reduced(&self, moved: Move) -> Option<(Rewritten, Arc<Batch>)> {
         let from = moved.from;
-        let file = self.shared.lock().segments.get(&from.segment).map(|s| s.file.clone())?;
-        let Ok(batch) = segment::read_frame(&*file, from) else {
+        let Ok(batch) = self.read_frame(from)? else {
             self.shared.lock().note_damage(from);
             return None;
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use support::{
     ALL_IS_DUE, KIB, MIB, Part, STEP, assert_books_balance, config, cursor, cursor_spec, drain,
-    numbers, open_stream, push_record_of, sealed, take,
+    numbers, open_stream, push_record_of, sealed, settle, take, write_all_due,
 };
 use weir_journal::{
     Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
@@ -129,14 +129,11 @@ impl World {
 
     /// Waits longer than the interval between two checks.
     fn settle(&mut self) {
-        for _ in 0..150 {
-            self.clock.advance(ALL_IS_DUE);
-            self.steps();
-        }
+        settle(&mut self.writer, &self.clock);
     }
 
     fn steps(&mut self) {
-        while self.writer.step() == Step::Worked {}
+        write_all_due(&mut self.writer);
     }
 }
 

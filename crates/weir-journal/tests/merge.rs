@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use support::{
     ALL_IS_DUE, KIB, MIB, Part, STEP, assert_books_balance, body, config, cursor, drain, numbers,
-    open_stream, push_record_of, sealed, take,
+    open_stream, push_record_of, sealed, settle, take, write_all_due,
 };
-use weir_journal::{Cursor, Journal, JournalConfig, JournalWriter, Outcome, Step, WritePolicy};
+use weir_journal::{Cursor, Journal, JournalConfig, JournalWriter, Outcome, WritePolicy};
 use weir_model::{BatchBuilder, Position};
 use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
 
@@ -84,19 +84,11 @@ impl World {
     }
 
     fn settle(&mut self) {
-        for _ in 0..150 {
-            self.clock.advance(ALL_IS_DUE);
-            self.steps();
-        }
+        settle(&mut self.writer, &self.clock);
     }
 
     fn steps(&mut self) {
-        loop {
-            match self.writer.step() {
-                Step::Worked | Step::Idle { wait: Some(Duration::ZERO) } => {}
-                Step::Idle { .. } | Step::Ended => return,
-            }
-        }
+        write_all_due(&mut self.writer);
     }
 
     fn waiting(&self, index: usize) -> usize {

@@ -25,18 +25,7 @@ impl Batch {
     /// Returns the records in these shares, routed to the destinations of those alone, in a batch
     /// with the same base, end, book and state. `None` if that cannot be built.
     pub fn only_for(&self, shares: &[Share]) -> Option<Self> {
-        let mut builder = BatchBuilder::new(self.header().base());
-        builder.route_all(&[]);
-        builder.reserve_state(self.state().len());
-        if self.header().merged {
-            builder.mark_merged();
-        }
-        self.add_shares(&mut builder, shares)?;
-        if self.is_utf8() {
-            builder.mark_utf8(HEADER_LEN..builder.arena().len());
-        }
-        let book = self.book();
-        Some(builder.seal(&self.seal_as(&book)))
+        Self::of_shares(&[(self, shares)], self.header().merged)
     }
 
     /// Returns the records in the shares of several batches of one stream and epoch, in one batch
@@ -46,7 +35,7 @@ impl Batch {
     ///
     /// [`FrameHeader::merged`]: crate::FrameHeader::merged
     pub fn merge_all(parts: &[(&Self, &[Share])]) -> Option<Self> {
-        let ((first, _), (last, _)) = (parts.first()?, parts.last()?);
+        let (last, _) = parts.last()?;
         let alike = |(part, _): &(&Self, &[Share])| {
             let (header, of) = (part.header(), last.header());
             (header.stream, header.repeatable, header.epoch) == (of.stream, of.repeatable, of.epoch)
@@ -56,10 +45,18 @@ impl Batch {
         if !parts.iter().all(alike) || !parts.windows(2).all(follows) {
             return None;
         }
+        Self::of_shares(parts, true)
+    }
+
+    /// Returns the records in the shares of batches that follow each other.
+    fn of_shares(parts: &[(&Self, &[Share])], is_merged: bool) -> Option<Self> {
+        let ((first, _), (last, _)) = (parts.first()?, parts.last()?);
         let mut builder = BatchBuilder::new(first.header().base());
         builder.route_all(&[]);
         builder.reserve_state(last.state().len());
-        builder.mark_merged();
+        if is_merged {
+            builder.mark_merged();
+        }
         for (part, shares) in parts {
             part.add_shares(&mut builder, shares)?;
         }

@@ -462,7 +462,7 @@ fn inside_of(
 
 /// Groups frames that arrived close enough to each other to have one time of arrival. Each group
 /// has at least two.
-pub(crate) fn arrived_together(
+pub(crate) fn group_by_arrival(
     parts: Vec<(MergePart, Batch)>,
     within_ns: u64,
 ) -> Vec<Vec<(MergePart, Batch)>> {

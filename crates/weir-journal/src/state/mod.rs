@@ -52,7 +52,7 @@ pub(crate) use destination::CursorState;
 pub(crate) use due::Work;
 pub(crate) use frames::Hole;
 pub(crate) use keys::{Cut, Keys};
-pub(crate) use merge::{Merge, MergePart, MergePass, arrived_together};
+pub(crate) use merge::{Merge, MergePart, MergePass, group_by_arrival};
 pub(crate) use read::{BatchLocation, TakenBatch};
 pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};

@@ -344,6 +344,24 @@ pub(crate) struct HeldWriter {
 /// Longer than any delay for grouping.
 pub(crate) const ALL_IS_DUE: Duration = Duration::from_millis(10);
 
+/// Has the writer perform everything that is due now.
+pub(crate) fn write_all_due(writer: &mut JournalWriter) {
+    loop {
+        match writer.step() {
+            Step::Worked | Step::Idle { wait: Some(Duration::ZERO) } => {}
+            Step::Idle { .. } | Step::Ended => return,
+        }
+    }
+}
+
+/// Lets more time pass than there is between two checks for what is to be rewritten.
+pub(crate) fn settle(writer: &mut JournalWriter, clock: &FakeClock) {
+    for _ in 0..150 {
+        clock.advance(ALL_IS_DUE);
+        write_all_due(writer);
+    }
+}
+
 impl HeldWriter {
     pub(crate) fn start(mut writer: JournalWriter, pause: &Pause, clock: FakeClock) -> Self {
         let is_idle = Arc::new(AtomicBool::new(false));
