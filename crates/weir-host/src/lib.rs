@@ -1,4 +1,4 @@
-//! Injected access to the outside world: clock, disk, wake-ups, network, secrets, values with
+//! Injected access to the outside world: clock, disk, files of other programs, wake-ups, network, secrets, values with
 //! units, and time zones.
 //!
 //! Invariants: this crate is a leaf (it depends on no other weir crate); nothing else in weir asks
@@ -9,6 +9,7 @@ pub mod clock;
 pub mod compress;
 pub mod decompress;
 pub mod disk;
+pub mod file_tree;
 pub mod gzip;
 pub mod net;
 pub mod process;
@@ -26,6 +27,7 @@ pub use disk::{
     Disk, DiskFile, DiskSpace, OpenMode, RealDisk, check_free_space, is_disk_full, read_file,
     replace_file,
 };
+pub use file_tree::{FileTree, RealFileTree, TreeFile, TreeWatch};
 pub use gzip::{Gzip, GzipError};
 pub use net::{
     Acceptor, AddressFilter, AddressShare, AddressShares, BlockingTls, BoundDatagrams, ClientTls,

@@ -275,7 +275,8 @@ impl Journal {
         })
     }
 
-    /// Returns the streams of a source that the journal knows.
+    /// Returns the streams of a source that earlier runs have left, including those of which only
+    /// frames have reached the disk: where these resume is known once they are opened.
     pub fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
         self.shared.lock().known_streams(source)
     }

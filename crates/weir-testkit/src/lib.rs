@@ -1,5 +1,5 @@
-//! Tools for tests only: a disk that fails and loses unflushed data, a clock that is moved by hand,
-//! a thread that runs only when it is told to, a stand-in for UAA and the Cloud Controller, and the
+//! Tools for tests only: a disk that fails and loses unflushed data, files that change between any
+//! two calls, a clock that is moved by hand, a thread that runs only when it is told to, a stand-in for UAA and the Cloud Controller, and the
 //! real binary as a process. The collector and the oracle are those of `weir-measure`, which `weir
 //! torture` uses as well.
 //!
@@ -10,6 +10,8 @@
 mod clock;
 mod cloud;
 pub mod disk;
+mod file_tree;
+pub mod history;
 mod lockstep;
 mod pki;
 mod process;
@@ -20,6 +22,7 @@ mod writing;
 pub use clock::FakeClock;
 pub use cloud::Cloud;
 pub use disk::{CallKind, FailingDisk, Fault, FaultKind, Faults, FaultyDisk, Moment};
+pub use file_tree::{FakeTree, FakeWriter, TreeLimits};
 pub use lockstep::{Lockstep, Pause};
 pub use pki::{Pki, ServerCertificate};
 pub use process::{Weir, binary};

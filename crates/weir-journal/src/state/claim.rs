@@ -188,24 +188,6 @@ impl State {
         seen.chain(stored).chain(appended).max().unwrap_or_default()
     }
 
-    pub(crate) fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
-        let of_source = |(stream, state): (&StreamId, &StreamState)| {
-            if state.source != Some(source) {
-                return None;
-            }
-            let frames = self.recovered.get(stream).map_or(&[][..], Vec::as_slice);
-            let resume = self.resume_checkpoint(*stream, frames);
-            let resume =
-                resume.map(|checkpoint| ResumePoint::at(&checkpoint, true)).unwrap_or_default();
-            let furthest = self.furthest(*stream, frames);
-            let furthest =
-                furthest.map(|checkpoint| ResumePoint::at(&checkpoint, true)).unwrap_or_default();
-            let resume = ResumePoint { furthest: furthest.furthest, ..resume };
-            Some(KnownStream { stream: *stream, group: state.group, resume, furthest })
-        };
-        self.streams.iter().filter_map(of_source).collect()
-    }
-
     /// Returns the streams of a source, also those of which only frames are known.
     pub(crate) fn stream_ids(&self, source: SourceId) -> Vec<StreamId> {
         let stated = self.streams.iter().filter(|(_, known)| known.source == Some(source));
@@ -216,6 +198,23 @@ impl State {
         ids.sort_unstable();
         ids.dedup();
         ids
+    }
+
+    pub(crate) fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
+        self.stream_ids(source).into_iter().map(|stream| self.known_stream(stream)).collect()
+    }
+
+    fn known_stream(&self, stream: StreamId) -> KnownStream {
+        let frames = self.recovered.get(&stream).map_or(&[][..], Vec::as_slice);
+        let point = |checkpoint: Option<Arc<Checkpoint>>| {
+            checkpoint.map(|checkpoint| ResumePoint::at(&checkpoint, true)).unwrap_or_default()
+        };
+        let resume = point(self.resume_checkpoint(stream, frames));
+        let furthest = point(self.furthest(stream, frames));
+        let resume = ResumePoint { furthest: furthest.furthest, ..resume };
+        let of_frames = frames.last().map(|frame| frame.group);
+        let group = self.streams.get(&stream).map(|known| known.group).or(of_frames);
+        KnownStream { stream, group: group.unwrap_or_default(), resume, furthest }
     }
 
     pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {

@@ -24,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weir_host::{Clock, Disk, WakeFd};
+use weir_host::{Clock, Disk, RealFileTree, WakeFd};
 use weir_journal::Journal;
 
 use crate::config::{Format, ListenSettings, SourceKind, SourcePlan};
@@ -294,6 +294,7 @@ fn prepare(
         journal: context.journal,
         rules: context.rules,
         clock: context.clock,
+        tree: Arc::new(RealFileTree),
         stats: context.stats,
         wake: wakes[0].clone(),
         stop: stop.clone(),

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use serde_json::Value;
+use weir_host::FileTree;
 use weir_model::Resource;
 
 use super::layout::pod_of;
@@ -33,18 +34,17 @@ impl Container {
 /// Maximum size of a metadata file.
 const METADATA_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-fn json_file(path: &Path) -> Value {
-    let small = std::fs::metadata(path).is_ok_and(|m| m.len() <= METADATA_BYTES_MAX);
-    let bytes = if small { std::fs::read(path).unwrap_or_default() } else { Vec::new() };
+fn json_file(tree: &dyn FileTree, path: &Path) -> Value {
+    let bytes = tree.read(path, METADATA_BYTES_MAX).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
 /// Describes the container whose docker directory is `dir`. `host` is the name of this machine:
 /// inside a container, that is the beginning of the container's own id.
-pub(super) fn docker(dir: &Path, host: &str) -> Container {
+pub(super) fn docker(tree: &dyn FileTree, dir: &Path, host: &str) -> Container {
     let mut container = Container::default();
-    let config = json_file(&dir.join("config.v2.json"));
-    let driver = json_file(&dir.join("hostconfig.json"));
+    let config = json_file(tree, &dir.join("config.v2.json"));
+    let driver = json_file(tree, &dir.join("hostconfig.json"));
     let driver = driver.pointer("/LogConfig/Type").and_then(Value::as_str).unwrap_or_default();
     let in_name = dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let id = config["ID"].as_str().unwrap_or(in_name);
@@ -138,6 +138,10 @@ pub(super) fn link(name: &str) -> Container {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn docker(dir: &Path, host: &str) -> Container {
+        super::docker(&weir_host::RealFileTree, dir, host)
+    }
 
     #[test]
     fn docker_metadata_is_read_from_the_containers_directory() {

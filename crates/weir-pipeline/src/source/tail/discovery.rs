@@ -7,19 +7,18 @@
 //! Events from the kernel determine *when* to look, and under which names a reported file is still
 //! expected; they are never taken as the state of a name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::BorrowedFd;
-use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::fs::FileType;
-use rustix::io::Errno;
+use weir_host::file_tree::{
+    Errno, FileStat, FileType, Interest, NameChange, TreeEntry, WatchEvent,
+};
+use weir_host::{FileTree, TreeFile, TreeWatch, WakeFd};
 
-use super::identity::FileStat;
 use super::layout::{Class, Layout, Rule, single};
-use super::watch::{Interest, NameChange, WatchEvent, Watcher};
 use crate::source::OwnPaths;
 use crate::stats::{SourceStats, set};
 
@@ -59,8 +58,8 @@ pub(super) struct Sighting {
     pub stat: FileStat,
     /// The path as configured, for display.
     pub shown: PathBuf,
-    /// The kernel reported that it was created under this name, not moved to it.
-    pub is_born_here: bool,
+    /// The kernel reported that it was created under a name that is not wanted.
+    pub is_copy: bool,
     /// How the layout classifies the name; `None` if the file is only known by inode, or expected.
     pub class: Option<Class>,
     /// Set if the kernel reported the file under a wanted name before and this name is not wanted
@@ -107,6 +106,11 @@ struct Dir {
 }
 
 impl Dir {
+    /// Returns true for the file in which docker describes the container of this directory.
+    fn is_description(&self, name: &OsStr) -> bool {
+        name == "config.v2.json" && self.rules.contains(&Rule::DockerContainer)
+    }
+
     fn class_of(&self, layout: &Layout, name: &OsStr) -> Option<Class> {
         let classes = self
             .rules
@@ -129,7 +133,8 @@ impl Dir {
 #[derive(Debug)]
 pub(super) struct Discovery {
     layout: Layout,
-    watcher: Watcher,
+    tree: Arc<dyn FileTree>,
+    watcher: Box<dyn TreeWatch>,
     dirs: Vec<Dir>,
     free: Vec<DirId>,
     by_path: HashMap<PathBuf, DirId>,
@@ -147,8 +152,13 @@ pub(super) struct Discovery {
 
 impl Discovery {
     /// Creates a discovery that excludes everything below `hidden` (weir's own files).
-    pub(super) fn new(layout: Layout, hidden: OwnPaths, stats: Arc<SourceStats>) -> Self {
-        let (watcher, refused) = Watcher::new();
+    pub(super) fn new(
+        layout: Layout,
+        hidden: OwnPaths,
+        stats: Arc<SourceStats>,
+        tree: Arc<dyn FileTree>,
+    ) -> Self {
+        let (watcher, refused) = tree.watch();
         if let Some(error) = refused {
             let text =
                 format!("cannot create an inotify instance ({error}): rescanning directories");
@@ -158,6 +168,7 @@ impl Discovery {
         let roots = layout.roots();
         Self {
             layout,
+            tree,
             watcher,
             dirs: Vec::new(),
             free: Vec::new(),
@@ -174,9 +185,9 @@ impl Discovery {
         }
     }
 
-    /// Returns the descriptor to wait on for changes.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.watcher.fd()
+    /// Waits as [`TreeWatch::wait`].
+    pub(super) fn wait(&self, wake: &WakeFd, for_events: bool, timeout: Duration) -> bool {
+        self.watcher.wait(wake, for_events, timeout)
     }
 
     /// Returns the rules.
@@ -219,7 +230,7 @@ impl Discovery {
 
     /// Returns every file bound to a name in the directory.
     pub(super) fn bound_in(&self, dir: DirId) -> Vec<FileKey> {
-        self.dirs[dir].bound.values().copied().collect()
+        sorted(self.dirs[dir].bound.values().copied())
     }
 
     /// Binds a location to a file; returns the file that it was bound to before.
@@ -239,7 +250,9 @@ impl Discovery {
 
     /// Records that a file sighted at this location, as `shown`, is followed from now on.
     pub(super) fn adopted(&mut self, location: &FileLocation, shown: &Path) -> FirstSighting {
-        self.reported.adopted(&self.dirs[location.dir].name_states, &location.name, shown)
+        let class = self.class_of(location.dir, &location.name);
+        let name_states = &self.dirs[location.dir].name_states;
+        self.reported.adopted(name_states, &location.name, class.as_ref(), shown)
     }
 
     /// Records that the location leads to a followed file.
@@ -265,8 +278,8 @@ impl Discovery {
 
     /// Watches a deleted file that is about to be closed for later writes. `None`: such writes will
     /// go unnoticed.
-    pub(super) fn watch_closed(&mut self, file: BorrowedFd<'_>, shown: &Path) -> Option<i32> {
-        self.closed.watch(&self.watcher, file, shown)
+    pub(super) fn watch_closed(&mut self, file: &dyn TreeFile, shown: &Path) -> Option<i32> {
+        self.closed.watch(self.watcher.as_ref(), file, shown)
     }
 
     /// Stops watching a file that is followed further.
@@ -297,10 +310,13 @@ impl Discovery {
         let Self { layout, hidden, watcher, dirs, by_wd, dirty, reported, closed, .. } = self;
         let mut overflow = false;
         let mut gone = Vec::new();
-        watcher.drain(|event| match event {
+        watcher.drain(&mut |event| match event {
             WatchEvent::Written(wd, name) => {
                 for dir in by_wd.get(&wd).into_iter().flatten() {
                     written.extend(dirs[*dir].bound.get(name));
+                    if dirs[*dir].is_description(name) {
+                        touched(dirs, dirty, *dir).note(name);
+                    }
                 }
             }
             WatchEvent::Touched(wd, name, change) => {
@@ -401,7 +417,7 @@ impl Discovery {
         self.missing_roots = false;
         let mut missing = false;
         for (root, rule) in self.roots.clone() {
-            match root.canonicalize() {
+            match self.tree.canonicalize(&root) {
                 Ok(real) => {
                     self.logged.remove(&root);
                     self.ensure_dir(&real, &root, &[rule]);
@@ -410,7 +426,7 @@ impl Discovery {
                 Err(error) => self.report_root(&root, &error),
             }
             missing = true;
-            let existing = root.ancestors().skip(1).find_map(|a| a.canonicalize().ok());
+            let existing = root.ancestors().skip(1).find_map(|a| self.tree.canonicalize(a).ok());
             if let Some(real) = existing {
                 self.ensure_dir(&real.clone(), &real, &[Rule::Ancestor]);
             }
@@ -499,7 +515,7 @@ impl Discovery {
         let follows = entry.rules.iter().any(|r| self.layout.holds_files(*r));
         let interest = if follows { Interest::Writes } else { Interest::Names };
         let before = entry.wd;
-        match self.watcher.add(&entry.path, interest) {
+        match self.watcher.add_dir(&entry.path, interest) {
             Ok(wd) if before == Some(wd) => false,
             Ok(wd) => {
                 self.unmap_watch(dir);
@@ -559,28 +575,37 @@ impl Discovery {
             return;
         }
         self.watch(dir);
-        let entries = match std::fs::read_dir(&self.dirs[dir].path) {
-            Ok(entries) => entries,
-            Err(e) => return self.unlistable(dir, &e, report),
-        };
-        let mut absent: HashSet<OsString> = self.dirs[dir].bound.keys().cloned().collect();
-        let holds_files = self.dirs[dir].rules.iter().any(|r| self.layout.holds_files(*r));
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            absent.remove(&name);
-            let is_file = entry.file_type().is_ok_and(|t| t.is_file());
-            let unwanted = is_file && (!holds_files || self.class_of(dir, &name).is_none());
-            let is_sought = self.dirs[dir].bound.contains_key(&name)
-                || self.dirs[dir].name_states.expected(&name).is_some();
-            if unwanted && !is_known(entry.ino()) && !is_sought {
-                self.note_description(dir, &name, report);
-                continue;
-            }
-            self.examine(dir, &name, is_known, report);
+        let (tree, path) = (Arc::clone(&self.tree), self.dirs[dir].path.clone());
+        let mut absent: BTreeSet<OsString> = self.dirs[dir].bound.keys().cloned().collect();
+        let listed = tree.list(&path, &mut |entry| {
+            absent.remove(&entry.name);
+            self.examine_listed(dir, &entry, is_known, report);
+        });
+        if let Err(error) = listed {
+            return self.unlistable(dir, &error, report);
         }
         for name in absent {
             self.gone(dir, &name, report);
         }
+    }
+
+    fn examine_listed(
+        &mut self,
+        dir: DirId,
+        entry: &TreeEntry,
+        is_known: &dyn Fn(u64) -> bool,
+        report: &mut Report,
+    ) {
+        let TreeEntry { name, inode, kind } = entry;
+        let listed = &self.dirs[dir];
+        let holds_files = listed.rules.iter().any(|rule| self.layout.holds_files(*rule));
+        let is_wanted = holds_files && self.class_of(dir, name).is_some();
+        let is_sought =
+            listed.bound.contains_key(name) || listed.name_states.expected(name).is_some();
+        if *kind == FileType::RegularFile && !is_wanted && !is_known(*inode) && !is_sought {
+            return self.note_description(dir, name, report);
+        }
+        self.examine(dir, name, is_known, report);
     }
 
     fn unlistable(&mut self, dir: DirId, error: &std::io::Error, report: &mut Report) {
@@ -605,8 +630,7 @@ impl Discovery {
     }
 
     fn note_description(&self, dir: DirId, name: &OsStr, report: &mut Report) {
-        let is_container = self.dirs[dir].rules.contains(&Rule::DockerContainer);
-        if is_container && name == "config.v2.json" {
+        if self.dirs[dir].is_description(name) {
             report.described.push(dir);
         }
     }
@@ -631,7 +655,7 @@ impl Discovery {
         if self.is_hidden(&path) {
             return;
         }
-        let stat = match FileStat::at_link(&path) {
+        let stat = match self.tree.stat(&path) {
             Ok(stat) => stat,
             Err(_unreachable_now) => return self.gone(dir, name, report),
         };
@@ -665,7 +689,7 @@ impl Discovery {
                 location: FileLocation { dir, name: name.to_owned() },
                 stat,
                 shown: entry.shown.join(name),
-                is_born_here: entry.name_states.is_born_here(name),
+                is_copy: entry.name_states.is_copy(name),
                 class,
                 expected,
             });
@@ -706,8 +730,8 @@ impl Discovery {
         if class.is_none() && !descends {
             return;
         }
-        let (real, stat) = match path.canonicalize() {
-            Ok(real) => match FileStat::at(&real) {
+        let (real, stat) = match self.tree.canonicalize(path) {
+            Ok(real) => match self.tree.stat(&real) {
                 Ok(stat) => (real, stat),
                 Err(_gone_meanwhile) => return,
             },
@@ -762,11 +786,17 @@ impl Discovery {
             location,
             stat,
             shown,
-            is_born_here: false,
+            is_copy: false,
             class: Some(class),
             expected: None,
         });
     }
+}
+
+fn sorted(keys: impl Iterator<Item = FileKey>) -> Vec<FileKey> {
+    let mut keys: Vec<FileKey> = keys.collect();
+    keys.sort_unstable();
+    keys
 }
 
 /// Returns what to look at in a directory, and queues the directory for the next look.

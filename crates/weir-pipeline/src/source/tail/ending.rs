@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use rustix::io::Errno;
 use weir_codec::Stop;
+use weir_host::file_tree::Errno;
 use weir_model::AbandonReason;
 
 use super::discovery::FileKey;
@@ -111,10 +111,9 @@ impl Engine {
     /// Prepares to close a file without a name: later writes to it cannot be read, but are noticed.
     /// Returns false if it has grown and must not be closed yet.
     fn prepare_close(&mut self, file: &File) -> bool {
-        let Some(fd) = file.fd().filter(|_| file.locations.is_empty()) else { return true };
-        let Some(wd) = self.discovery.watch_closed(fd, &file.shown) else { return true };
-        let has_grown =
-            rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_size.cast_unsigned() > file.size);
+        let Some(handle) = file.handle().filter(|_| file.locations.is_empty()) else { return true };
+        let Some(wd) = self.discovery.watch_closed(handle, &file.shown) else { return true };
+        let has_grown = handle.stat().is_ok_and(|stat| stat.size > file.size);
         if has_grown {
             self.discovery.unwatch_closed(wd);
         }
@@ -142,14 +141,14 @@ impl Engine {
     }
 
     fn close(&mut self, file: &mut File) {
-        if file.fd.take().is_some() {
+        if file.handle.take().is_some() {
             self.open_files -= 1;
         }
     }
 
     /// Treats the incomplete last line as complete.
     fn finish_tail(&mut self, file: &mut File) -> Result<(), Next> {
-        if !file.has_tail() || file.fd.is_none() {
+        if !file.has_tail() || file.handle.is_none() {
             return Ok(());
         }
         if file.decoder.is_none() {
@@ -369,9 +368,9 @@ impl Engine {
             .values_mut()
             .map(Box::as_mut)
             .chain([newest])
-            .filter(|f| f.is_unlinked && f.fd.is_some() && !f.is_given_up)
+            .filter(|f| f.is_unlinked && f.handle.is_some() && !f.is_given_up)
             .collect();
-        unlinked.sort_by_key(|f| f.rotated_at);
+        unlinked.sort_by_key(|f| (f.rotated_at, f.key));
         let mut given_up = Vec::new();
         for file in unlinked {
             if self.unlinked_bytes <= max {
@@ -441,7 +440,7 @@ impl Engine {
     /// they are opened again when they are written to. Returns true if one was closed.
     pub(super) fn close_idle(&mut self) -> bool {
         let is_idle = |f: &File| {
-            f.fd.is_some()
+            f.handle.is_some()
                 && f.held.is_none()
                 && !f.is_unlinked
                 && !f.is_rotated()
@@ -454,7 +453,7 @@ impl Engine {
         idle.truncate(CLOSED_AT_A_TIME);
         for (_, key) in &idle {
             if let Some(file) = self.files.get_mut(key) {
-                file.fd = None;
+                file.handle = None;
                 self.open_files -= 1;
             }
         }
@@ -466,12 +465,13 @@ impl Engine {
         let until = self.now() + LAST_READS;
         // Including files that the kernel has reported and that were not looked at yet.
         let is_nameless = |f: &File| {
-            let links = f.fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|s| s.st_nlink);
+            let links = f.handle().and_then(|handle| handle.stat().ok()).map(|stat| stat.links);
             // Without its name, the next run would not find a file that this one has not started.
             f.is_unlinked || links == Some(0) || (f.is_renamed && !f.is_claimed)
         };
-        let keys: Vec<FileKey> =
+        let mut keys: Vec<FileKey> =
             self.files.values().filter(|f| is_nameless(f)).map(|f| f.key).collect();
+        keys.sort_unstable();
         for key in keys {
             let Some(mut file) = self.files.remove(&key) else { continue };
             while self.now() < until && self.visit(&mut file) == Next::Again {}

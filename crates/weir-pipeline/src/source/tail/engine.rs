@@ -3,24 +3,24 @@
 //! Invariants: one thread; it never waits for the journal or a destination, only for events, room
 //! and timers; a round reads at most one block of each active file, so a file with heavy traffic
 //! delays another by one block; while files are written to, it wakes once per `read_interval`, and
-//! when idle only for the slow rescan.
+//! when idle only for the slow rescan; what it does follows from what it is told in which order,
+//! never from the order of a hash table, so that a simulated history can be repeated.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weir_host::{Clock, WakeFd};
+use weir_host::file_tree::FileId;
+use weir_host::{Clock, FileTree, WakeFd};
 use weir_journal::{Journal, KnownStream};
 use weir_model::{BatchBuilder, Position, SourceId, StreamId};
 
 use super::discovery::{Discovery, FileKey};
 use super::file::{File, Phase};
-use super::identity::FileId;
 use crate::config::{Format, TailSettings};
 use crate::rule::{RuleSwitch, Workspace};
 use crate::stats::{SourceStats, add, publish_cpu, set, shift};
@@ -63,6 +63,7 @@ pub(in crate::source) struct Parts {
     pub(in crate::source) journal: Journal,
     pub(in crate::source) rules: Arc<RuleSwitch>,
     pub(in crate::source) clock: Arc<dyn Clock>,
+    pub(in crate::source) tree: Arc<dyn FileTree>,
     pub(in crate::source) stats: Arc<SourceStats>,
     pub(in crate::source) wake: WakeFd,
     pub(in crate::source) stop: Arc<AtomicBool>,
@@ -85,7 +86,7 @@ pub(super) struct Engine {
     /// reused while a deleted file is still read.
     pub(super) inodes: HashMap<u64, u32>,
     /// Streams of the last run whose files have not been found yet.
-    pub(super) remembered: HashMap<StreamId, KnownStream>,
+    pub(super) remembered: BTreeMap<StreamId, KnownStream>,
     /// When the source started watching, nanoseconds since 1970.
     pub(super) started_ns: i64,
     /// Files that were created under the name of a rotated sibling: copies of data that is read
@@ -100,7 +101,7 @@ pub(super) struct Engine {
     pub(super) is_starting: bool,
     ready: VecDeque<FileKey>,
     timers: BinaryHeap<Reverse<(Duration, FileKey)>>,
-    pub(super) blocked: HashSet<FileKey>,
+    pub(super) blocked: BTreeSet<FileKey>,
     blocked_since: Option<Duration>,
     /// Those of them that a full output or the disk has refused. A ring that is full for a moment
     /// is normal back pressure.
@@ -129,9 +130,8 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(parts: Parts, discovery: Discovery) -> Self {
         let now = parts.clock.monotonic();
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         // A quarter is left to outputs, journal and connections.
-        let open_files_max = limit.map_or(usize::MAX, |limit| (limit as usize / 4 * 3).max(16));
+        let open_files_max = (parts.tree.descriptors_max() / 4 * 3).max(16);
         Self {
             source: SourceId::of(&parts.name),
             next_rescan: now + parts.settings.rescan_interval,
@@ -144,7 +144,7 @@ impl Engine {
             by_id: HashMap::new(),
             groups: HashMap::new(),
             inodes: HashMap::new(),
-            remembered: HashMap::new(),
+            remembered: BTreeMap::new(),
             started_ns: i64::MAX,
             copies: HashSet::new(),
             unreadable: HashSet::new(),
@@ -153,7 +153,7 @@ impl Engine {
             is_starting: true,
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
-            blocked: HashSet::new(),
+            blocked: BTreeSet::new(),
             blocked_since: None,
             refused: HashSet::new(),
             behind: HashSet::new(),
@@ -211,7 +211,11 @@ impl Engine {
             self.turn();
             self.wait();
         }
-        // Events up to now are still counted, or read if no later run can read the files.
+        self.shut_down();
+    }
+
+    /// Counts events up to now, and reads files that no later run can read.
+    fn shut_down(&mut self) {
         self.follow_names();
         self.read_unlinked();
         self.publish(self.now());
@@ -263,7 +267,7 @@ impl Engine {
         if now >= self.next_rescan || retry {
             self.retry_open_at = None;
             self.next_rescan = now + self.parts.settings.rescan_interval;
-            self.unreadable.retain(|path| path.symlink_metadata().is_ok());
+            self.unreadable.retain(|path| self.parts.tree.stat(path).is_ok());
             self.discovery.rescan();
         } else if now >= self.next_unwatched {
             self.next_unwatched = now + UNWATCHED_PAUSE;
@@ -398,7 +402,7 @@ impl Engine {
 
     /// Updates the size of the deleted files that are kept open.
     pub(super) fn publish_unlinked(&mut self, file: &mut File) {
-        let is_kept = file.is_unlinked && file.fd.is_some() && !file.is_given_up;
+        let is_kept = file.is_unlinked && file.handle.is_some() && !file.is_given_up;
         let bytes = if is_kept { file.size } else { 0 };
         self.unlinked_bytes += bytes;
         self.unlinked_bytes -= std::mem::replace(&mut file.published.unlinked_bytes, bytes);
@@ -420,7 +424,7 @@ impl Engine {
         self.parts.stats.bytes_unread.fetch_sub(published.unread_bytes, Ordering::Relaxed);
         self.followed -= u64::from(published.is_followed);
         self.unlinked_bytes -= published.unlinked_bytes;
-        if file.fd.is_some() {
+        if file.handle.is_some() {
             self.open_files -= 1;
         }
         if let Some(group) = self.groups.get_mut(&file.group) {
@@ -448,8 +452,14 @@ impl Engine {
 
     /// Waits for an event, room, a timer or the end.
     fn wait(&mut self) {
+        let Some(Wait { timeout, for_events }) = self.next_wait() else { return };
+        self.may_be_woken = self.discovery.wait(&self.parts.wake, for_events, timeout);
+    }
+
+    /// Returns what to wait for, and how long; `None` if there is work to do now.
+    fn next_wait(&mut self) -> Option<Wait> {
         if !self.ready.is_empty() {
-            return;
+            return None;
         }
         let now = self.now();
         let mut until = self.next_rescan;
@@ -469,20 +479,20 @@ impl Engine {
         if timeout > self.parts.settings.read_interval {
             self.publish(now);
         }
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        };
-        let wake = PollFd::new(&self.parts.wake, PollFlags::IN);
-        let events = self.discovery.fd().filter(|_| !is_draining);
-        let events = events.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let count = 1 + usize::from(events.is_some());
-        let mut fds = [wake.clone(), events.unwrap_or(wake)];
-        // An interruption by a signal is treated as a wake-up.
-        let polled = poll(&mut fds[..count], Some(&timeout));
-        self.may_be_woken = polled.is_err() || !fds[0].revents().is_empty();
+        Some(Wait { timeout, for_events: !is_draining })
     }
+}
+
+/// What an engine without work waits for, besides being woken.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    timeout: Duration,
+    /// Events end the wait too.
+    for_events: bool,
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod simulate;

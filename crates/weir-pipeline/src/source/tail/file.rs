@@ -4,16 +4,18 @@
 //! given up, so that `seen = read + abandoned + unread` can be checked; a batch that the journal
 //! refused is the only data held, and everything after `appended` can be read again.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_codec::{Format, LineDecoder, Partials};
+use weir_host::TreeFile;
+use weir_host::file_tree::FileId;
 use weir_model::{Batch, Position, SourceBook, StreamId};
 
 use super::discovery::{DirId, FileKey, FileLocation, FirstSighting};
-use super::identity::{FileId, RememberedContent};
+use super::identity::{Fingerprint, RememberedContent};
+use super::layout::Class;
 use super::limit::TokenBucket;
 use super::rotation::Generation;
 use super::state;
@@ -59,8 +61,10 @@ pub(super) struct File {
     pub id: FileId,
     pub stream: StreamId,
     pub group: u64,
-    /// Names that lead to it.
+    /// Names that lead to it. The first one determines the generation, if `is_named`.
     pub locations: Vec<FileLocation>,
+    /// The layout recognizes the first name.
+    pub is_named: bool,
     /// Order within the group: first restarts of the container, then generations.
     pub restart: u64,
     pub generation: Generation,
@@ -71,7 +75,7 @@ pub(super) struct File {
     /// Resource key from the name of the program that writes the file; 0 = unknown.
     pub key_of_name: u64,
 
-    pub fd: Option<OwnedFd>,
+    pub handle: Option<Box<dyn TreeFile>>,
     pub phase: Phase,
     /// It has no name left: undelivered data must be made durable.
     pub is_unlinked: bool,
@@ -87,6 +91,9 @@ pub(super) struct File {
     /// Offset up to which it had been read when its open lines were handed over.
     pub handed_over_at: Option<u64>,
     pub memory: RememberedContent,
+    /// What the content before some offsets must be, if it could not be read when that was to be
+    /// verified: nothing is read before it was.
+    pub unverified: Vec<(u64, Fingerprint)>,
     pub book: SourceBook,
     /// Content before this offset was already read by an earlier run, but not all of it was
     /// delivered to every destination. 0 if there is no such run, or in an epoch unknown to it.
@@ -153,13 +160,14 @@ impl File {
             stream,
             group: 0,
             locations: Vec::new(),
+            is_named: false,
             restart: 0,
             generation: Generation::Active,
             is_renamed: false,
             shown: PathBuf::new(),
             resource: Arc::from([]),
             key_of_name: 0,
-            fd: None,
+            handle: None,
             phase: Phase::New,
             is_unlinked: false,
             rotated_at: None,
@@ -169,6 +177,7 @@ impl File {
             inherited: None,
             handed_over_at: None,
             memory: RememberedContent::default(),
+            unverified: Vec::new(),
             book: SourceBook::default(),
             read_before: 0,
             size: 0,
@@ -197,9 +206,43 @@ impl File {
         }
     }
 
-    /// Returns the open descriptor.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.fd.as_ref().map(AsFd::as_fd)
+    /// Records a name that leads to it. Of several names, the one that is written to, or else the
+    /// youngest generation, says what the file is: a log that also has another name is not rotated.
+    pub(super) fn add_name(&mut self, location: &FileLocation, class: Option<&Class>) {
+        let at = self.locations.iter().position(|known| known == location);
+        let at = at.unwrap_or_else(|| {
+            self.locations.push(location.clone());
+            self.locations.len() - 1
+        });
+        let decides = |generation: &Generation| *generation > self.generation;
+        if self.is_named && at > 0 && !class.is_some_and(|class| decides(&class.generation)) {
+            return;
+        }
+        self.is_named = class.is_some();
+        self.is_renamed = class.is_none();
+        if let Some(class) = class {
+            self.generation = class.generation.clone();
+            self.locations.swap(0, at);
+        }
+    }
+
+    /// Records that a name no longer leads to it. Returns true if the other names must be looked at
+    /// again, to know what the file is now.
+    pub(super) fn remove_name(&mut self, location: &FileLocation) -> bool {
+        let Some(at) = self.locations.iter().position(|known| known == location) else {
+            return false;
+        };
+        self.locations.remove(at);
+        if at > 0 {
+            return false;
+        }
+        self.is_named = false;
+        !self.locations.is_empty()
+    }
+
+    /// Returns the open file.
+    pub(super) fn handle(&self) -> Option<&dyn TreeFile> {
+        self.handle.as_deref()
     }
 
     /// Returns the offset in the file of the next byte to read.
@@ -302,6 +345,7 @@ impl File {
         self.examined_to = 0;
         self.read_before = 0;
         self.memory = RememberedContent::default();
+        self.unverified.clear();
         if let Some(old) = &mut self.decoder {
             let partials = old.take_partials();
             let mut fresh = LineDecoder::new(old.format(), line_bytes_max, 0);

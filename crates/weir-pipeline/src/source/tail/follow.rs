@@ -5,20 +5,19 @@
 //! that stat reported, so the byte counts always balance.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use weir_codec::{DETECT_BYTES_MAX, LineDecoder, Stop, detect};
+use weir_host::TreeFile;
+use weir_host::file_tree::Errno;
 use weir_journal::{RefusedReason, StreamSpec, WritePolicy};
 use weir_model::limits::{READ_BLOCK_BYTES, ROUTED_RECORDS_MIN};
 use weir_model::{AbandonReason, Batch, BatchBuilder, DiscardReason, Position, Seal, SourceBook};
 
 use super::engine::{Engine, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
-use super::identity::{FileStat, read_fully, verify};
+use super::identity::{read_fully, verify};
 use super::reader::{Block, end_of_hole, read_block};
 use super::state;
 use crate::config::Format;
@@ -60,21 +59,9 @@ enum AppendResult {
 
 /// The size alone does not reveal that a file was truncated and has grown to the same length again.
 fn is_unchanged(file: &File) -> bool {
-    let Some(fd) = file.fd() else { return true };
+    let Some(handle) = file.handle() else { return true };
     // The next read reports errors.
-    !matches!(read_block(fd, file.at(), file.memory.window(), &mut []), Ok(Block::Rewritten))
-}
-
-/// Opens a log file so that reading it writes nothing: without updating its access time, which the
-/// file system would otherwise do after every write that is read.
-fn open_for_reading(path: &Path) -> Result<OwnedFd, Errno> {
-    // NONBLOCK: the name may have become a pipe, which must not block the source.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
-        // Permitted only for the owner of the file and privileged processes.
-        Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
-        other => other,
-    }
+    !matches!(read_block(handle, file.at(), file.memory.window(), &mut []), Ok(Block::Rewritten))
 }
 
 impl Engine {
@@ -94,6 +81,9 @@ impl Engine {
         }
         if !file.is_claimed && self.are_names_moving(file) {
             return Next::Again;
+        }
+        if let Some(next) = self.verify_now(file) {
+            return next;
         }
         if let Some(next) = self.look_at(file) {
             return next;
@@ -118,7 +108,7 @@ impl Engine {
 
     /// Opens the file if it is not open. Returns `Some` if that is not possible now.
     fn open(&mut self, file: &mut File) -> Option<Next> {
-        if file.fd.is_some() {
+        if file.handle.is_some() {
             return None;
         }
         if file.phase == Phase::Finished && file.locations.is_empty() {
@@ -129,8 +119,8 @@ impl Engine {
         };
         let path = self.discovery.dir_path(location.dir).join(&location.name);
         match self.open_path(&path) {
-            Ok(fd) if FileStat::of(fd.as_fd()).is_ok_and(|l| l.id == file.id) => {
-                file.fd = Some(fd);
+            Ok(handle) if handle.stat().is_ok_and(|stat| stat.id == file.id) => {
+                file.handle = Some(handle);
                 self.open_files += 1;
                 self.readable_again(&path);
                 None
@@ -149,15 +139,15 @@ impl Engine {
     }
 
     /// Opens a log file for reading, closing an idle one if too many are open.
-    pub(super) fn open_path(&mut self, path: &Path) -> Result<OwnedFd, Errno> {
+    pub(super) fn open_path(&mut self, path: &Path) -> Result<Box<dyn TreeFile>, Errno> {
         if self.open_files >= self.open_files_max {
             self.close_idle();
         }
         if self.open_files >= self.open_files_max {
             return Err(Errno::MFILE);
         }
-        match open_for_reading(path) {
-            Err(Errno::MFILE | Errno::NFILE) if self.close_idle() => open_for_reading(path),
+        match self.parts.tree.open(path) {
+            Err(Errno::MFILE | Errno::NFILE) if self.close_idle() => self.parts.tree.open(path),
             other => other,
         }
     }
@@ -185,15 +175,30 @@ impl Engine {
         }
     }
 
+    /// Verifies content that could not be read before. Returns `Some` if that is still impossible,
+    /// or if it has changed.
+    fn verify_now(&mut self, file: &mut File) -> Option<Next> {
+        while let Some((offset, print)) = file.unverified.last().copied() {
+            match verify(file.handle()?, offset, &print) {
+                Ok(Some(memory)) if offset == file.at() => file.memory = memory,
+                Ok(Some(_further_than_this_run)) => {}
+                Ok(None) => return Some(self.truncated(file)),
+                Err(error) => return Some(self.read_failed(file, error)),
+            }
+            file.unverified.pop();
+        }
+        None
+    }
+
     /// Checks size and names. Returns `Some` if reading cannot simply continue.
     fn look_at(&mut self, file: &mut File) -> Option<Next> {
-        let Some(fd) = file.fd() else { return Some(Next::Idle) };
-        let stat = match rustix::fs::fstat(fd) {
+        let Some(handle) = file.handle() else { return Some(Next::Idle) };
+        let stat = match handle.stat() {
             Ok(stat) => stat,
             Err(error) => return Some(self.read_failed(file, error)),
         };
-        let size = stat.st_size.cast_unsigned();
-        if stat.st_nlink == 0 && !file.is_unlinked {
+        let size = stat.size;
+        if stat.links == 0 && !file.is_unlinked {
             self.unlinked(file);
         }
         if size < file.at().max(file.read_before) {
@@ -283,9 +288,9 @@ impl Engine {
         let block = file.split.take().unwrap_or(READ_BLOCK_BYTES).min(READ_BLOCK_BYTES);
         let want = (file.size - at).min(block as u64) as usize;
         self.reset_builder(file);
-        let Some(fd) = file.fd() else { return Err(Errno::BADF) };
+        let Some(handle) = file.handle() else { return Err(Errno::BADF) };
         let space = self.builder.read_space(want);
-        Ok(match read_block(fd, at, file.memory.window(), space)? {
+        Ok(match read_block(handle, at, file.memory.window(), space)? {
             Block::Bytes(count) => Some(self.builder.advance(count)),
             Block::Rewritten => None,
         })
@@ -384,8 +389,8 @@ impl Engine {
         if file.memory.window().last() != Some(&0) || !file.has_tail() {
             return;
         }
-        let Some(fd) = file.fd() else { return };
-        if let Some(end) = end_of_hole(fd, file.at(), file.size) {
+        let Some(handle) = file.handle() else { return };
+        if let Some(end) = end_of_hole(handle, file.at(), file.size) {
             let hole = end - file.at();
             file.book.bytes_read += hole;
             file.skip(hole, self.parts.settings.line_bytes_max);
@@ -397,11 +402,11 @@ impl Engine {
         if file.decoder.is_some() {
             return Ok(true);
         }
-        let Some(fd) = file.fd() else { return Err(Errno::BADF) };
+        let Some(handle) = file.handle() else { return Err(Errno::BADF) };
         let mut format = codec_format(self.parts.format);
         if format.is_none() {
             let mut head = vec![0; DETECT_BYTES_MAX.min(file.size as usize)];
-            let have = read_fully(fd, &mut head, 0)?;
+            let have = read_fully(handle, &mut head, 0)?;
             format = detect(&head[..have]);
         }
         let Some(format) = format else { return Ok(false) };
@@ -604,11 +609,11 @@ impl Engine {
                 }
             }
         }
-        let Some(fd) = file.fd() else { return true };
-        match verify(fd, file.at(), &saved.print) {
+        let Some(handle) = file.handle() else { return true };
+        match verify(handle, file.at(), &saved.print) {
             Ok(Some(memory)) => file.memory = memory,
             Ok(None) => return false,
-            Err(_told_when_it_is_read) => {}
+            Err(_reported_when_it_is_read) => file.unverified.push((file.at(), saved.print)),
         }
         true
     }

@@ -4,11 +4,10 @@
 //! the *same* file was truncated and rewritten (its offsets then restart in a new epoch). Content
 //! is never an identity: files with equal heads and empty files are distinguished.
 
-use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::io::IoSliceMut;
 
-use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
-use rustix::io::Errno;
+use weir_host::TreeFile;
+use weir_host::file_tree::{Errno, FileId};
 use weir_model::{SourceId, StreamId, hash64};
 
 /// Number of bytes at the beginning of a file that are remembered as a hash.
@@ -18,77 +17,14 @@ pub(super) const HEAD_BYTES: usize = 1024;
 /// hash.
 pub(super) const WINDOW_BYTES: usize = 128;
 
-/// The identity of a file on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct FileId {
-    /// Device, as major and minor number.
-    pub device: u64,
-    /// Inode number; the file system reuses it once the file is gone.
-    pub inode: u64,
-    /// Birth time in nanoseconds since 1970; 0 if the file system does not record it.
-    pub born_ns: i64,
-}
-
-impl FileId {
-    /// Returns the stream of the file's content.
-    pub(super) fn stream(&self, source: SourceId) -> StreamId {
-        let mut bytes = [0; 32];
-        let parts = [source.0, self.device, self.inode, self.born_ns.cast_unsigned()];
-        for (slot, part) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(parts) {
-            *slot = part.to_le_bytes();
-        }
-        StreamId(hash64(&bytes))
+/// Returns the stream of a file's content.
+pub(super) fn stream_of(id: &FileId, source: SourceId) -> StreamId {
+    let mut bytes = [0; 32];
+    let parts = [source.0, id.device, id.inode, id.born_ns.cast_unsigned()];
+    for (slot, part) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(parts) {
+        *slot = part.to_le_bytes();
     }
-}
-
-/// The attributes of a file at one moment.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FileStat {
-    /// Identity.
-    pub id: FileId,
-    /// File type.
-    pub kind: FileType,
-    /// Length in bytes.
-    pub size: u64,
-}
-
-const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
-
-impl FileStat {
-    /// Reads the attributes of what the path leads to, following links.
-    pub(super) fn at(path: &Path) -> Result<Self, Errno> {
-        Ok(Self::from(rustix::fs::statx(CWD, path, AtFlags::empty(), WANTED)?))
-    }
-
-    /// Reads the attributes of the path itself, not following links.
-    pub(super) fn at_link(path: &Path) -> Result<Self, Errno> {
-        Ok(Self::from(rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, WANTED)?))
-    }
-
-    /// Reads the attributes of an open file.
-    pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
-        Ok(Self::from(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED)?))
-    }
-}
-
-impl From<Statx> for FileStat {
-    fn from(stat: Statx) -> Self {
-        let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let ns = |sec: i64, nsec: u32| sec * 1_000_000_000 + i64::from(nsec);
-        Self {
-            id: FileId {
-                device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
-                inode: stat.stx_ino,
-                born_ns: if has_birth {
-                    ns(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
-                } else {
-                    0
-                },
-            },
-            kind: FileType::from_raw_mode(u32::from(stat.stx_mode)),
-            size: stat.stx_size,
-        }
-    }
+    StreamId(hash64(&bytes))
 }
 
 /// Hashes of the content before an offset, to detect that it has changed.
@@ -179,16 +115,16 @@ impl RememberedContent {
 /// Checks whether the file still has the content that was read before `offset`. On success, returns
 /// the memory to continue with.
 pub(super) fn verify(
-    fd: BorrowedFd<'_>,
+    file: &dyn TreeFile,
     offset: u64,
     print: &Fingerprint,
 ) -> Result<Option<RememberedContent>, Errno> {
     let mut head = [0; HEAD_BYTES];
     let head_len = usize::from(print.head_len).min(HEAD_BYTES);
-    let have = read_fully(fd, &mut head[..head_len], 0)?;
+    let have = read_fully(file, &mut head[..head_len], 0)?;
     let mut window = [0; WINDOW_BYTES];
     let window_len = usize::from(print.window_len).min(WINDOW_BYTES).min(offset as usize);
-    let window_have = read_fully(fd, &mut window[..window_len], offset - window_len as u64)?;
+    let window_have = read_fully(file, &mut window[..window_len], offset - window_len as u64)?;
     let same = have == head_len
         && window_have == window_len
         && (head_len == 0 || hash64(&head[..head_len]) == print.head_hash)
@@ -197,14 +133,12 @@ pub(super) fn verify(
 }
 
 /// Reads until `buf` is full or the file ends; returns the number of bytes read.
-pub(super) fn read_fully(fd: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub(super) fn read_fully(file: &dyn TreeFile, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut have = 0;
     while have < buf.len() {
-        match rustix::io::pread(fd, &mut buf[have..], offset + have as u64) {
-            Ok(0) => break,
-            Ok(n) => have += n,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e),
+        match file.read_at(&mut [IoSliceMut::new(&mut buf[have..])], offset + have as u64)? {
+            0 => break,
+            n => have += n,
         }
     }
     Ok(have)
@@ -213,14 +147,16 @@ pub(super) fn read_fully(fd: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> Res
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::fd::AsFd;
+    use std::os::fd::OwnedFd;
+
+    use weir_host::{FileTree, RealFileTree};
 
     use super::*;
 
-    fn file_with(content: &[u8]) -> std::fs::File {
+    fn file_with(content: &[u8]) -> OwnedFd {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
-        file
+        file.into()
     }
 
     #[test]
@@ -230,11 +166,11 @@ mod tests {
         memory.consumed(4, b"two\n");
         let print = memory.fingerprint();
         let same = file_with(b"one\ntwo\nthree\n");
-        let verified = verify(same.as_fd(), 8, &print).unwrap().expect("the same file");
+        let verified = verify(&same, 8, &print).unwrap().expect("the same file");
         assert_eq!(verified.fingerprint(), print);
         assert_eq!(verified.window(), b"one\ntwo\n");
         for other in [&b"one\ntwX\nthree\n"[..], b"one\n", b"", b"two\none\nthree\n"] {
-            assert!(verify(file_with(other).as_fd(), 8, &print).unwrap().is_none());
+            assert!(verify(&file_with(other), 8, &print).unwrap().is_none());
         }
     }
 
@@ -245,11 +181,11 @@ mod tests {
         memory.consumed(0, &content[..9000]);
         let print = memory.fingerprint();
         assert_eq!((print.head_len, print.window_len), (1024, 128));
-        assert!(verify(file_with(&content).as_fd(), 9000, &print).unwrap().is_some());
+        assert!(verify(&file_with(&content), 9000, &print).unwrap().is_some());
         for damaged_at in [0, 1023, 8999, 9000 - 128] {
             let mut other = content.clone();
             other[damaged_at] ^= 1;
-            assert!(verify(file_with(&other).as_fd(), 9000, &print).unwrap().is_none());
+            assert!(verify(&file_with(&other), 9000, &print).unwrap().is_none());
         }
     }
 
@@ -261,7 +197,7 @@ mod tests {
             .map(|n| {
                 let path = dir.path().join(format!("{n}.log"));
                 std::fs::write(&path, "same head\n").unwrap();
-                FileStat::at(&path).unwrap().id.stream(source)
+                stream_of(&RealFileTree.stat(&path).unwrap().id, source)
             })
             .collect();
         assert_eq!(streams.len(), 20);

@@ -5,18 +5,18 @@
 //! start position is used only for files that exist at the very first start of the source; the
 //! unread bytes of a file of the last run that is gone are counted.
 
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use weir_codec::LineDecoder;
+use weir_host::file_tree::{Errno, FileId, FileStat};
 use weir_journal::{KnownStream, ResumePoint, StreamSpec};
 use weir_model::{AbandonReason, Position, Resource, SourceBook, hash64};
 
 use super::containers::{self, Container};
-use super::discovery::{DirId, FileKey, Report, Sighting};
+use super::discovery::{DirId, FileKey, FileLocation, Report, Sighting};
 use super::engine::{Engine, Next};
 use super::file::{File, Phase};
-use super::identity::{FileId, FileStat, verify};
+use super::identity::{stream_of, verify};
 use super::layout::Class;
 use super::limit::TokenBucket;
 use super::reader::start_of_last_line;
@@ -38,7 +38,7 @@ impl Engine {
     /// Loads the streams of the last run.
     pub(super) fn remember(&mut self) {
         for known in self.parts.journal.known_streams(self.source) {
-            if let Some(saved) = state::decode(&known.resume.state) {
+            if let Some(saved) = state::decode(&known.furthest.state) {
                 self.inodes.entry(saved.id.inode).or_default();
             }
             self.remembered.insert(known.stream, known);
@@ -49,10 +49,8 @@ impl Engine {
     pub(super) fn take_in(&mut self, report: Report) {
         let mut displaced: Vec<(FileKey, DirId)> = Vec::new();
         for (location, key) in report.gone {
-            if let Some(file) = self.files.get_mut(&key) {
-                file.locations.retain(|p| *p != location);
-                displaced.push((key, location.dir));
-            }
+            self.remove_name(key, &location);
+            displaced.push((key, location.dir));
         }
         for sighting in &report.sightings {
             let key = self.displace(sighting);
@@ -89,10 +87,17 @@ impl Engine {
     /// Another file has the name now: unbinds the one that had it.
     fn displace(&mut self, sighting: &Sighting) -> Option<FileKey> {
         let key = self.discovery.bound(&sighting.location)?;
-        let file = self.files.get_mut(&key).filter(|f| f.id != sighting.stat.id)?;
-        file.locations.retain(|p| *p != sighting.location);
+        self.files.get(&key).filter(|f| f.id != sighting.stat.id)?;
+        self.remove_name(key, &sighting.location);
         self.discovery.unbind(&sighting.location);
         Some(key)
+    }
+
+    fn remove_name(&mut self, key: FileKey, location: &FileLocation) {
+        let Some(file) = self.files.get_mut(&key) else { return };
+        if file.remove_name(location) {
+            file.locations.iter().for_each(|other| self.discovery.touch(other));
+        }
     }
 
     fn sighted_again(&mut self, key: FileKey, sighting: &Sighting) {
@@ -102,16 +107,7 @@ impl Engine {
         self.discovery.found(&sighting.location, file.found);
         let was_rotated = file.is_rotated();
         file.nameless_since = None;
-        if !file.locations.contains(&sighting.location) {
-            file.locations.push(sighting.location.clone());
-        }
-        match &sighting.class {
-            Some(class) => {
-                file.generation = class.generation.clone();
-                file.is_renamed = false;
-            }
-            None => file.is_renamed = true,
-        }
+        file.add_name(&sighting.location, sighting.class.as_ref());
         if file.is_rotated() && !was_rotated {
             file.rotated_at = Some(now);
         }
@@ -141,12 +137,12 @@ impl Engine {
 
     /// Returns true for a rotated sibling that the configuration does not name and that was born
     /// after a followed file of the group, or while the source was watching: a generation that
-    /// appeared and was rotated between two looks. Not if it was created under this name, or is
+    /// appeared and was rotated between two looks. Not if it was created under such a name, or is
     /// younger than the file being written to: then it is a copy, made by a rotation that
     /// truncates.
     fn is_missed_generation(&mut self, sighting: &Sighting, group: u64) -> bool {
         let born = sighting.stat.id.born_ns;
-        if sighting.is_born_here && self.copies.len() < COPIES_MAX {
+        if sighting.is_copy && self.copies.len() < COPIES_MAX {
             self.copies.insert(sighting.stat.id);
         }
         if self.copies.contains(&sighting.stat.id) {
@@ -162,14 +158,14 @@ impl Engine {
             .remembered
             .values()
             .filter(|known| known.group == group)
-            .filter_map(|known| Some(state::decode(&known.resume.state)?.id.born_ns));
+            .filter_map(|known| Some(state::decode(&known.furthest.state)?.id.born_ns));
         let mut ages = members.iter().map(|f| f.id.born_ns).chain(gone).filter(|age| *age > 0);
         self.started_ns < born || ages.any(|age| age < born)
     }
 
     /// Handles a file that is not followed yet.
     fn adopt(&mut self, sighting: Sighting) {
-        let stream = sighting.stat.id.stream(self.source);
+        let stream = stream_of(&sighting.stat.id, self.source);
         let group = sighting.known_as().map(|class| self.group_of(class));
         let is_wanted = sighting.expected.is_some()
             || sighting.class.as_ref().is_some_and(|class| class.wanted);
@@ -187,12 +183,12 @@ impl Engine {
             return self.discovery.forget_expected(&sighting.location);
         }
         let path = self.discovery.dir_path(sighting.location.dir).join(&sighting.location.name);
-        let fd = match self.open_path(&path) {
-            Ok(fd) => fd,
-            Err(rustix::io::Errno::NOENT) => return self.discovery.lost(sighting),
+        let handle = match self.open_path(&path) {
+            Ok(handle) => handle,
+            Err(Errno::NOENT) => return self.discovery.lost(sighting),
             Err(error) => return self.cannot_open(&path, error),
         };
-        let Ok(stat) = FileStat::of(fd.as_fd()) else { return };
+        let Ok(stat) = handle.stat() else { return };
         if stat.id != sighting.stat.id {
             return self.discovery.lost(sighting);
         }
@@ -202,7 +198,7 @@ impl Engine {
         self.readable_again(&path);
         let now = self.now();
         let mut file = Box::new(File::new(self.new_key(), stat.id, stream, now));
-        file.fd = Some(fd);
+        file.handle = Some(handle);
         self.open_files += 1;
         self.name(&mut file, sighting, container.attributes);
         file.group = group.unwrap_or(0);
@@ -242,19 +238,17 @@ impl Engine {
     fn name(&mut self, file: &mut File, sighting: Sighting, attributes: Resource) {
         if let Some(class) = sighting.known_as() {
             file.restart = class.restart;
-            file.generation = class.generation.clone();
             file.key_of_name = hash64(class.group.as_bytes());
         }
         file.shown = sighting.shown;
+        file.add_name(&sighting.location, sighting.class.as_ref());
         if sighting.class.is_none() {
             // Renamed before it was found, or since the last run: older than a file with a name.
-            file.is_renamed = true;
             file.generation = Generation::Dated(String::new());
             if let Some(expected) = sighting.expected {
                 file.shown = expected.shown;
             }
         }
-        file.locations.push(sighting.location);
         self.encode_resource(attributes, file);
     }
 
@@ -263,7 +257,7 @@ impl Engine {
         let host = &self.parts.host;
         let Some(class) = sighting.known_as() else { return Container::default() };
         match class.group.split(':').next() {
-            Some("docker") => containers::docker(dir, host),
+            Some("docker") => containers::docker(self.parts.tree.as_ref(), dir, host),
             Some("pod") => containers::pod(dir, class.restart, host),
             _ if self.discovery.layout().is_of_containers() => {
                 let name = sighting.shown.file_name().and_then(|n| n.to_str());
@@ -278,14 +272,15 @@ impl Engine {
         let Some(mut file) = self.files.remove(&key) else { return };
         if let Some(location) = file.locations.first() {
             let dir = self.discovery.dir_path(location.dir);
-            let container = containers::docker(dir, &self.parts.host);
+            let container = containers::docker(self.parts.tree.as_ref(), dir, &self.parts.host);
             self.encode_resource(container.attributes, &mut file);
         }
         self.files.insert(key, file);
     }
 
     fn begin_at_end(&mut self, file: &mut File, size: u64) {
-        let start = file.fd().and_then(|fd| start_of_last_line(fd, size).ok()).unwrap_or(size);
+        let start =
+            file.handle().and_then(|handle| start_of_last_line(handle, size).ok()).unwrap_or(size);
         if start == 0 {
             return;
         }
@@ -346,15 +341,18 @@ impl Engine {
     }
 
     /// Returns true if the file still holds what an earlier run read up to that position.
-    fn has_content(&self, file: &File, furthest: &ResumePoint) -> bool {
+    fn has_content(&self, file: &mut File, furthest: &ResumePoint) -> bool {
         let Some(saved) = state::decode(&furthest.state) else { return true };
         let (offset, max) = (furthest.position.offset, self.parts.settings.line_bytes_max);
         let decoder = LineDecoder::restore(saved.decoder, max, offset);
         let at = decoder.map_or(offset, |decoder| decoder.file_offset());
-        let Some(fd) = file.fd() else { return true };
-        let is_long_enough = FileStat::of(fd).map_or(true, |stat| stat.size >= at);
-        // A file that cannot be read now is reported when it is read.
-        is_long_enough && verify(fd, at, &saved.print).map_or(true, |memory| memory.is_some())
+        let Some(handle) = file.handle() else { return true };
+        let is_long_enough = handle.stat().map_or(true, |stat| stat.size >= at);
+        let checked = verify(handle, at, &saved.print);
+        if checked.is_err() {
+            file.unverified.push((at, saved.print));
+        }
+        is_long_enough && checked.map_or(true, |memory| memory.is_some())
     }
 
     /// Restores position, counts and state. Returns false if the file's content has changed.
@@ -392,7 +390,7 @@ impl Engine {
         self.say_vanished();
         for known in std::mem::take(&mut self.remembered).into_values() {
             let now = self.now();
-            let id = state::decode(&known.resume.state).map(|saved| saved.id);
+            let id = state::decode(&known.furthest.state).map(|saved| saved.id);
             let id = id.unwrap_or(FileId { device: 0, inode: 0, born_ns: 0 });
             let mut file = Box::new(File::new(self.new_key(), id, known.stream, now));
             file.group = known.group;
@@ -435,7 +433,8 @@ impl Engine {
         }
         let born_ns = self.parts.clock.unix_ns();
         // The clock may stand still, or go back.
-        let stream = FileId { device: 0, inode: self.files_unseen, born_ns }.stream(self.source);
+        let id = FileId { device: 0, inode: self.files_unseen, born_ns };
+        let stream = stream_of(&id, self.source);
         let files_unseen = unseen.len() as u64;
         self.files_unseen += files_unseen;
         self.parts.journal.open_stream(&StreamSpec {

@@ -23,10 +23,11 @@ mod limit;
 mod reader;
 mod rotation;
 mod state;
-mod watch;
 
 pub use layout::LayoutError;
 pub use rotation::is_compressed_or_temporary;
+
+use std::sync::Arc;
 
 use crate::config::{ContainersSource, FileSource};
 use discovery::Discovery;
@@ -51,7 +52,8 @@ pub(super) fn containers(source: &ContainersSource) -> Result<Layout, LayoutErro
 impl Tail {
     /// Creates a source; `hidden` are weir's own files and directories, which are never tailed.
     pub(super) fn new(layout: Layout, parts: Parts, hidden: super::OwnPaths) -> Self {
-        let discovery = Discovery::new(layout, hidden, parts.stats.clone());
+        let discovery =
+            Discovery::new(layout, hidden, parts.stats.clone(), Arc::clone(&parts.tree));
         Self(Engine::new(parts, discovery))
     }
 

@@ -5,10 +5,9 @@
 //! once; runs of NUL bytes without blocks on disk are skipped, never read.
 
 use std::io::IoSliceMut;
-use std::os::fd::BorrowedFd;
 
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+use weir_host::TreeFile;
+use weir_host::file_tree::Errno;
 
 use super::identity::WINDOW_BYTES;
 
@@ -23,7 +22,7 @@ pub(super) enum Block {
 
 /// Reads into `space` from `offset`; `window` holds the expected bytes just before it.
 pub(super) fn read_block(
-    fd: BorrowedFd<'_>,
+    file: &dyn TreeFile,
     offset: u64,
     window: &[u8],
     space: &mut [u8],
@@ -31,13 +30,7 @@ pub(super) fn read_block(
     let mut before = [0; WINDOW_BYTES];
     let before = &mut before[..window.len()];
     let start = offset - window.len() as u64;
-    let count = loop {
-        let mut parts = [IoSliceMut::new(before), IoSliceMut::new(space)];
-        match rustix::io::preadv(fd, &mut parts, start) {
-            Err(Errno::INTR) => {}
-            other => break other?,
-        }
-    };
+    let count = file.read_at(&mut [IoSliceMut::new(before), IoSliceMut::new(space)], start)?;
     if count < window.len() || before != window {
         return Ok(Block::Rewritten);
     }
@@ -46,8 +39,8 @@ pub(super) fn read_block(
 
 /// Returns where data begins at or after `offset`, if there is a hole at `offset`; `size` if the
 /// hole extends to the end.
-pub(super) fn end_of_hole(fd: BorrowedFd<'_>, offset: u64, size: u64) -> Option<u64> {
-    let data = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
+pub(super) fn end_of_hole(file: &dyn TreeFile, offset: u64, size: u64) -> Option<u64> {
+    let data = match file.data_from(offset) {
         Ok(data) => data.min(size),
         Err(Errno::NXIO) => size,
         Err(_not_supported_here) => return None,
@@ -57,18 +50,18 @@ pub(super) fn end_of_hole(fd: BorrowedFd<'_>, offset: u64, size: u64) -> Option<
 
 /// Returns where to start so that whole lines are read from about `size` on: after the last line
 /// feed of the last block.
-pub(super) fn start_of_last_line(fd: BorrowedFd<'_>, size: u64) -> Result<u64, Errno> {
+pub(super) fn start_of_last_line(file: &dyn TreeFile, size: u64) -> Result<u64, Errno> {
     let mut tail = vec![0; 64 * 1024];
     let from = size.saturating_sub(tail.len() as u64);
     let want = (size - from) as usize;
-    let have = super::identity::read_fully(fd, &mut tail[..want], from)?;
+    let have = super::identity::read_fully(file, &mut tail[..want], from)?;
     Ok(memchr::memrchr(b'\n', &tail[..have]).map_or(size, |at| from + at as u64 + 1))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::fd::AsFd;
+    use std::os::fd::OwnedFd;
 
     use super::*;
 
@@ -78,7 +71,8 @@ mod tests {
         file.write_all(b"old line\nnew line\n").unwrap();
         let mut space = [0; 64];
         let read = |file: &std::fs::File, space: &mut [u8]| {
-            read_block(file.as_fd(), 9, b"old line\n", space).unwrap()
+            let file = OwnedFd::from(file.try_clone().unwrap());
+            read_block(&file, 9, b"old line\n", space).unwrap()
         };
         assert_eq!(read(&file, &mut space), Block::Bytes(9));
         assert_eq!(&space[..9], b"new line\n");
@@ -93,18 +87,21 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         rustix::io::pwrite(&file, b"data\n", 10 << 30).unwrap();
         let size = (10 << 30) + 5;
-        assert_eq!(end_of_hole(file.as_fd(), 0, size), Some(10 << 30));
-        assert_eq!(end_of_hole(file.as_fd(), 10 << 30, size), None);
+        assert_eq!(end_of_hole(&OwnedFd::from(file.try_clone().unwrap()), 0, size), Some(10 << 30));
+        assert_eq!(end_of_hole(&OwnedFd::from(file.try_clone().unwrap()), 10 << 30, size), None);
         file.set_len(11 << 30).unwrap();
-        assert_eq!(end_of_hole(file.as_fd(), (10 << 30) + 8192, 11 << 30), Some(11 << 30));
+        assert_eq!(
+            end_of_hole(&OwnedFd::from(file.try_clone().unwrap()), (10 << 30) + 8192, 11 << 30),
+            Some(11 << 30)
+        );
     }
 
     #[test]
     fn reading_from_the_end_begins_with_a_whole_line() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"one\ntwo\nthr").unwrap();
-        assert_eq!(start_of_last_line(file.as_fd(), 11).unwrap(), 8);
-        assert_eq!(start_of_last_line(file.as_fd(), 8).unwrap(), 8);
-        assert_eq!(start_of_last_line(file.as_fd(), 3).unwrap(), 3);
+        assert_eq!(start_of_last_line(&OwnedFd::from(file.try_clone().unwrap()), 11).unwrap(), 8);
+        assert_eq!(start_of_last_line(&OwnedFd::from(file.try_clone().unwrap()), 8).unwrap(), 8);
+        assert_eq!(start_of_last_line(&OwnedFd::from(file.try_clone().unwrap()), 3).unwrap(), 3);
     }
 }

@@ -13,7 +13,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::identity::{FileId, Fingerprint};
+use weir_host::file_tree::FileId;
+
+use super::identity::Fingerprint;
 
 const VERSION: u8 = 1;
 

@@ -5,10 +5,9 @@
 //! open.
 
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use crate::source::tail::watch::Watcher;
+use weir_host::{TreeFile, TreeWatch};
 
 /// Maximum number of files watched at once: the system limits the watches of each user.
 const FILES_MAX: usize = 4096;
@@ -25,16 +24,14 @@ impl ClosedFiles {
     /// reached.
     pub(super) fn watch(
         &mut self,
-        watcher: &Watcher,
-        file: BorrowedFd<'_>,
+        watcher: &dyn TreeWatch,
+        file: &dyn TreeFile,
         shown: &Path,
     ) -> Option<i32> {
         if self.watched.len() >= FILES_MAX {
             return None;
         }
-        // It has no other name.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let wd = watcher.add_file(Path::new(&path)).ok()?;
+        let wd = watcher.add_file(file).ok()?;
         self.watched.insert(wd, shown.to_owned());
         Some(wd)
     }

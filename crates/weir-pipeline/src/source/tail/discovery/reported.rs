@@ -2,20 +2,20 @@
 //! it since, or is counted as unseen.
 //!
 //! Invariants: which names are expected follows from the kernel's events in their order. Looks run
-//! ahead of events, so a file that a look finds may be later than the last one reported. Therefore
-//! files found and files reported are balanced per reported path, and the balance is settled once
-//! nothing has happened for [`SETTLED_TURNS`]. There is at most one entry per name, and one per
-//! path and rename of the last turns.
+//! ahead of events, so a file that a look finds may be later than the last one reported, and have
+//! another name of its group by then. Therefore files found and files reported are balanced per
+//! group, and the balance is settled once nothing has happened for [`SETTLED_TURNS`]. There is at
+//! most one entry per name, and one per group and rename of the last turns.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use weir_host::file_tree::NameChange;
 use weir_model::hash64;
 
 use super::super::layout::Class;
-use super::super::watch::NameChange;
 
 /// Number of turns after which all events before a look have been reported, including both sides of
 /// a rename: one is needed, and a few more if the program that renames was interrupted in between.
@@ -60,8 +60,8 @@ impl ExpectedFile {
 /// Which file has a name, according to the events so far.
 #[derive(Debug, Default)]
 struct NameState {
-    /// It was created under this name, not moved to it.
-    is_born_here: bool,
+    /// It was created under a name that is not wanted: a copy, whatever it is called since.
+    is_copy: bool,
     expected: Option<Box<ExpectedFile>>,
 }
 
@@ -70,9 +70,9 @@ struct NameState {
 pub(super) struct NameStates(HashMap<OsString, NameState>);
 
 impl NameStates {
-    /// Returns true if the file was created under this name, not moved to it.
-    pub(super) fn is_born_here(&self, name: &OsStr) -> bool {
-        self.0.get(name).is_some_and(|name_state| name_state.is_born_here)
+    /// Returns true if the file was created under a name that is not wanted.
+    pub(super) fn is_copy(&self, name: &OsStr) -> bool {
+        self.0.get(name).is_some_and(|name_state| name_state.is_copy)
     }
 
     /// Returns the file that was under a wanted name and has this name now.
@@ -102,18 +102,30 @@ impl NameStates {
 /// When a file was first found, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::source::tail) struct FirstSighting {
-    /// Hash of the path that it counts under.
-    path: u64,
+    /// The group that it counts in.
+    group: GroupHash,
     turn: u64,
 }
 
-fn hash_of(path: &Path) -> u64 {
-    hash64(path.as_os_str().as_bytes())
+/// Hash of the name of a group; of its path for a file without a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupHash(u64);
+
+impl GroupHash {
+    fn of(class: &Class) -> Self {
+        Self(hash64(class.group.as_bytes()))
+    }
+
+    fn of_path(path: &Path) -> Self {
+        Self(hash64(path.as_os_str().as_bytes()))
+    }
 }
 
-/// Number of files found under a path minus those reported, since the two were last equal.
+/// Number of files found in a group minus those reported, since the two were last equal.
 #[derive(Debug)]
 struct Balance {
+    /// The last path that was counted.
+    shown: PathBuf,
     files: i64,
     since: u64,
     changed_in: u64,
@@ -124,7 +136,7 @@ struct Balance {
 pub(super) struct ReportedFiles {
     /// Files between the two sides of a rename, with the turn of the first side.
     moving: HashMap<u32, (NameState, u64)>,
-    balances: HashMap<PathBuf, Balance>,
+    balances: BTreeMap<GroupHash, Balance>,
     unseen: Vec<PathBuf>,
     turn: u64,
 }
@@ -170,32 +182,36 @@ impl ReportedFiles {
             Certainty::Uncertain => false,
         };
         if is_counted && !expected.is_found {
-            self.count(&expected.shown, -1);
+            self.count(GroupHash::of(&expected.class), &expected.shown, -1);
         }
     }
 
-    fn count(&mut self, path: &Path, files: i64) {
+    fn count(&mut self, group: GroupHash, shown: &Path, files: i64) {
         let turn = self.turn;
-        let new = Balance { files: 0, since: turn, changed_in: turn };
-        let balance = self.balances.entry(path.to_owned()).or_insert(new);
+        let new = || Balance { shown: shown.into(), files: 0, since: turn, changed_in: turn };
+        let balance = self.balances.entry(group).or_insert_with(new);
         balance.files += files;
         balance.changed_in = turn;
+        if files < 0 {
+            shown.clone_into(&mut balance.shown);
+        }
         if balance.files == 0 {
-            self.balances.remove(path);
+            self.balances.remove(&group);
         }
     }
 
-    /// Records that a file sighted under this name and path is followed from now on.
+    /// Records that a file sighted under this name, class and path is followed from now on.
     pub(super) fn adopted(
         &mut self,
         name_states: &NameStates,
         name: &OsStr,
+        class: Option<&Class>,
         shown: &Path,
     ) -> FirstSighting {
-        let path = name_states.expected(name).map_or(shown, |expected| &expected.shown);
-        let found = FirstSighting { path: hash_of(path), turn: self.turn };
-        self.count(path, 1);
-        found
+        let expected = name_states.expected(name).map(|expected| &expected.class);
+        let group = expected.or(class).map_or_else(|| GroupHash::of_path(shown), GroupHash::of);
+        self.count(group, shown, 1);
+        FirstSighting { group, turn: self.turn }
     }
 
     /// Records that the name leads to a followed file.
@@ -215,18 +231,18 @@ impl ReportedFiles {
         expected.is_found = true;
         // Otherwise it is another name of a file that was already followed, not another file.
         let is_first = |found: FirstSighting| {
-            found.path == hash_of(&expected.shown) && self.turn < found.turn + SETTLED_TURNS
+            found.group == GroupHash::of(&expected.class) && self.turn < found.turn + SETTLED_TURNS
         };
         if expected.certainty == Certainty::Reported && file.is_some_and(is_first) {
-            let shown = expected.shown.clone();
-            self.count(&shown, -1);
+            let (group, shown) = (GroupHash::of(&expected.class), expected.shown.clone());
+            self.count(group, &shown, -1);
         }
     }
 
     /// Records that a file of this name was seen but was gone when it was opened.
     pub(super) fn lost(name_states: &mut NameStates, name: OsString, named: Named) {
         name_states.0.entry(name).or_insert_with(|| NameState {
-            is_born_here: false,
+            is_copy: false,
             expected: Some(Box::new(ExpectedFile::new(named, Certainty::Listed))),
         });
     }
@@ -257,9 +273,9 @@ impl ReportedFiles {
         }
         let is_settled =
             |b: &Balance| is_over(b.changed_in) || b.since + UNSETTLED_TURNS_MAX <= turn;
-        for (path, balance) in self.balances.extract_if(|_, b| is_settled(b)) {
+        for (_, balance) in self.balances.extract_if(.., |_, b| is_settled(b)) {
             let unseen = usize::try_from(-balance.files).unwrap_or(0);
-            self.unseen.extend(std::iter::repeat_n(path, unseen));
+            self.unseen.extend(std::iter::repeat_n(balance.shown, unseen));
         }
     }
 
@@ -275,10 +291,10 @@ impl ReportedFiles {
 }
 
 /// A file that was not known before: expected if the configuration names it.
-fn new_file(named: Named, is_born_here: bool) -> NameState {
+fn new_file(named: Named, is_created: bool) -> NameState {
     let is_wanted = named.0.wanted;
     let expected = is_wanted.then(|| Box::new(ExpectedFile::new(named, Certainty::Reported)));
-    NameState { is_born_here, expected }
+    NameState { is_copy: is_created && !is_wanted, expected }
 }
 
 /// What a rename carries along; `None` if the file is unknown so far.
@@ -288,7 +304,6 @@ fn moved(
     is_bound: bool,
 ) -> Option<NameState> {
     if let Some(mut name_state) = before {
-        name_state.is_born_here = false;
         if let Some(expected) =
             name_state.expected.as_mut().filter(|expected| expected.certainty == Certainty::Listed)
         {
@@ -304,7 +319,7 @@ fn moved(
     // listed.
     let named = named().filter(|(class, _)| class.wanted)?;
     let expected = Some(Box::new(ExpectedFile::new(named, Certainty::Uncertain)));
-    Some(NameState { is_born_here: false, expected })
+    Some(NameState { is_copy: false, expected })
 }
 
 #[cfg(test)]
@@ -351,7 +366,10 @@ mod tests {
 
         /// A look finds a file of this name that is not followed yet.
         fn adopt(&mut self, name: &str) -> FirstSighting {
-            let found = self.reported.adopted(&self.name_states, OsStr::new(name), name.as_ref());
+            let class = single(name.as_ref());
+            let name_states = &self.name_states;
+            let found =
+                self.reported.adopted(name_states, OsStr::new(name), Some(&class), name.as_ref());
             self.sight(name, found);
             found
         }

@@ -2,6 +2,9 @@
 
 use std::fs::{create_dir, remove_file, rename, write};
 
+use weir_host::RealFileTree;
+use weir_host::file_tree::Inotify;
+
 use super::*;
 use crate::config::{FileSource, Format, ReadFrom, TailSettings};
 use crate::stats::get;
@@ -24,7 +27,12 @@ fn discovery(include: &str) -> Discovery {
         },
     };
     let layout = Layout::files(&source, Path::new("/")).unwrap();
-    let mut discovery = Discovery::new(layout, crate::source::OwnPaths::default(), Arc::default());
+    let mut discovery = Discovery::new(
+        layout,
+        crate::source::OwnPaths::default(),
+        Arc::default(),
+        Arc::new(RealFileTree),
+    );
     discovery.rescan();
     discovery
 }
@@ -47,7 +55,7 @@ fn directories_that_inotify_refuses_are_counted_and_rescanned() {
     create_dir(dir.path().join("sub")).unwrap();
     write(dir.path().join("sub/a.log"), "").unwrap();
     let mut discovery = discovery(&format!("{}/**/*.log", dir.path().display()));
-    discovery.watcher = Watcher::refusing();
+    discovery.watcher = Box::new(Inotify::refusing());
     assert_eq!(found(&mut discovery), ["a.log"]);
     assert_eq!(get(&discovery.stats.unwatched_dirs), 2);
     write(dir.path().join("b.log"), "").unwrap();

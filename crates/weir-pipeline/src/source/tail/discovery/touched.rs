@@ -3,7 +3,7 @@
 //! Invariant: a reported name is remembered until it was looked at; there are at most as many names
 //! as the kernel reports between two looks.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 
 /// Number of touched names in one directory from which on listing it is cheaper than looking at
@@ -14,7 +14,7 @@ const LISTED_FROM: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     /// Names that the kernel reported.
-    pub names: HashSet<OsString>,
+    pub names: BTreeSet<OsString>,
     /// The whole directory is to be listed.
     pub is_everything: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{rename, write};
 
-use weir_host::{RealClock, RealDisk};
+use weir_host::{RealClock, RealDisk, RealFileTree};
 use weir_journal::{Cursor, CursorSpec, JournalConfig, Outcome, WhenFull};
 use weir_testkit::FakeClock;
 
@@ -86,7 +86,12 @@ impl World {
         };
         let stats = Arc::new(SourceStats::default());
         let layout = Layout::files(&source, "/".as_ref()).unwrap();
-        let discovery = Discovery::new(layout, crate::source::OwnPaths::default(), stats.clone());
+        let discovery = Discovery::new(
+            layout,
+            crate::source::OwnPaths::default(),
+            stats.clone(),
+            Arc::new(RealFileTree),
+        );
         let parts = Parts {
             name: "app".into(),
             settings: source.tail,
@@ -94,6 +99,7 @@ impl World {
             journal: journal.clone(),
             rules: Arc::new(RuleSwitch::new(Rules::to_all(1, [cursor.index()]), 0)),
             clock: Arc::new(self.clock.clone()),
+            tree: Arc::new(RealFileTree),
             stats,
             wake: WakeFd::new().unwrap(),
             stop: Arc::default(),

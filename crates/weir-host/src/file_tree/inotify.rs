@@ -1,57 +1,17 @@
-//! inotify on directories: one instance per source, and a watch on a file only if it has no name
-//! any more.
-//!
-//! Invariants: a refused watch is a result, not an error (the caller rescans such a directory); an
-//! overflow of the kernel's queue is reported, never ignored.
+//! Reports of the kernel: inotify on directories, and on a file only if it has no name any more.
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use rustix::io::Errno;
 
-/// What happened to a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NameChange {
-    /// A file was created under it.
-    Created,
-    /// The file that had it was removed.
-    Removed,
-    /// A rename moved something to it, replacing what had the name. The number is the cookie of the
-    /// rename, the same on both sides.
-    MovedTo(u32),
-    /// A rename moved it away.
-    MovedFrom(u32),
-    /// Anything else: changed permissions, fewer links, any change to a directory.
-    Unknown,
-}
-
-/// An event for a watched directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WatchEvent<'a> {
-    /// The file of that name was written to.
-    Written(i32, &'a OsStr),
-    /// A file that is watched itself was written to.
-    FileWritten(i32),
-    /// Something happened to a name.
-    Touched(i32, &'a OsStr, NameChange),
-    /// The directory itself was removed or moved away, or the watch of a file has ended.
-    Gone(i32),
-    /// Events were lost.
-    Overflow,
-}
-
-/// Which events of a directory are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Interest {
-    /// Changes of names only: no file in it is followed.
-    Names,
-    /// Changes of names, and writes.
-    Writes,
-}
+use super::{Errno, Interest, NameChange, TreeFile, TreeWatch, WatchEvent};
+use crate::WakeFd;
 
 /// Maximum number of events processed at a time, so that an event storm cannot stop reading.
 const EVENTS_PER_DRAIN_MAX: usize = 32 * 1024;
@@ -65,12 +25,12 @@ const EVENTS_PER_READ_MIN: usize = READ_BYTES / (16 + 256);
 
 /// An inotify instance, or none if the system refused one.
 #[derive(Debug)]
-pub(super) struct Watcher(Option<OwnedFd>);
+pub struct Inotify(Option<OwnedFd>);
 
-impl Watcher {
+impl Inotify {
     /// Creates an instance. If that fails, the error says why, and the watcher refuses every
     /// directory.
-    pub(super) fn new() -> (Self, Option<Errno>) {
+    pub fn new() -> (Self, Option<Errno>) {
         match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
             Ok(fd) => (Self(Some(fd)), None),
             Err(e) => (Self(None), Some(e)),
@@ -78,18 +38,13 @@ impl Watcher {
     }
 
     /// Creates a watcher that refuses every directory, as when the system's limits are exhausted.
-    #[cfg(test)]
-    pub(super) fn refusing() -> Self {
+    pub fn refusing() -> Self {
         Self(None)
     }
+}
 
-    /// Returns the descriptor to wait on.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Watches a directory, in addition to what it is already watched for.
-    pub(super) fn add(&self, dir: &Path, interest: Interest) -> Result<i32, Errno> {
+impl TreeWatch for Inotify {
+    fn add_dir(&self, dir: &Path, interest: Interest) -> Result<i32, Errno> {
         let fd = self.0.as_ref().ok_or(Errno::MFILE)?;
         let names = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -107,27 +62,24 @@ impl Watcher {
         inotify::add_watch(fd, dir, flags)
     }
 
-    /// Watches a file for its next write.
-    pub(super) fn add_file(&self, file: &Path) -> Result<i32, Errno> {
+    fn add_file(&self, file: &dyn TreeFile) -> Result<i32, Errno> {
         let fd = self.0.as_ref().ok_or(Errno::MFILE)?;
-        inotify::add_watch(fd, file, WatchFlags::MODIFY | WatchFlags::ONESHOT)
+        inotify::add_watch(fd, file.own_path(), WatchFlags::MODIFY | WatchFlags::ONESHOT)
     }
 
-    /// Stops watching. A directory that is gone is not an error.
-    pub(super) fn remove(&self, wd: i32) {
+    fn remove(&self, wd: i32) {
         if let Some(fd) = &self.0 {
             let _gone_already = inotify::remove_watch(fd, wd);
         }
     }
 
-    /// Reads the pending events. Returns false if more are waiting.
-    pub(super) fn drain(&self, mut tell: impl FnMut(WatchEvent<'_>)) -> bool {
+    fn drain(&self, tell: &mut dyn FnMut(WatchEvent<'_>)) -> bool {
         let Some(fd) = &self.0 else { return true };
         let mut buf = [MaybeUninit::uninit(); READ_BYTES];
         let mut reader = Reader::new(fd, &mut buf);
         for taken in 1..=EVENTS_PER_DRAIN_MAX {
             match reader.next() {
-                Ok(event) => translate(&event, &mut tell),
+                Ok(event) => translate(&event, tell),
                 Err(Errno::INTR) => continue,
                 Err(_nothing_more) => return true,
             }
@@ -138,9 +90,24 @@ impl Watcher {
         }
         false
     }
+
+    fn wait(&self, wake: &WakeFd, for_events: bool, timeout: Duration) -> bool {
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        let wake = PollFd::new(wake, PollFlags::IN);
+        let events = self.0.as_ref().filter(|_| for_events);
+        let events = events.map(|fd| PollFd::new(fd, PollFlags::IN));
+        let count = 1 + usize::from(events.is_some());
+        let mut fds = [wake.clone(), events.unwrap_or(wake)];
+        // An interruption by a signal is treated as a wake-up.
+        let polled = poll(&mut fds[..count], Some(&timeout));
+        polled.is_err() || !fds[0].revents().is_empty()
+    }
 }
 
-fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(WatchEvent<'_>)) {
+fn translate(event: &inotify::Event<'_>, tell: &mut dyn FnMut(WatchEvent<'_>)) {
     let flags = event.events();
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
         return tell(WatchEvent::Overflow);
@@ -178,12 +145,10 @@ fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(WatchEvent<'_>)) 
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
     use super::*;
 
     /// Waits for the kernel to report something, with a deadline.
-    fn wait(watcher: &Watcher) {
+    fn wait(watcher: &Inotify) {
         let mut fds = [PollFd::new(watcher.0.as_ref().unwrap(), PollFlags::IN)];
         let deadline = Timespec { tv_sec: 5, tv_nsec: 0 };
         assert_eq!(poll(&mut fds, Some(&deadline)).unwrap(), 1, "an event in time");
@@ -192,16 +157,16 @@ mod tests {
     #[test]
     fn writes_names_and_the_end_of_a_directory_are_told() {
         let dir = tempfile::tempdir().unwrap();
-        let (watcher, refused) = Watcher::new();
+        let (watcher, refused) = Inotify::new();
         assert_eq!(refused, None);
         let sub = dir.path().join("sub");
         std::fs::create_dir(&sub).unwrap();
-        let wd = watcher.add(&sub, Interest::Writes).unwrap();
+        let wd = watcher.add_dir(&sub, Interest::Writes).unwrap();
         std::fs::write(sub.join("a.log"), "x").unwrap();
         std::fs::remove_dir_all(&sub).unwrap();
         wait(&watcher);
         let (mut written, mut touched, mut gone) = (0, 0, 0);
-        assert!(watcher.drain(|event| match event {
+        assert!(watcher.drain(&mut |event| match event {
             WatchEvent::Written(w, name) => written += usize::from(w == wd && name == "a.log"),
             WatchEvent::Touched(w, name, _) => touched += usize::from(w == wd && name == "a.log"),
             WatchEvent::Gone(w) => gone += usize::from(w == wd),
@@ -213,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_watcher_without_inotify_refuses_every_directory() {
-        let none = Watcher::refusing();
-        assert_eq!(none.add(Path::new("/"), Interest::Names), Err(Errno::MFILE));
-        assert!(none.drain(|_| panic!("nothing to tell")));
+        let none = Inotify::refusing();
+        assert_eq!(none.add_dir(Path::new("/"), Interest::Names), Err(Errno::MFILE));
+        assert!(none.drain(&mut |_| panic!("nothing to tell")));
     }
 }
