@@ -13,11 +13,12 @@ use syn::{Arm, ExprMatch, ItemImpl, Pat, Type};
 use crate::paths;
 
 /// The closed lists.
-const CLOSED: [&str; 31] = [
+const CLOSED: [&str; 33] = [
     "AccumulatorKind",
     "Accumulators",
     "Aggregation",
     "Encoding",
+    "Envelopes",
     "FileCompression",
     "Format",
     "Framing",
@@ -31,11 +32,13 @@ const CLOSED: [&str; 31] = [
     "LogLevel",
     "OutputKind",
     "OutputType",
+    "Production",
     "Protocol",
     "ReadFrom",
     "Ready",
     "SocketProtocol",
     "SourceKind",
+    "SourceThread",
     "SourceType",
     "SyslogFormat",
     "SyslogFramingKind",
@@ -44,7 +47,6 @@ const CLOSED: [&str; 31] = [
     "SyslogProtocol",
     "SyslogTransport",
     "WhenFull",
-    "Work",
 ];
 
 /// Returns every wildcard, with its file and line.

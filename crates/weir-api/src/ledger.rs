@@ -257,7 +257,7 @@ impl SourceEntry {
         });
         Self {
             name: source.name.clone(),
-            type_name: known.map_or("", |known| known.type_name).to_owned(),
+            type_name: known.map_or("", |known| known.source_type.name()).to_owned(),
             streams: source.streams,
             book: SourceCounts {
                 lines: book.lines,
