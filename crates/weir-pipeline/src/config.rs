@@ -22,7 +22,8 @@ use weir_journal::WhenFull;
 pub use crate::drain::DrainsPlan;
 pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError, OutputKind, OutputType};
 pub use crate::rule::RulePlan;
-pub use crate::source::{ContainersSource, FileSource, SourceKind, SourceType};
+pub(crate) use crate::source::{ContainersSource, FileSource};
+pub use crate::source::{SourceKind, SourceType};
 
 /// Everything that weir runs.
 #[derive(Debug, Clone)]

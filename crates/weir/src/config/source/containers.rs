@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use weir_pipeline::config::{ContainersSource, SourceKind};
+use weir_pipeline::config::SourceKind;
+use weir_pipeline::source::ContainersSource;
 
 use super::SourceDefinition;
 use super::tail::{self, LITERAL, TAIL, wrong};

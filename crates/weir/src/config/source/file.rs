@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use weir_pipeline::config::{FileSource, Format, SourceKind};
-use weir_pipeline::source::is_compressed_or_temporary;
+use weir_pipeline::config::{Format, SourceKind};
+use weir_pipeline::source::{FileSource, is_compressed_or_temporary};
 
 use super::SourceDefinition;
 use super::tail::{self, LITERAL, TAIL, wrong};
