@@ -1,9 +1,9 @@
 //! The configuration, in two stages: read as typed, then validated as a [`Plan`] before any port or
 //! file is opened for writing.
 //!
-//! Reading order: `tables` (what can be written), `text` and `tree` (what was written), `section`
-//! (one table read against its fields), `plan` (the whole configuration), `check` (constraints
-//! between the parts), `diagnostic` (how errors are reported).
+//! Reading order: `tables`, `source` and `output` (what can be written), `text` and `tree` (what was
+//! written), `section` (one table read against its fields), `plan` (the whole configuration),
+//! `check` (constraints between the parts), `diagnostic` (how errors are reported).
 //!
 //! Invariants: nothing in the files is ignored (an unknown key is an error), all errors are
 //! reported at once, and the value of a secret is never printed.
