@@ -9,7 +9,6 @@ use weir_journal::{JournalStatus, LostRecords, Recovery};
 
 /// The buffer: what it holds, and what it has done since the start.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
 pub struct JournalEntry {
     /// Memory held by batches, in bytes.
     pub ring_bytes: u64,
@@ -37,7 +36,6 @@ pub struct JournalEntry {
 
 /// The findings when the journal was opened.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
 pub struct RecoveryEntry {
     /// Intact batches found in segments.
     pub frames: u64,

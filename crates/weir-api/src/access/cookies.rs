@@ -1,7 +1,7 @@
 //! The cookies of requests (RFC 6265, section 4.2).
 //!
-//! Invariant: of several cookies with a name the first one counts, as clients send the most specific
-//! path first.
+//! Invariant: of several cookies with a name the first one counts, as clients send the one with the
+//! longest path first.
 
 use hyper::header::{COOKIE, HeaderMap};
 

@@ -1,8 +1,8 @@
 //! The configuration, in two stages: read as typed, then validated as a [`Plan`] before any port or
 //! file is opened for writing.
 //!
-//! Reading order: `tables`, `source` and `output` (what can be written), `text` and `tree` (what was
-//! written), `section` (one table read against its fields), `plan` (the whole configuration),
+//! Reading order: `tables`, `source` and `output` (what can be written), `text` and `tree` (what
+//! was written), `section` (one table read against its fields), `plan` (the whole configuration),
 //! `check` (constraints between the parts), `diagnostic` (how errors are reported).
 //!
 //! Invariants: nothing in the files is ignored (an unknown key is an error), all errors are

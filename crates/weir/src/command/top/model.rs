@@ -323,7 +323,12 @@ mod tests {
                 "component_kind": "output", "component": "o", "text": "cannot deliver",
                 "severity": "failing", "seconds": 61.0,
             }] },
-            "journal": { "ring_bytes": 1024, "ring_bytes_max": 2048, "segments": 2 },
+            "journal": JournalEntry {
+                ring_bytes: 1024,
+                ring_bytes_max: 2048,
+                segments: 2,
+                ..JournalEntry::default()
+            },
             "sources": [{
                 "book": { "name": "s", "type": "file", "streams": 1, "unaccounted_lines": 0,
                     "book": { "lines": lines, "records": lines, "joined": 0,
