@@ -165,8 +165,11 @@ mod tests {
         check("fn f() { match a {\nx::SourceKind::File(_) => 1,\n_ if b => 2, _ => 3 } }", &[3, 3]);
         check("fn f() { match a {\nSome(Format::Raw) => 1,\n_ => 2 } }", &[3]);
         check("impl WhenFull { fn f() { match self {\nSelf::Block => 1,\n_ => 2 } } }", &[3]);
-        check("fn f() { match a {\nWork::Tail => 1,\nother => 2 } }", &[3]);
-        check("fn f() { match (a, b) {\n(Work::Tail, Work::Tail) => 1,\n(_, _) => 2 } }", &[3]);
+        check("fn f() { match a {\nSourceThread::Tail => 1,\nother => 2 } }", &[3]);
+        check(
+            "fn f() { match (a, b) {\n(SourceThread::Tail, SourceThread::Tail) => 1,\n(_, _) => 2 } }",
+            &[3],
+        );
         check("fn f() { match a {\nSome(Format::Raw) => 1,\nSome(_) => 2, None => 3 } }", &[3]);
     }
 
@@ -178,7 +181,7 @@ mod tests {
         check("fn f() { match a { OutputType::File => match b { 1 => 1, _ => 2 } } }", &[]);
         check("fn f() { match a { OutputType::File => 1, OutputType::Http => 2 } }", &[]);
         check(
-            "fn f() { match (a, b) { (Work::Tail, Some(_)) => 1, (Work::Tail, None) => 2 } }",
+            "fn f() { match (a, b) { (SourceThread::Tail, Some(_)) => 1, (SourceThread::Tail, None) => 2 } }",
             &[],
         );
     }
