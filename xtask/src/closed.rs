@@ -13,11 +13,12 @@ use syn::{Arm, ExprMatch, ItemImpl, Pat, Type};
 use crate::paths;
 
 /// The closed lists.
-const CLOSED: [&str; 31] = [
+const CLOSED: [&str; 33] = [
     "AccumulatorKind",
     "Accumulators",
     "Aggregation",
     "Encoding",
+    "Envelopes",
     "FileCompression",
     "Format",
     "Framing",
@@ -31,11 +32,13 @@ const CLOSED: [&str; 31] = [
     "LogLevel",
     "OutputKind",
     "OutputType",
+    "Production",
     "Protocol",
     "ReadFrom",
     "Ready",
     "SocketProtocol",
     "SourceKind",
+    "SourceThread",
     "SourceType",
     "SyslogFormat",
     "SyslogFramingKind",
@@ -44,7 +47,6 @@ const CLOSED: [&str; 31] = [
     "SyslogProtocol",
     "SyslogTransport",
     "WhenFull",
-    "Work",
 ];
 
 /// Returns every wildcard, with its file and line.
@@ -163,8 +165,11 @@ mod tests {
         check("fn f() { match a {\nx::SourceKind::File(_) => 1,\n_ if b => 2, _ => 3 } }", &[3, 3]);
         check("fn f() { match a {\nSome(Format::Raw) => 1,\n_ => 2 } }", &[3]);
         check("impl WhenFull { fn f() { match self {\nSelf::Block => 1,\n_ => 2 } } }", &[3]);
-        check("fn f() { match a {\nWork::Tail => 1,\nother => 2 } }", &[3]);
-        check("fn f() { match (a, b) {\n(Work::Tail, Work::Tail) => 1,\n(_, _) => 2 } }", &[3]);
+        check("fn f() { match a {\nSourceThread::Tail => 1,\nother => 2 } }", &[3]);
+        check(
+            "fn f() { match (a, b) {\n(SourceThread::Tail, SourceThread::Tail) => 1,\n(_, _) => 2 } }",
+            &[3],
+        );
         check("fn f() { match a {\nSome(Format::Raw) => 1,\nSome(_) => 2, None => 3 } }", &[3]);
     }
 
@@ -176,7 +181,7 @@ mod tests {
         check("fn f() { match a { OutputType::File => match b { 1 => 1, _ => 2 } } }", &[]);
         check("fn f() { match a { OutputType::File => 1, OutputType::Http => 2 } }", &[]);
         check(
-            "fn f() { match (a, b) { (Work::Tail, Some(_)) => 1, (Work::Tail, None) => 2 } }",
+            "fn f() { match (a, b) { (SourceThread::Tail, Some(_)) => 1, (SourceThread::Tail, None) => 2 } }",
             &[],
         );
     }

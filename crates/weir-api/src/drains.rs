@@ -152,6 +152,13 @@ pub struct NewDrain {
     pub ca: Option<String>,
 }
 
+impl From<NewDrain> for StoredDrain {
+    fn from(drain: NewDrain) -> Self {
+        let NewDrain { app, space, organization, url, hostname, cert, key, ca } = drain;
+        Self { app, space, organization, url, hostname, cert, key, ca }
+    }
+}
+
 /// Result of a change.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DrainChange {
@@ -248,14 +255,14 @@ pub(crate) async fn add(
     State(state): State<Arc<ApiState>>,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let drain: StoredDrain = match serde_json::from_slice(&body) {
+    let drain: NewDrain = match serde_json::from_slice(&body) {
         Ok(drain) => drain,
         Err(error) => {
             let title = format!("the body is not a valid drain: {error}");
             return Err(Problem::new(StatusCode::BAD_REQUEST, title));
         }
     };
-    let definition = drain
+    let definition = StoredDrain::from(drain)
         .define("added")
         .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     let id = definition.id;

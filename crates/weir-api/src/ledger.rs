@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
@@ -15,6 +14,7 @@ use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
 use weir_pipeline::view::{OutputView, PipelineView};
 
+use crate::journal::JournalEntry;
 use crate::readers::ReadersEntry;
 
 /// Counts by reason; reasons with a count of 0 are omitted.
@@ -35,7 +35,7 @@ pub struct LedgerDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<ReadersEntry>,
     /// The buffer.
-    pub journal: Value,
+    pub journal: JournalEntry,
     /// Whether every book of records balances.
     pub balanced: bool,
     /// True for a moment after a start, until every source has opened what it reads: the books do
@@ -236,7 +236,7 @@ impl LedgerDocument {
     ) -> Self {
         let balanced = sources.iter().all(|source| source.unaccounted_lines == 0)
             && cursors.iter().all(|cursor| cursor.unaccounted_records == 0);
-        let journal = serde_json::to_value(&ledger.journal).unwrap_or_default();
+        let journal = JournalEntry::from(&ledger.journal);
         let (schema, opening) = ("weir.ledger.v1".to_owned(), ledger.opening);
         let readers = Vec::new();
         Self { schema, time, sources, cursors, readers, journal, balanced, opening }
@@ -257,7 +257,7 @@ impl SourceEntry {
         });
         Self {
             name: source.name.clone(),
-            type_name: known.map_or("", |known| known.type_name).to_owned(),
+            type_name: known.map_or("", |known| known.source_type.name()).to_owned(),
             streams: source.streams,
             book: SourceCounts {
                 lines: book.lines,

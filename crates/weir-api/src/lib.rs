@@ -16,6 +16,7 @@ mod drains;
 mod explore;
 mod gathering;
 mod guard;
+mod journal;
 mod ledger;
 mod loggregator;
 mod metrics;
@@ -47,6 +48,7 @@ pub use explore::{
     PatternsAnswer, QueryLimits, ScanMeta, SearchAnswer, StoreColumn, StoreDocument, StoreService,
     ValueEntry, ValuesAnswer, Warning, nested_attributes, resource_tags,
 };
+pub use journal::{JournalEntry, LostRecordsEntry, RecoveryEntry};
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
     RateLimitEntry, SourceCounts, SourceEntry,

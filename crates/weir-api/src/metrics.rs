@@ -149,7 +149,8 @@ impl Page {
     }
 
     fn source(&mut self, source: &SourceView, ledger: Option<&SourceLedger>) {
-        let component = Component { id: &source.name, kind: "source", type_name: source.type_name };
+        let type_name = source.source_type.name();
+        let component = Component { id: &source.name, kind: "source", type_name };
         let stats = &source.stats;
         let book = ledger.map(|ledger| ledger.book).unwrap_or_default();
         self.add(&component, "weir_component_received_events_total", book.lines);

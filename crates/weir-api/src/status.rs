@@ -11,6 +11,7 @@ use weir_journal::Ledger;
 use weir_pipeline::stats;
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 
+use crate::journal::JournalEntry;
 use crate::ledger::{CursorEntry, SourceEntry};
 
 /// `/weir/v1/status`.
@@ -37,7 +38,7 @@ pub struct StatusDocument {
     /// Every output, including outputs that are no longer configured.
     pub outputs: Vec<OutputStatus>,
     /// The buffer.
-    pub journal: Value,
+    pub journal: JournalEntry,
 }
 
 /// A source: its books and its current values.
@@ -115,7 +116,7 @@ impl StatusDocument {
             health: serde_json::to_value(view.health_of(&ledger)).unwrap_or_default(),
             sources: SourceStatus::all(view, &ledger),
             outputs: OutputStatus::all(view, &ledger),
-            journal: serde_json::to_value(&ledger.journal).unwrap_or_default(),
+            journal: JournalEntry::from(&ledger.journal),
         }
     }
 }

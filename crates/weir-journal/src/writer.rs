@@ -80,6 +80,14 @@ impl Rewritten {
             Self::Merged(merge, _) => merge.seq(),
         }
     }
+
+    /// Number of frames of which a part was removed. Merged frames are counted in `State`.
+    fn frames_compacted(&self) -> u64 {
+        match self {
+            Self::Reduced(..) => 1,
+            Self::Merged(..) => 0,
+        }
+    }
 }
 
 impl OpenSegment {
@@ -377,7 +385,7 @@ impl Writer {
             for ((of, batch), at) in group.iter().zip(locations) {
                 let (seq, rewritten) = (of.seq(), Some(of.clone()));
                 current.unsynced.push(UnsyncedFrame { seq, at, rewritten });
-                state.rewriting.frames_compacted += u64::from(matches!(of, Rewritten::Reduced(..)));
+                state.rewriting.frames_compacted += of.frames_compacted();
                 state.move_placed(batch, at);
             }
         }

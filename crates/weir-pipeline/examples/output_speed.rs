@@ -18,10 +18,10 @@ use weir_model::{
     SourceBook, SourceId, StreamId,
 };
 use weir_pipeline::config::{
-    Compression, Encoding, FileOutput, FilePath, FsyncPolicy, HecMode, OutputKind, OutputPlan,
-    RequestSettings, Rotation, SplunkHec, TlsSettings,
+    Compression, Encoding, FilePath, HecMode, OutputKind, OutputPlan, RequestSettings, TlsSettings,
 };
 use weir_pipeline::output::{self, OutputContext};
+use weir_pipeline::output::{FileOutput, FsyncPolicy, Rotation, SplunkHec};
 use weir_pipeline::stats::{self, OutputStats};
 
 /// Lines in a batch, for lines of 1 KiB and for short ones.

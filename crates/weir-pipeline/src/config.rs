@@ -1,5 +1,8 @@
-//! The validated plan of every source and output: all defaults are filled in, all values checked.
-//! Its TOML form is defined in the binary (`weir::config`).
+//! The validated plan of the pipeline: all defaults are filled in, all values checked. Its TOML
+//! form is defined in the binary (`weir::config`).
+//!
+//! The settings of one type of source or output are defined next to it, in [`crate::source`] and
+//! [`crate::output`]; those that several types have are here.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,13 +16,14 @@ pub use weir_codec::{
 use weir_expr::Network;
 pub use weir_host::Compression;
 pub use weir_host::ServerTlsFiles;
-use weir_host::{Secret, TlsFiles, Zone};
+use weir_host::{Secret, TlsFiles};
 use weir_journal::WhenFull;
 
-pub use crate::component::{OutputKind, OutputType, SourceKind, SourceType};
 pub use crate::drain::DrainsPlan;
-pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError};
+pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError, OutputKind, OutputType};
 pub use crate::rule::RulePlan;
+pub(crate) use crate::source::{ContainersSource, FileSource};
+pub use crate::source::{SourceKind, SourceType};
 
 /// Everything that weir runs.
 #[derive(Debug, Clone)]
@@ -80,167 +84,6 @@ pub struct SourcePlan {
     pub name: String,
     /// Its kind and settings.
     pub kind: SourceKind,
-}
-
-/// `type = "datadog_intake"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DatadogIntake {
-    /// Address, limits and TLS of the listener.
-    pub listen: ListenSettings,
-    /// Maximum size of the bodies being received, over all connections.
-    pub in_flight_bytes_max: usize,
-    /// Comma-separated keys, one of which clients must send; `None` = no key is required.
-    pub api_keys: Option<Secret>,
-}
-
-/// `type = "syslog"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SyslogSource {
-    /// Address, limits and TLS of the listener.
-    pub listen: ListenSettings,
-    /// Messages are acknowledged with RELP.
-    pub is_relp: bool,
-    /// How messages are delimited in a connection.
-    pub framing: SyslogFramingKind,
-    /// Length at which a message is truncated, in bytes.
-    pub message_bytes_max: usize,
-    /// Time zone of timestamps without one.
-    pub zone: Zone,
-}
-
-/// `type = "loggregator"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoggregatorSource {
-    /// Address, limits and TLS of the listener.
-    pub listen: ListenSettings,
-    /// Maximum size of the messages being received, over all connections.
-    pub in_flight_bytes_max: usize,
-    /// Default tags: added to envelopes that have no tag of that name.
-    pub tags: Vec<(String, String)>,
-}
-
-/// `type = "dropsonde"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DropsondeSource {
-    /// Address and limits of the listener.
-    pub listen: ListenSettings,
-    /// Default tags: added to envelopes that have no tag of that name.
-    pub tags: Vec<(String, String)>,
-}
-
-/// `type = "statsd"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StatsdSource {
-    /// Address and limits of the listener.
-    pub listen: ListenSettings,
-    /// Default tags: added to metrics that have no tag of that name.
-    pub tags: Vec<(String, String)>,
-}
-
-/// `type = "datadog_metrics"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DatadogMetricsOutput {
-    /// URL of the API, without the path of the series.
-    pub url: String,
-    /// The key that is sent with each request.
-    pub api_key: Secret,
-    /// Prefix of every name.
-    pub prefix: String,
-    /// Tags added to every point.
-    pub tags: Vec<String>,
-    /// How requests are sent.
-    pub requests: RequestSettings,
-}
-
-/// `type = "drain_messages"`: messages about drains, as logs of the applications.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DrainMessagesSource {
-    /// Default tags: added to envelopes that have no tag of that name.
-    pub tags: Vec<(String, String)>,
-}
-
-/// `type = "loggregator_metrics"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoggregatorMetricsSource {
-    /// Interval at which metrics are emitted.
-    pub interval: Duration,
-    /// Tags of metrics.
-    pub tags: Vec<(String, String)>,
-}
-
-/// `type = "prometheus"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PrometheusSource {
-    /// The configured targets.
-    pub targets: Vec<ScrapeTarget>,
-    /// Globs of files that each describe one more target.
-    pub target_files: Vec<String>,
-    /// Interval at which these files are searched for and read.
-    pub rescan_interval: Duration,
-    /// Source id of targets from files that specify none.
-    pub source_id: String,
-    /// Scrape interval of targets from files that specify none.
-    pub interval: Duration,
-    /// Timeout of a scrape of a target from a file.
-    pub timeout: Duration,
-    /// TLS settings of targets from files.
-    pub tls: TlsSettings,
-    /// Maximum length of a response in bytes, before and after decompression.
-    pub body_bytes_max: usize,
-    /// Maximum size of all responses being received or processed, in bytes.
-    pub in_flight_bytes_max: usize,
-    /// Default tags: added to metrics that have no tag of that name.
-    pub tags: Vec<(String, String)>,
-}
-
-/// A target of a scrape.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ScrapeTarget {
-    /// `http://` or `https://`, with path and query.
-    pub url: String,
-    /// Source id of its metrics.
-    pub source_id: String,
-    /// Instance id of its metrics.
-    pub instance_id: String,
-    /// Additional headers.
-    pub headers: Vec<(String, String)>,
-    /// Credentials.
-    pub auth: HttpAuth,
-    /// Tags added to its metrics that have no label of that name.
-    pub labels: Vec<(String, String)>,
-    /// Scrape interval.
-    pub interval: Duration,
-    /// Timeout of a scrape.
-    pub timeout: Duration,
-    /// Certificates.
-    pub tls: TlsSettings,
-}
-
-/// `type = "container_metrics"`.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ContainerMetricsSource {
-    /// Interval at which containers are measured.
-    pub interval: Duration,
-    /// Mount point of the cgroup file systems.
-    pub cgroup_root: PathBuf,
-    /// docker's data directory.
-    pub docker_root: PathBuf,
-    /// Directories with containerd's tasks, by namespace.
-    pub containerd_roots: Vec<PathBuf>,
-    /// Directories with CRI-O's containers.
-    pub crio_roots: Vec<PathBuf>,
-    /// Where `meminfo` and `self/mountinfo` are.
-    pub proc_root: PathBuf,
-    /// Labels with the source id of a container, in order of preference.
-    pub source_id_labels: Vec<String>,
-    /// Labels with the instance id of a container, in order of preference.
-    pub instance_id_labels: Vec<String>,
-    /// Names of tags, with the labels that contain their values.
-    pub label_tags: Vec<(String, String)>,
-    /// Interval at which writable layers are measured; `None` = never.
-    pub disk_interval: Option<Duration>,
-    /// Default tags: added to metrics that have no tag of that name.
-    pub tags: Vec<(String, String)>,
 }
 
 /// Settings of every source that listens.
@@ -334,35 +177,6 @@ pub enum ListenEndpoint {
     },
 }
 
-/// `type = "file"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FileSource {
-    /// Globs of files to tail (`**` crosses directories).
-    pub include: Vec<String>,
-    /// Globs of files to exclude. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) and `*.tmp`
-    /// are always excluded.
-    pub exclude: Vec<String>,
-    /// Format of the lines.
-    pub format: Format,
-    /// Settings shared by all sources that tail files.
-    pub tail: TailSettings,
-}
-
-/// `type = "containers"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ContainersSource {
-    /// Roots of docker's container directories (`<id>/<id>-json.log` with `config.v2.json`).
-    pub docker_roots: Vec<PathBuf>,
-    /// Roots of Kubernetes pod directories (`<ns>_<pod>_<uid>/<container>/<n>.log`).
-    pub pod_roots: Vec<PathBuf>,
-    /// Directories of links to container logs (`<pod>_<ns>_<container>-<id>.log`).
-    pub link_roots: Vec<PathBuf>,
-    /// Container names (globs) to exclude.
-    pub exclude_containers: Vec<String>,
-    /// Settings shared by all sources that tail files.
-    pub tail: TailSettings,
-}
-
 /// Settings of every source that tails files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TailSettings {
@@ -449,31 +263,6 @@ pub struct OutputPlan {
     pub kind: OutputKind,
 }
 
-/// `type = "splunk_hec"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SplunkHec {
-    /// `http://host:port` or `https://host:port`, with an optional path prefix.
-    pub endpoint: String,
-    /// HEC token.
-    pub token: Secret,
-    /// Events (`/services/collector/event`) or raw text (`/services/collector/raw`).
-    pub mode: HecMode,
-    /// Poll for the indexer acknowledgement before a batch counts as delivered.
-    pub indexer_ack: bool,
-    /// How long to wait for the indexer acknowledgement before sending again.
-    pub ack_timeout: Duration,
-    /// Index for all events; a resource attribute of the record takes precedence.
-    pub index: Option<String>,
-    /// Sourcetype.
-    pub sourcetype: Option<String>,
-    /// Source; default: the path of the log file.
-    pub source: Option<String>,
-    /// Host; default: the record's `host.name`, then the name of this machine.
-    pub host: Option<String>,
-    /// Batching, concurrency, retries and TLS.
-    pub requests: RequestSettings,
-}
-
 /// Settings of requests that do not depend on their content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestSettings {
@@ -495,32 +284,6 @@ pub struct RequestSettings {
     pub tls: TlsSettings,
 }
 
-/// `type = "http"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HttpOutput {
-    /// `http://` or `https://`, with path and query.
-    pub url: String,
-    /// Method of every request.
-    pub method: HttpMethod,
-    /// How records are combined into a request body.
-    pub framing: Framing,
-    /// Additional headers.
-    pub headers: Vec<(String, String)>,
-    /// Credentials.
-    pub auth: HttpAuth,
-    /// Batching, concurrency, retries and TLS.
-    pub requests: RequestSettings,
-}
-
-/// Method of requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpMethod {
-    /// `POST`.
-    Post,
-    /// `PUT`.
-    Put,
-}
-
 /// Credentials of requests.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HttpAuth {
@@ -534,88 +297,6 @@ pub enum HttpAuth {
         user: String,
         /// Password.
         password: Secret,
-    },
-}
-
-/// `type = "loggregator"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoggregatorOutput {
-    /// `host:port` of each receiver.
-    pub addresses: Vec<String>,
-    /// Connections use TLS.
-    pub is_encrypted: bool,
-    /// Batching, concurrency, retries and TLS.
-    pub requests: RequestSettings,
-}
-
-/// `type = "socket"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SocketOutput {
-    /// `host:port`.
-    pub address: String,
-    /// TCP, TLS or UDP.
-    pub protocol: SocketProtocol,
-    /// How records are encoded.
-    pub encoding: Encoding,
-    /// Maximum size of a UDP datagram in bytes; longer ones are truncated.
-    pub datagram_bytes_max: usize,
-    /// How long the peer may accept no data before the connection is closed.
-    pub write_timeout: Duration,
-    /// Minimum pause between attempts.
-    pub retry_min: Duration,
-    /// Maximum pause between attempts.
-    pub retry_max: Duration,
-    /// TLS settings.
-    pub tls: TlsSettings,
-}
-
-/// Protocol of a socket output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SocketProtocol {
-    /// Lines over TCP.
-    Tcp,
-    /// Lines over TLS.
-    Tls,
-    /// One UDP datagram per record.
-    Udp,
-}
-
-/// `type = "syslog"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SyslogOutput {
-    /// `host:port`.
-    pub address: String,
-    /// How messages are carried.
-    pub transport: SyslogTransport,
-    /// TLS settings; `None` = no TLS.
-    pub tls: Option<TlsSettings>,
-    /// Format of the messages.
-    pub format: SyslogFormat,
-    /// Zone of the times of RFC 3164.
-    pub zone: Zone,
-    /// Maximum size of a message in bytes; longer ones are truncated.
-    pub message_bytes_max: usize,
-    /// How long the peer may accept no data before the connection is closed.
-    pub write_timeout: Duration,
-    /// Minimum pause between attempts.
-    pub retry_min: Duration,
-    /// Maximum pause between attempts.
-    pub retry_max: Duration,
-}
-
-/// How a syslog output carries its messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyslogTransport {
-    /// One after the other over a connection, without acknowledgements.
-    Stream(SyslogOutputFraming),
-    /// One UDP datagram per message, without acknowledgements.
-    Datagrams,
-    /// RELP.
-    Relp {
-        /// Maximum number of unacknowledged messages.
-        unanswered_max: usize,
-        /// How long an acknowledgement may take before the connection is closed.
-        ack_timeout: Duration,
     },
 }
 
@@ -646,50 +327,4 @@ impl TlsSettings {
             is_http_2: false,
         }
     }
-}
-
-/// `type = "file"`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FileOutput {
-    /// Path, which may contain fields; missing directories are created.
-    pub path: FilePath,
-    /// How records are encoded.
-    pub encoding: Encoding,
-    /// When written lines are flushed to stable storage.
-    pub fsync: FsyncPolicy,
-    /// When a file is rotated.
-    pub rotation: Rotation,
-    /// Maximum number of open files.
-    pub open_files_max: usize,
-}
-
-/// When a file is rotated, and what happens to it then. By default files are never rotated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rotation {
-    /// Rotate before the file would exceed this size in bytes.
-    pub size_bytes: Option<u64>,
-    /// Rotate at the first line of a new period; periods are counted from 1970-01-01 UTC.
-    pub every: Option<Duration>,
-    /// Number of rotated files to keep per file; `None` = all.
-    pub keep: Option<usize>,
-    /// Compression of rotated files.
-    pub compress: Compression,
-}
-
-impl Rotation {
-    /// Returns true if files are ever rotated.
-    pub fn is_on(&self) -> bool {
-        self.size_bytes.is_some() || self.every.is_some()
-    }
-}
-
-/// When written lines are flushed to stable storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FsyncPolicy {
-    /// Before each acknowledgement to the journal.
-    Always,
-    /// At most this long after writing; records count as delivered only then.
-    Interval(Duration),
-    /// Left to the operating system; records count as delivered once written.
-    Never,
 }

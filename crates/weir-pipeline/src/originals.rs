@@ -13,6 +13,7 @@ use weir_model::{DiscardReason, SourceBook};
 
 use crate::config::{OutputType, SourceType};
 use crate::live::{ReaderService, ReaderServiceStats};
+use crate::source::Envelopes;
 use crate::stats::{self, get};
 use crate::view::PipelineView;
 pub use events::OriginalEvent;
@@ -267,7 +268,7 @@ impl PipelineView {
     pub fn routers(&self) -> u64 {
         let outputs = self.outputs();
         let works = outputs.iter().filter(|output| {
-            output.type_name == OutputType::Loggregator.name()
+            output.output_type == Some(OutputType::Loggregator)
                 && !output.stats.failing.load(std::sync::atomic::Ordering::Relaxed)
         });
         let serves = ReaderService::ALL
@@ -295,19 +296,11 @@ impl PipelineView {
         for source in &self.sources {
             let book = ledger.sources.iter().find(|book| book.name == source.name);
             let Some(book) = book.map(|ledger| &ledger.book) else { continue };
-            match source.source_type {
-                SourceType::Dropsonde => v1.add(book),
-                SourceType::Loggregator
-                | SourceType::Statsd
-                | SourceType::Prometheus
-                | SourceType::ContainerMetrics => v2.add(book),
-                // Weir's own metrics and messages are not traffic, and the others not envelopes.
-                SourceType::LoggregatorMetrics
-                | SourceType::DrainMessages
-                | SourceType::Containers
-                | SourceType::File
-                | SourceType::Syslog
-                | SourceType::DatadogIntake => {}
+            match source.source_type.envelopes() {
+                Envelopes::V1 => v1.add(book),
+                Envelopes::V2 => v2.add(book),
+                // Weir's own metrics and messages are not traffic.
+                Envelopes::Own | Envelopes::None => {}
             }
         }
         let mut all = v1;
@@ -338,7 +331,7 @@ impl PipelineView {
         let (mut sent, mut errors, mut lost) = (0, 0, 0);
         let outputs: Arc<[_]> = self.outputs();
         let routers =
-            outputs.iter().filter(|output| output.type_name == OutputType::Loggregator.name());
+            outputs.iter().filter(|output| output.output_type == Some(OutputType::Loggregator));
         let mut has_routers = false;
         for output in routers {
             has_routers = true;

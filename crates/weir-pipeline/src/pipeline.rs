@@ -17,7 +17,7 @@ use weir_host::{Clock, Disk};
 use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, JournalError, WhenFull};
 use weir_model::Kinds;
 
-use crate::config::{OutputKind, OutputPlan, PipelinePlan};
+use crate::config::{OutputPlan, PipelinePlan};
 use crate::drain::{self, Drains, DrainsError};
 use crate::health::Severity;
 use crate::output::{OutputContext, OutputError};
@@ -369,11 +369,11 @@ fn own_paths<'a>(
 ) -> Vec<OwnPath> {
     let mut own = vec![OwnPath::Below(plan.data_dir.clone())];
     for output in outputs {
-        let OutputKind::File(file) = &output.kind else { continue };
-        own.push(OwnPath::Files(file.path.clone()));
-        if !file.path.is_template() {
+        let Some(path) = output.kind.written_path() else { continue };
+        own.push(OwnPath::Files(path.clone()));
+        if !path.is_template() {
             // The resolved path, in case it is a link.
-            own.push(OwnPath::Below(file.path.base().to_owned()));
+            own.push(OwnPath::Below(path.base().to_owned()));
         }
     }
     own

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_host::Clock;
 use weir_journal::Journal;
 
-use crate::config::{OutputPlan, SourcePlan, SourceType};
+use crate::config::{OutputPlan, OutputType, SourcePlan, SourceType};
 use crate::drain::Drains;
 use crate::health::Noticed;
 use crate::live::Hub;
@@ -23,8 +23,6 @@ use crate::stats::{OutputStats, SourceStats};
 pub struct SourceView {
     /// Its name in the configuration.
     pub name: String,
-    /// The value of `type`.
-    pub type_name: &'static str,
     /// Its type.
     pub source_type: SourceType,
     /// Its live statistics.
@@ -36,8 +34,10 @@ pub struct SourceView {
 pub struct OutputView {
     /// Its name in the configuration.
     pub name: String,
-    /// The value of `type`.
+    /// The value of `type`, or what stands for it if this is a destination other than an output.
     pub type_name: &'static str,
+    /// Its type; `None` if this is a destination other than an output.
+    pub output_type: Option<OutputType>,
     /// It accepts any certificate.
     pub is_insecure: bool,
     /// Its live statistics.
@@ -96,7 +96,7 @@ impl SourceView {
     /// Creates the view of a source.
     pub fn new(plan: &SourcePlan, stats: Arc<SourceStats>) -> Self {
         let source_type = plan.kind.source_type();
-        Self { name: plan.name.clone(), type_name: source_type.name(), source_type, stats }
+        Self { name: plan.name.clone(), source_type, stats }
     }
 }
 
@@ -104,17 +104,28 @@ impl OutputView {
     /// Creates the view of an output. It continues the statistics of the one that it replaces, if
     /// that is of the same type.
     pub fn new(plan: &OutputPlan, before: Option<&Self>) -> Self {
-        let type_name = plan.kind.output_type().name();
-        let is_insecure = plan.kind.is_insecure();
-        let before = before.filter(|before| before.type_name == type_name);
-        let stats = before.map(|before| before.stats.clone()).unwrap_or_default();
-        Self { name: plan.name.clone(), type_name, is_insecure, stats, running: None }
+        let output_type = plan.kind.output_type();
+        let before = before.filter(|before| before.output_type == Some(output_type));
+        Self {
+            name: plan.name.clone(),
+            type_name: output_type.name(),
+            output_type: Some(output_type),
+            is_insecure: plan.kind.is_insecure(),
+            stats: before.map(|before| before.stats.clone()).unwrap_or_default(),
+            running: None,
+        }
     }
 
     /// Creates the view of a running destination other than an output.
     pub(crate) fn other(name: String, type_name: &'static str, running: Arc<dyn Running>) -> Self {
-        let (is_insecure, stats) = (false, Arc::default());
-        Self { name, type_name, is_insecure, stats, running: Some(running) }
+        Self {
+            name,
+            type_name,
+            output_type: None,
+            is_insecure: false,
+            stats: Arc::default(),
+            running: Some(running),
+        }
     }
 }
 

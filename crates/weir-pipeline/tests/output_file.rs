@@ -10,7 +10,8 @@ use std::time::Duration;
 use harness::{Line, Rig};
 use weir_host::{Disk, RealDisk};
 use weir_model::{RecordFlags, Severity};
-use weir_pipeline::config::{Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation};
+use weir_pipeline::config::{Encoding, FilePath, OutputKind};
+use weir_pipeline::output::{FileOutput, FsyncPolicy, Rotation};
 use weir_pipeline::stats::get;
 use weir_testkit::{CallKind, FailingDisk, Fault, FaultKind, LineId};
 

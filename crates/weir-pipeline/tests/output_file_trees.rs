@@ -12,10 +12,9 @@ use std::time::Duration;
 use harness::{Line, Rig};
 use weir_host::RealDisk;
 use weir_model::{Facility, Resource};
-use weir_pipeline::config::{
-    Compression, Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation,
-};
+use weir_pipeline::config::{Compression, Encoding, FilePath, OutputKind};
 use weir_pipeline::output::dead_letter;
+use weir_pipeline::output::{FileOutput, FsyncPolicy, Rotation};
 use weir_testkit::{CallKind, FailingDisk, Fault, FaultKind, LineId};
 
 fn output(dir: &Path, template: &str) -> FileOutput {

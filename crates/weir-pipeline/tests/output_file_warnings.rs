@@ -11,7 +11,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use weir_host::RealDisk;
 use weir_model::Resource;
-use weir_pipeline::config::{Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation};
+use weir_pipeline::config::{Encoding, FilePath, OutputKind};
+use weir_pipeline::output::{FileOutput, FsyncPolicy, Rotation};
 
 /// Collects every warning.
 #[derive(Clone, Default)]

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use harness::{DEADLINE, Rig, to_collector};
-use weir_pipeline::config::{Compression, SplunkHec};
+use weir_pipeline::config::Compression;
+use weir_pipeline::output::SplunkHec;
 use weir_pipeline::stats::get;
 use weir_testkit::{Acks, Collector, CollectorConfig, Pki, ServerCertificate};
 

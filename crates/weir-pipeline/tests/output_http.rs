@@ -12,8 +12,9 @@ use std::time::Duration;
 use harness::{DEADLINE, Line, Rig, quick_requests};
 use serde_json::Value;
 use weir_host::Secret;
-use weir_pipeline::config::{Compression, Framing, HttpAuth, HttpMethod, HttpOutput, OutputKind};
+use weir_pipeline::config::{Compression, Framing, HttpAuth, OutputKind};
 use weir_pipeline::output::dead_letter;
+use weir_pipeline::output::{HttpMethod, HttpOutput};
 
 /// A request as received.
 #[derive(Debug, Clone)]

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use harness::{DEADLINE, Line, Rig};
 use rustls::{ServerConnection, StreamOwned};
-use weir_pipeline::config::{Encoding, OutputKind, SocketOutput, SocketProtocol, TlsSettings};
+use weir_pipeline::config::{Encoding, OutputKind, TlsSettings};
+use weir_pipeline::output::{SocketOutput, SocketProtocol};
 use weir_pipeline::stats::get;
 use weir_testkit::{LineId, Pki, ServerCertificate};
 

@@ -9,9 +9,8 @@ use std::time::Duration;
 use harness::{DEADLINE, Line, Rig};
 use rustls::{ServerConnection, StreamOwned};
 use weir_host::Zone;
-use weir_pipeline::config::{
-    OutputKind, SyslogFormat, SyslogOutput, SyslogOutputFraming, SyslogTransport, TlsSettings,
-};
+use weir_pipeline::config::{OutputKind, SyslogFormat, SyslogOutputFraming, TlsSettings};
+use weir_pipeline::output::{SyslogOutput, SyslogTransport};
 use weir_testkit::{Pki, ServerCertificate};
 
 const LINES: SyslogTransport = SyslogTransport::Stream(SyslogOutputFraming::Lines);

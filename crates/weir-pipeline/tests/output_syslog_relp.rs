@@ -13,7 +13,8 @@ use harness::{DEADLINE, Line, Rig};
 use rustls::{ServerConnection, StreamOwned};
 use weir_codec::{RelpServer, RelpStep, RelpTransaction};
 use weir_host::Zone;
-use weir_pipeline::config::{OutputKind, SyslogFormat, SyslogOutput, SyslogTransport, TlsSettings};
+use weir_pipeline::config::{OutputKind, SyslogFormat, TlsSettings};
+use weir_pipeline::output::{SyslogOutput, SyslogTransport};
 use weir_pipeline::stats::get;
 use weir_testkit::{Pki, ServerCertificate};
 

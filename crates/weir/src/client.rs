@@ -72,6 +72,15 @@ impl Client {
         self.document(&self.get_text(path)?)
     }
 
+    /// Returns the document at a path; `None` if the sender may not read it.
+    pub(crate) fn get_if_allowed<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
+        let answer = self.answer("GET", path, None)?;
+        if matches!(parse(&answer), Some((403, _))) {
+            return Ok(None);
+        }
+        self.document(self.text(&answer)?).map(Some)
+    }
+
     /// Returns the text at a path.
     pub(crate) fn get_text(&self, path: &str) -> Result<String> {
         self.exchange("GET", path, None)
@@ -176,8 +185,13 @@ impl Client {
         Ok((stream, String::from_utf8_lossy(&head).into_owned()))
     }
 
-    /// Uses HTTP/1.0, so that the response is not chunked and ends with the connection.
+    /// Returns the body of the response.
     fn exchange(&self, method: &str, path: &str, body: Option<&str>) -> Result<String> {
+        self.text(&self.answer(method, path, body)?).map(str::to_owned)
+    }
+
+    /// Returns the response. Uses HTTP/1.0, so that it is not chunked and ends with the connection.
+    fn answer(&self, method: &str, path: &str, body: Option<&str>) -> Result<Vec<u8>> {
         let headers = body.map(|body| {
             format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len())
         });
@@ -186,7 +200,7 @@ impl Client {
         let connection = self.ask(&request, body.unwrap_or_default())?;
         let read = connection.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
         read.map_err(|error| self.no_answer(&error))?;
-        self.text(&answer).map(str::to_owned)
+        Ok(answer)
     }
 
     fn ask(&self, request: &str, body: &str) -> Result<Connection> {

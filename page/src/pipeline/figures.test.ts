@@ -20,7 +20,27 @@ function documentOf(lines: number, at: number): StatusDocument {
     cpu_seconds: at / 10,
     resident_bytes: 1,
     health: {},
-    journal: { disk_bytes: 1, disk_bytes_max: 4 },
+    journal: {
+      ring_bytes: 0,
+      ring_bytes_max: 8,
+      disk_bytes: 1,
+      disk_bytes_max: 4,
+      segments: 1,
+      frames_written: 1,
+      frames_compacted: 0,
+      frames_merged: 0,
+      flushes: 1,
+      recovery: {
+        frames: 0,
+        frame_bytes: 0,
+        damaged_bytes: 0,
+        torn_bytes: 0,
+        set_aside: [],
+        damaged_cursor_records: 0,
+        lost_bytes: 0,
+        lost: [],
+      },
+    },
     sources: [
       {
         book: {

@@ -118,29 +118,11 @@ function outputPairs(output: OutputStatus, document: StatusDocument): Pair[] {
 }
 
 function journalPairs(document: StatusDocument): Pair[] {
-  const journal = journalOf(document)
-  const written = rateOf(statusBefore.value, document, (one) => journalOf(one).disk_bytes)
+  const journal = document.journal
+  const written = rateOf(statusBefore.value, document, (one) => one.journal.disk_bytes)
   return [
     ['in memory', `${bytes(journal.ring_bytes)} of ${bytes(journal.ring_bytes_max)}`],
     ['on disk', `${bytes(journal.disk_bytes)} of ${bytes(journal.disk_bytes_max)}`],
     ['disk grows by', written ? rate(written).replace('/s', ' B/s') : 'nothing'],
   ]
-}
-
-interface Journal {
-  ring_bytes: number
-  ring_bytes_max: number
-  disk_bytes: number
-  disk_bytes_max: number
-}
-
-/** The journal's part of the document, which its schema does not describe yet. */
-function journalOf(document: StatusDocument): Journal {
-  const found = document.journal as Partial<Journal> | null
-  return {
-    ring_bytes: found?.ring_bytes ?? 0,
-    ring_bytes_max: found?.ring_bytes_max ?? 0,
-    disk_bytes: found?.disk_bytes ?? 0,
-    disk_bytes_max: found?.disk_bytes_max ?? 0,
-  }
 }

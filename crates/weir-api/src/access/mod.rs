@@ -8,6 +8,7 @@
 //! Without access control (`[api.access]`) any client that reaches the port may read everything,
 //! and what cannot be undone is accepted only from this machine.
 
+mod cookies;
 mod failures;
 mod gate;
 mod limits;

@@ -15,6 +15,7 @@ use axum::routing::{delete, get, post};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::cookies::cookie;
 use super::gate::challenge;
 use super::limits::COOKIE_PATH_BYTES_MAX;
 use super::requester::{Permission, Requester};
@@ -129,11 +130,7 @@ pub(crate) async fn end(State(state): State<Arc<ApiState>>, headers: HeaderMap) 
 
 /// The id of the session in the cookies of a request.
 pub(super) fn cookie_id(headers: &HeaderMap) -> Option<String> {
-    let name = cookie_name(headers);
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut named = cookies.flat_map(|text| text.split(';')).filter_map(|c| c.split_once('='));
-    let (_, id) = named.find(|(known, _)| known.trim() == name)?;
-    Some(id.trim().to_owned())
+    cookie(headers, &cookie_name(headers)).map(str::to_owned)
 }
 
 fn document(role: &str) -> Response {

@@ -33,7 +33,7 @@ pub struct Definition {
     pub origin: &'static str,
 }
 
-/// A drain in the file, and in requests to add one.
+/// A drain as it is written in the file.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct StoredDrain {

@@ -19,7 +19,6 @@ use super::LiveError;
 use super::envelopes::{Dispatcher, Index};
 use super::hub::{Hub, MatchedBatch, Matches, Names, Wanted};
 use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX, SET_BYTES_MAX};
-use crate::config::SourceType;
 use crate::drain::relocated_source;
 use crate::rule::{Draft, Origin, RecordFields};
 use crate::view::{PipelineView, SourceView};
@@ -73,8 +72,7 @@ pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     let subscriber = view.journal.subscribe(backlog_bytes, Some(relocated_source()));
     let source = |view: &SourceView| {
         let (name, origin) = (Arc::from(view.name.as_str()), Origin::new(&view.name));
-        let mut types = SourceType::ALL.iter().filter(|kind| kind.has_envelopes());
-        let has_envelopes = types.any(|kind| kind.name() == view.type_name);
+        let has_envelopes = view.source_type.has_envelopes();
         (SourceId::of(&view.name), Source { name, origin, has_envelopes })
     };
     let sources = view.sources.iter().map(source).collect();

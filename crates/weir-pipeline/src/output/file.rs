@@ -29,10 +29,56 @@ use super::Job;
 use super::devices::Device;
 use super::pending::PendingBatch;
 use super::signal::until;
-use crate::config::FileOutput;
+use crate::config::{Compression, Encoding};
 use crate::stats::add;
 pub use path::{FilePath, FilePathError};
 use round::Rounds;
+
+/// `type = "file"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileOutput {
+    /// Path, which may contain fields; missing directories are created.
+    pub path: FilePath,
+    /// How records are encoded.
+    pub encoding: Encoding,
+    /// When written lines are flushed to stable storage.
+    pub fsync: FsyncPolicy,
+    /// When a file is rotated.
+    pub rotation: Rotation,
+    /// Maximum number of open files.
+    pub open_files_max: usize,
+}
+
+/// When a file is rotated, and what happens to it then. By default files are never rotated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Rotate before the file would exceed this size in bytes.
+    pub size_bytes: Option<u64>,
+    /// Rotate at the first line of a new period; periods are counted from 1970-01-01 UTC.
+    pub every: Option<Duration>,
+    /// Number of rotated files to keep per file; `None` = all.
+    pub keep: Option<usize>,
+    /// Compression of rotated files.
+    pub compress: Compression,
+}
+
+impl Rotation {
+    /// Returns true if files are ever rotated.
+    pub fn is_on(&self) -> bool {
+        self.size_bytes.is_some() || self.every.is_some()
+    }
+}
+
+/// When written lines are flushed to stable storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FsyncPolicy {
+    /// Before each acknowledgement to the journal.
+    Always,
+    /// At most this long after writing; records count as delivered only then.
+    Interval(Duration),
+    /// Left to the operating system; records count as delivered once written.
+    Never,
+}
 
 /// Maximum time that lines wait for others before they are written.
 const AGE: Duration = Duration::from_millis(100);

@@ -1,13 +1,15 @@
-//! Outputs: the components that deliver records. Each output is a task on one of a few threads
-//! (`threads`), and blocking disk work runs on other threads (`devices`), so that a slow output
-//! does not hold up others; it owns one journal cursor and settles every delivery exactly once, or
-//! not at all if it is stopped (the journal then keeps it).
+//! Outputs: the components that deliver records, as a closed list with their names and settings.
+//! Each output is a task on one of a few threads (`threads`), and blocking disk work runs on other
+//! threads (`devices`), so that a slow output does not hold up others; it owns one journal cursor
+//! and settles every delivery exactly once, or not at all if it is stopped (the journal then keeps
+//! it).
 //!
 //! Reading order: this file, `file`, then `post`, `hec`, `http`, `socket`, `syslog`.
 //!
 //! Invariants: an output never drops a record by itself: it delivers it, writes it to the
 //! dead-letter file, or (if dead letters are disabled or their file is full) counts it as rejected;
-//! transport errors are retried forever.
+//! transport errors are retried forever. What depends on the type of an output matches on the enums
+//! in this file without a wildcard, so that a forgotten type does not compile.
 
 mod blackhole;
 mod datadog_metrics;
@@ -32,18 +34,135 @@ use std::time::Duration;
 
 use weir_host::{Clock, ConnectError, Disk};
 use weir_journal::Cursor;
+use weir_model::{Kinds, RecordKind};
 
-use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan, SourcePlan};
+use crate::component::component_types;
+use crate::config::{Encoding, OutputPlan, SourcePlan};
 use crate::source::SourceNames;
 use crate::stats::OutputStats;
 use devices::Devices;
 use threads::{End, Ended, OutputThreads};
 
-pub use file::{FilePath, FilePathError};
+pub use datadog_metrics::DatadogMetricsOutput;
+pub use file::{FileOutput, FilePath, FilePathError, FsyncPolicy, Rotation};
+pub use hec::SplunkHec;
 pub(crate) use http::credentials as http_credentials;
+pub use http::{HttpMethod, HttpOutput};
+pub use loggregator::LoggregatorOutput;
 pub(crate) use post::NO_ACK_ID;
 pub use post::{Endpoint, EndpointError};
 pub use signal::Stop;
+pub use socket::{SocketOutput, SocketProtocol};
+pub use syslog::{SyslogOutput, SyslogTransport};
+
+component_types! {
+    /// Types of outputs.
+    OutputType {
+        SplunkHec = "splunk_hec",
+        Http = "http",
+        Socket = "socket",
+        Loggregator = "loggregator",
+        DatadogMetrics = "datadog_metrics",
+        Syslog = "syslog",
+        File = "file",
+        Stdout = "stdout",
+        Blackhole = "blackhole",
+    }
+}
+
+impl OutputType {
+    /// The kinds of records that it carries; others are not routed to it.
+    pub const fn carries(self) -> Kinds {
+        match self {
+            Self::DatadogMetrics => Kinds::NONE.with(RecordKind::Counter).with(RecordKind::Gauge),
+            Self::SplunkHec
+            | Self::Http
+            | Self::Socket
+            | Self::Loggregator
+            | Self::Syslog
+            | Self::File
+            | Self::Stdout
+            | Self::Blackhole => Kinds::ALL,
+        }
+    }
+
+    /// Whether it posts requests, each of which is accepted or refused: then what was refused can
+    /// be sent again.
+    pub const fn posts(self) -> bool {
+        match self {
+            Self::SplunkHec | Self::Http | Self::Loggregator | Self::DatadogMetrics => true,
+            Self::Socket | Self::Syslog | Self::File | Self::Stdout | Self::Blackhole => false,
+        }
+    }
+}
+
+/// The kind of an output and its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OutputKind {
+    /// Splunk HTTP event collector.
+    SplunkHec(Box<SplunkHec>),
+    /// An endpoint that accepts JSON over HTTP.
+    Http(Box<HttpOutput>),
+    /// Lines over TCP or TLS, datagrams over UDP.
+    Socket(Box<SocketOutput>),
+    /// Envelopes of Loggregator, over gRPC.
+    Loggregator(Box<LoggregatorOutput>),
+    /// Metrics to Datadog.
+    DatadogMetrics(Box<DatadogMetricsOutput>),
+    /// Messages of syslog, over any transport.
+    Syslog(Box<SyslogOutput>),
+    /// A local file, one line per record.
+    File(FileOutput),
+    /// Standard output, one line per record.
+    Stdout(Encoding),
+    /// Discards everything and counts it.
+    Blackhole,
+}
+
+impl OutputKind {
+    /// Its type.
+    pub fn output_type(&self) -> OutputType {
+        match self {
+            Self::SplunkHec(_) => OutputType::SplunkHec,
+            Self::Http(_) => OutputType::Http,
+            Self::Socket(_) => OutputType::Socket,
+            Self::Loggregator(_) => OutputType::Loggregator,
+            Self::DatadogMetrics(_) => OutputType::DatadogMetrics,
+            Self::Syslog(_) => OutputType::Syslog,
+            Self::File(_) => OutputType::File,
+            Self::Stdout(_) => OutputType::Stdout,
+            Self::Blackhole => OutputType::Blackhole,
+        }
+    }
+
+    /// The files that it writes, which no source may read; `None` if it writes none.
+    pub fn written_path(&self) -> Option<&FilePath> {
+        match self {
+            Self::File(file) => Some(&file.path),
+            Self::SplunkHec(_)
+            | Self::Http(_)
+            | Self::Socket(_)
+            | Self::Loggregator(_)
+            | Self::DatadogMetrics(_)
+            | Self::Syslog(_)
+            | Self::Stdout(_)
+            | Self::Blackhole => None,
+        }
+    }
+
+    /// Whether it accepts any certificate of its destination.
+    pub fn is_insecure(&self) -> bool {
+        match self {
+            Self::SplunkHec(hec) => hec.requests.tls.insecure_skip_verify,
+            Self::Http(http) => http.requests.tls.insecure_skip_verify,
+            Self::Socket(socket) => socket.tls.insecure_skip_verify,
+            Self::Loggregator(output) => output.requests.tls.insecure_skip_verify,
+            Self::DatadogMetrics(output) => output.requests.tls.insecure_skip_verify,
+            Self::Syslog(syslog) => syslog.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify),
+            Self::File(_) | Self::Stdout(_) | Self::Blackhole => false,
+        }
+    }
+}
 
 /// Dependencies of every output.
 #[derive(Debug, Clone)]

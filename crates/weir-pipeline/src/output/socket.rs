@@ -27,13 +27,45 @@ use weir_journal::{Cursor, Outcome};
 use super::pending::PendingBatch;
 use super::signal::until;
 use super::{Job, OutputContext, OutputError};
-use crate::config::{SocketOutput, SocketProtocol};
+use crate::config::{Encoding, TlsSettings};
 use crate::stats::{OutputStats, add};
 use link::Link;
 pub(super) use link::{Dialer, Peer};
 use payload::Payload;
 pub(super) use payload::Writer;
 pub(super) use retry::Retry;
+
+/// `type = "socket"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SocketOutput {
+    /// `host:port`.
+    pub address: String,
+    /// TCP, TLS or UDP.
+    pub protocol: SocketProtocol,
+    /// How records are encoded.
+    pub encoding: Encoding,
+    /// Maximum size of a UDP datagram in bytes; longer ones are truncated.
+    pub datagram_bytes_max: usize,
+    /// How long the peer may accept no data before the connection is closed.
+    pub write_timeout: Duration,
+    /// Minimum pause between attempts.
+    pub retry_min: Duration,
+    /// Maximum pause between attempts.
+    pub retry_max: Duration,
+    /// TLS settings.
+    pub tls: TlsSettings,
+}
+
+/// Protocol of a socket output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketProtocol {
+    /// Lines over TCP.
+    Tcp,
+    /// Lines over TLS.
+    Tls,
+    /// One UDP datagram per record.
+    Udp,
+}
 
 /// Maximum time that records wait for others before they are sent.
 pub(super) const AGE: Duration = Duration::from_millis(50);

@@ -25,6 +25,18 @@ use super::listen::{
     Answer, Body, BodyError, Claim, Limiter, Origin, Refusal, Request, RequestContext,
     retry_after_seconds,
 };
+use crate::config::ListenSettings;
+
+/// `type = "datadog_intake"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DatadogIntake {
+    /// Address, limits and TLS of the listener.
+    pub listen: ListenSettings,
+    /// Maximum size of the bodies being received, over all connections.
+    pub in_flight_bytes_max: usize,
+    /// Comma-separated keys, one of which clients must send; `None` = no key is required.
+    pub api_keys: Option<Secret>,
+}
 
 /// The state of the intake that is independent of requests.
 pub(super) struct Intake {

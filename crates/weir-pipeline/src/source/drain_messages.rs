@@ -14,6 +14,13 @@ use super::loggregator_metrics::ViewSlot;
 use super::produce::Emitter;
 use crate::drain::DrainMessage;
 
+/// `type = "drain_messages"`: messages about drains, as logs of the applications.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DrainMessagesSource {
+    /// Default tags: added to envelopes that have no tag of that name.
+    pub tags: Vec<(String, String)>,
+}
+
 /// Interval at which messages are taken: short enough for human readers.
 const INTERVAL: Duration = Duration::from_secs(1);
 

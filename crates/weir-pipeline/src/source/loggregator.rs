@@ -24,8 +24,29 @@ use weir_codec::{
 use weir_model::{BatchBuilder, Full, SourceBook};
 
 use super::listen::{Incoming, KeyFields, KeyName};
+use crate::config::ListenSettings;
 use producers::{Producer, Producers};
 use totals::Totals;
+
+/// `type = "loggregator"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggregatorSource {
+    /// Address, limits and TLS of the listener.
+    pub listen: ListenSettings,
+    /// Maximum size of the messages being received, over all connections.
+    pub in_flight_bytes_max: usize,
+    /// Default tags: added to envelopes that have no tag of that name.
+    pub tags: Vec<(String, String)>,
+}
+
+/// `type = "dropsonde"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DropsondeSource {
+    /// Address and limits of the listener.
+    pub listen: ListenSettings,
+    /// Default tags: added to envelopes that have no tag of that name.
+    pub tags: Vec<(String, String)>,
+}
 
 /// Turns envelopes into records of a listener.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 use weir_codec::{
@@ -16,9 +17,17 @@ use weir_codec::{
 };
 
 use super::produce::Emitter;
-use crate::config::LoggregatorMetricsSource;
 use crate::originals::{Original, OriginalEvent, OriginalMetric, OriginalValue};
 use crate::view::PipelineView;
+
+/// `type = "loggregator_metrics"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggregatorMetricsSource {
+    /// Interval at which metrics are emitted.
+    pub interval: Duration,
+    /// Tags of metrics.
+    pub tags: Vec<(String, String)>,
+}
 
 /// Number of intervals after which components with less frequent metrics emit them: every minute
 /// with the usual interval of five seconds.

@@ -14,30 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::LocalSet;
 use weir_host::{Disk, WakeFd};
 
-use super::container_metrics;
-use super::drain_messages;
+use super::Production;
 use super::listen::{CpuTime, GatheredLanes, Incoming as _, KeyFields, LaneContext, Wakes};
 use super::loggregator::{LoggregatorIntake, LoggregatorVersion};
-use super::loggregator_metrics::{self, ViewSlot};
-use super::prometheus;
-use crate::config::{
-    ContainerMetricsSource, DrainMessagesSource, LoggregatorMetricsSource, PrometheusSource,
-};
 
 /// Number of envelopes after which a task yields, and the number of received records is written.
 pub(super) const ENVELOPES_PER_TURN: i64 = 256;
-
-/// What a source produces.
-pub(super) enum Work {
-    /// Metrics of targets.
-    Prometheus(Box<PrometheusSource>),
-    /// Metrics of containers.
-    Containers(Box<ContainerMetricsSource>),
-    /// Weir's own counts, as metrics of Loggregator.
-    Originals(Box<LoggregatorMetricsSource>, ViewSlot),
-    /// Messages for the owners of applications about their drains.
-    DrainMessages(Box<DrainMessagesSource>, ViewSlot),
-}
 
 /// The thread of such a source.
 pub(super) struct Producer {
@@ -47,7 +29,9 @@ pub(super) struct Producer {
     pub(super) received_file: PathBuf,
     pub(super) wake: WakeFd,
     pub(super) stop: Arc<AtomicBool>,
-    pub(super) work: Work,
+    /// Default tags of envelopes.
+    pub(super) tags: Vec<(String, String)>,
+    pub(super) production: Production,
 }
 
 /// Takes envelopes.
@@ -73,18 +57,12 @@ impl Producer {
     }
 
     async fn work(self, opened: impl FnOnce()) -> io::Result<()> {
-        let Self { context, disk, received_file, wake, stop, work } = self;
+        let Self { context, disk, received_file, wake, stop, tags, production } = self;
         context.journal.register_source(&context.name);
         context.journal.on_room(wake.clone());
         let lanes = GatheredLanes::open(context.clone(), &*disk, &received_file);
-        let tags = match &work {
-            Work::Prometheus(source) => &source.tags,
-            Work::Containers(source) => &source.tags,
-            Work::Originals(source, _) => &source.tags,
-            Work::DrainMessages(source, _) => &source.tags,
-        };
         let emitter = Rc::new(Emitter {
-            intake: RefCell::new(LoggregatorIntake::new(tags, KeyFields::default())),
+            intake: RefCell::new(LoggregatorIntake::new(&tags, KeyFields::default())),
             lanes: lanes.clone(),
             cpu_time: CpuTime::default(),
             context,
@@ -98,19 +76,9 @@ impl Producer {
             }
             io::Result::Ok(())
         };
-        let working = async {
-            match work {
-                Work::Prometheus(source) => prometheus::run(&source, &emitter).await,
-                Work::Containers(source) => container_metrics::run(&source, &emitter).await,
-                Work::Originals(source, view) => {
-                    loggregator_metrics::run(&source, &view, &emitter).await;
-                }
-                Work::DrainMessages(_, view) => drain_messages::run(&view, &emitter).await,
-            }
-        };
         tokio::select! {
             stopped = stopped => stopped?,
-            () = working => {}
+            () = production.run(&emitter) => {}
             () = lanes.flush_in_time() => {}
         }
         if !wakes.finish(|| lanes.wake(), lanes.drain()).await {

@@ -11,6 +11,16 @@ use weir_codec::{StatsdDecoder, StatsdError};
 
 use super::listen::KeyFields;
 use super::loggregator::{LoggregatorIntake, LoggregatorVersion, ParsedEnvelope};
+use crate::config::ListenSettings;
+
+/// `type = "statsd"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatsdSource {
+    /// Address and limits of the listener.
+    pub listen: ListenSettings,
+    /// Default tags: added to metrics that have no tag of that name.
+    pub tags: Vec<(String, String)>,
+}
 
 /// Turns datagrams into records of a listener.
 #[derive(Debug)]

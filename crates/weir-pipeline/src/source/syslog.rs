@@ -8,12 +8,29 @@ mod producers;
 
 use std::net::IpAddr;
 
-use weir_codec::{SyslogDecoder, SyslogMessage, SyslogOrigin};
+use weir_codec::{SyslogDecoder, SyslogFramingKind, SyslogMessage, SyslogOrigin};
 use weir_host::Zone;
 use weir_model::{AbandonReason, BatchBuilder, Full, SourceBook};
 
 use super::listen::{Incoming, KeyFields, KeyName};
+use super::running::host_name;
+use crate::config::ListenSettings;
 use producers::Producers;
+
+/// `type = "syslog"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SyslogSource {
+    /// Address, limits and TLS of the listener.
+    pub listen: ListenSettings,
+    /// Messages are acknowledged with RELP.
+    pub is_relp: bool,
+    /// How messages are delimited in a connection.
+    pub framing: SyslogFramingKind,
+    /// Length at which a message is truncated, in bytes.
+    pub message_bytes_max: usize,
+    /// Time zone of timestamps without one.
+    pub zone: Zone,
+}
 
 /// How often the offset of a time zone is looked up: zones change at whole minutes.
 const ZONE_INTERVAL_NS: i64 = 60 * 1_000_000_000;
@@ -58,7 +75,7 @@ impl SyslogIntake {
     pub(super) fn new(zone: Zone, quota_fields: KeyFields) -> Self {
         Self {
             decoder: SyslogDecoder::new(),
-            producers: Producers::new(super::host_name(), quota_fields.clone()),
+            producers: Producers::new(host_name(), quota_fields.clone()),
             quota_fields,
             zone,
             zone_checked_ns: i64::MIN,

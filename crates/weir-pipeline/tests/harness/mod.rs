@@ -17,8 +17,9 @@ use weir_model::{
     SourceId, StreamId,
 };
 use weir_pipeline::config::{
-    Compression, HecMode, OutputKind, OutputPlan, RequestSettings, SplunkHec, TlsSettings,
+    Compression, HecMode, OutputKind, OutputPlan, RequestSettings, TlsSettings,
 };
+use weir_pipeline::output::SplunkHec;
 use weir_pipeline::output::{self, OutputContext, OutputHandle};
 use weir_pipeline::stats::OutputStats;
 use weir_testkit::{Collector, LineId};

@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use weir_host::{RealClock, RealDisk};
 use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, Outcome, WhenFull};
 use weir_model::{RecordFlags, Resource, SourceBook};
-use weir_pipeline::config::{
-    ContainersSource, FileSource, Format, ReadFrom, SourceKind, SourcePlan, TailSettings,
-};
+use weir_pipeline::config::{Format, ReadFrom, SourceKind, SourcePlan, TailSettings};
 use weir_pipeline::rule::{RulePlan, RuleSwitch, Rules};
+use weir_pipeline::source::{ContainersSource, FileSource};
 use weir_pipeline::source::{OwnPath, OwnPaths, SourceContext, SourceHandle, ViewSlot, spawn};
 use weir_pipeline::stats::{SourceStats, get};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weir_model::AbandonReason;
-use weir_pipeline::config::FileSource;
+use weir_pipeline::source::FileSource;
 
 use crate::harness::*;
 

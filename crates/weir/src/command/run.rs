@@ -358,7 +358,7 @@ async fn watch(running: &Running, signals: &mut Signals, mut files: Option<&mut 
 /// `weir run | head` ends when `head` has read enough. With another output weir continues.
 fn is_only_stdout_and_closed(view: &PipelineView) -> bool {
     let is_closed = |output: &Arc<OutputView>| {
-        output.type_name == OutputType::Stdout.name()
+        output.output_type == Some(OutputType::Stdout)
             && output.stats.failing.load(Ordering::Relaxed)
     };
     // The store alone does not keep weir running, since that is not what `weir run | head` expects.

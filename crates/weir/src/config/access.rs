@@ -6,10 +6,9 @@ use weir_api::{AccessSettings, ApiAccess, UaaClient, UaaSettings};
 use weir_host::Secret;
 use weir_pipeline::config::Endpoint;
 
-use super::check_hec::{secret_file, tls, url};
 use super::choices::TokenCheck;
+use super::destination::{secret_file, tls, tls_settings, url};
 use super::diagnostic::Diagnostics;
-use super::outputs::tls_settings;
 use super::section::Section;
 use super::sections::Sections;
 

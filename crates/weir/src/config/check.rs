@@ -33,12 +33,12 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         buffer(output, diagnostics);
         OutputType::check(output, sections, diagnostics);
     }
-    super::check_source::read_twice(sections, diagnostics);
-    super::check_listen::listen_twice(sections, diagnostics);
+    super::source::read_twice(sections, diagnostics);
+    super::source::listen_twice(sections, diagnostics);
     super::access::check(sections, diagnostics);
     super::readers::check(sections, diagnostics);
     super::drains::check(sections, diagnostics);
-    super::check_file::written_twice(sections, diagnostics);
+    super::output::written_twice(sections, diagnostics);
     one_stdout(sections, diagnostics);
     loops(sections, diagnostics);
 }
@@ -116,7 +116,7 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
 }
 
 fn api(api: &Section, diagnostics: &mut Diagnostics) {
-    super::check_listen::tls(api, diagnostics);
+    super::server::tls(api, diagnostics);
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     for (name, location) in api.list("allowed_hosts") {
         if name.is_empty() || !name.chars().all(is_name) {
@@ -279,8 +279,9 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                 let pattern = pattern.to_string_lossy();
                 glob::any_matches([pattern.as_ref()].into_iter(), path) && !excluded(path)
             };
-            for output in sections.outputs.iter().filter(|o| o.component_type == OutputType::File) {
-                let Some(path) = super::check_file::example(&output.section) else { continue };
+            for output in &sections.outputs {
+                let Some(path) = super::output::written_path(output) else { continue };
+                let path = path.example();
                 if reads(&path) || reads(&glob::resolved(&path)) {
                     diagnostics
                         .error(
@@ -310,6 +311,21 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                     .help("keep logs and weir's own data in separate directories");
             }
         }
+    }
+}
+
+/// Reports keys that have no effect with the `protocol` of their section.
+pub(crate) fn without_effect(section: &Section, keys: &[&str], diagnostics: &mut Diagnostics) {
+    for key in keys.iter().filter(|key| section.is_set(key)) {
+        let key_path = section.key_path(key);
+        let protocol = section.word("protocol").unwrap_or_default();
+        diagnostics
+            .warn(
+                section.location(key),
+                &key_path,
+                format!("{key_path} has no effect with protocol = \"{protocol}\""),
+            )
+            .help("remove it");
     }
 }
 

@@ -6,9 +6,10 @@
 use weir_codec::MultilinePreset;
 use weir_host::Compression;
 use weir_pipeline::config::{
-    Encoding, Format, Framing, HecMode, HttpMethod, ReadFrom, SocketProtocol, SyslogFormat,
-    SyslogFramingKind, SyslogOutputFraming,
+    Encoding, Format, Framing, HecMode, ReadFrom, SyslogFormat, SyslogFramingKind,
+    SyslogOutputFraming,
 };
+use weir_pipeline::output::{HttpMethod, SocketProtocol};
 
 use super::field::Word;
 use super::plan::LogFormat;

@@ -9,9 +9,8 @@ use weir_pipeline::drain::provider::{ProviderKind, ProviderSettings};
 use weir_pipeline::drain::sender::{DeniedAddresses, DrainNetworkSettings};
 use weir_pipeline::drain::{Definition, DefinitionError, DrainsPlan, StoredDrain};
 
-use super::check_hec::{tls, url};
+use super::destination::{tls, tls_settings, url};
 use super::diagnostic::Diagnostics;
-use super::outputs::tls_settings;
 use super::section::Section;
 use super::sections::Sections;
 

@@ -16,13 +16,33 @@ pub(crate) struct Field {
     pub(crate) doc: &'static str,
 }
 
+/// A day, for the bounds of durations.
+pub(crate) const DAY: Duration = Duration::from_hours(24);
+/// A millisecond, for the bounds of durations.
+pub(crate) const MS: Duration = Duration::from_millis(1);
+
+/// A key in a table of keys.
+pub(crate) const fn field(
+    name: &'static str,
+    value_type: ValueType,
+    default: FieldDefault,
+    doc: &'static str,
+) -> Field {
+    Field { name, value_type, default, doc }
+}
+
+/// The type of a duration within these bounds.
+pub(crate) const fn time(min: Duration, max: Duration) -> ValueType {
+    ValueType::Duration { min, max }
+}
+
 /// What applies if a key is not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FieldDefault {
     /// The key must be set.
     Required,
     /// No value; the text says what that means.
-    None(&'static str),
+    Unset(&'static str),
     /// This value, as TOML.
     Value(&'static str),
 }

@@ -1,9 +1,9 @@
 //! The configuration, in two stages: read as typed, then validated as a [`Plan`] before any port or
 //! file is opened for writing.
 //!
-//! Reading order: `tables` (what can be written), `text` and `tree` (what was written), `section`
-//! (one table read against its fields), `plan` (the whole configuration), `check` (constraints
-//! between the parts), `diagnostic` (how errors are reported).
+//! Reading order: `tables`, `source` and `output` (what can be written), `text` and `tree` (what
+//! was written), `section` (one table read against its fields), `plan` (the whole configuration),
+//! `check` (constraints between the parts), `diagnostic` (how errors are reported).
 //!
 //! Invariants: nothing in the files is ignored (an unknown key is an error), all errors are
 //! reported at once, and the value of a secret is never printed.
@@ -11,25 +11,16 @@
 mod access;
 mod calculated_fields;
 mod check;
-mod check_file;
-mod check_hec;
-mod check_http;
-mod check_listen;
-mod check_source;
-mod check_syslog;
 mod choices;
 mod client;
-mod collect;
+mod destination;
 mod diagnostic;
 mod disk;
 mod drains;
 mod field;
 mod glob;
-mod metrics;
-mod multiline;
-mod outputs;
+mod output;
 mod plan;
-mod rate_limit;
 mod readers;
 mod redaction;
 mod reference;
@@ -38,7 +29,8 @@ mod rules;
 mod schema;
 mod section;
 mod sections;
-mod sources;
+mod server;
+mod source;
 mod tables;
 mod text;
 mod tree;

@@ -20,12 +20,13 @@ use super::choices::LogLevel;
 use super::diagnostic::Diagnostics;
 use super::disk::DiskParts;
 use super::drains;
-use super::outputs::output;
+use super::output::output;
 use super::readers;
 use super::rules::{self, RuleTest};
 use super::section::Section;
 use super::sections::{Sections, sections, texts};
-use super::sources::{server_tls, source};
+use super::server::server_tls;
+use super::source::source;
 use super::tree::NodeTable;
 use super::usual;
 

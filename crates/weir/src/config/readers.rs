@@ -8,17 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_api::{HealthOf, HealthSettings, ReaderServiceSettings};
-use weir_expr::Network;
 use weir_host::ServerProtocol;
 use weir_pipeline::config::SourceType;
 use weir_pipeline::live::ReaderService;
 
 use super::access;
-use super::check_listen;
 use super::diagnostic::Diagnostics;
 use super::section::Section;
 use super::sections::{ComponentSection, Sections, texts};
-use super::sources::server_tls;
+use super::server;
 use super::text::SourceLocation;
 
 /// Memory of the services in addition to the queues of readers: connections, and the data in flight
@@ -46,8 +44,8 @@ fn services(sections: &Sections) -> impl Iterator<Item = (ReaderService, &Sectio
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     for (reader_service, service) in services(sections) {
-        check_listen::tls(service, diagnostics);
-        check_listen::networks(service, diagnostics);
+        server::tls(service, diagnostics);
+        server::networks(service, diagnostics);
         if reader_service == ReaderService::TrafficController {
             cookie_domain(service, diagnostics);
         }
@@ -210,15 +208,14 @@ fn reader_service_settings(
         ReaderService::TrafficController => ServerProtocol::Http1,
     };
     let tls = match service.table("tls") {
-        Some(tls) => Some(server_tls(tls, protocol)?),
+        Some(tls) => Some(server::server_tls(tls, protocol)?),
         None => None,
     };
-    let networks = service.list("allow").iter();
     Some(ReaderServiceSettings {
         service: reader_service,
         listen: service.listen("listen")?,
         tls,
-        allowed_networks: networks.filter_map(|(text, _)| Network::parse(text)).collect(),
+        allowed_networks: server::allowed_networks(service),
         connections_max: count("connections_max"),
         connections_per_address_max: count("connections_per_address_max"),
         streams_max: match reader_service {

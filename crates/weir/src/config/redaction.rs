@@ -10,7 +10,7 @@ use super::section;
 use super::tree::{Node, NodeTable, NodeValue};
 
 const fn field(name: &'static str, value_type: ValueType) -> Field {
-    Field { name, value_type, default: FieldDefault::None(""), doc: "" }
+    Field { name, value_type, default: FieldDefault::Unset(""), doc: "" }
 }
 
 const FIELDS: &[Field] = &[

@@ -81,7 +81,7 @@ fn fields<'a>(page: &mut String, fields: impl Iterator<Item = &'a Field>) {
 fn row(page: &mut String, prefix: &str, field: &Field) {
     let default = match field.default {
         FieldDefault::Required => "**required**".to_owned(),
-        FieldDefault::None(meaning) => meaning.to_owned(),
+        FieldDefault::Unset(meaning) => meaning.to_owned(),
         FieldDefault::Value(toml) => format!("`{toml}`"),
     };
     let mut doc = field.doc.to_owned();

@@ -267,7 +267,7 @@ pub(crate) fn read(
                 (value, Some(entry.node.location.clone()))
             }
             (None, FieldDefault::Value(text)) => (reader.value(field, &parse_value(text)), None),
-            (None, FieldDefault::None(_)) => (None, None),
+            (None, FieldDefault::Unset(_)) => (None, None),
             // Misspelt: the message about the unknown key is enough.
             (None, FieldDefault::Required) if is_misspelt(table, field.name, &names) => {
                 (None, None)

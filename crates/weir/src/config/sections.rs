@@ -12,7 +12,7 @@ use super::field::list_or;
 use super::plan::STORE;
 use super::readers;
 use super::section::{self, Section};
-use super::sources;
+use super::source;
 use super::tables::{
     BASE_BYTES, BATCH_BYTES_MAX, ComponentType, HEAD_BYTES, HEAD_BYTES_MIN, LISTS, STORE_PER_HEAD,
     TABLES, TOP,
@@ -62,7 +62,7 @@ impl Sections {
 
     /// Memory of all sources that listen or collect, bytes.
     pub(crate) fn listeners_bytes(&self) -> u64 {
-        self.sources.iter().map(sources::memory_bytes).sum()
+        self.sources.iter().map(source::memory_bytes).sum()
     }
 
     /// Memory planned for everything except the store.

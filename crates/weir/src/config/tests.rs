@@ -1,8 +1,12 @@
 //! The configuration as a whole: the tables, the built-in default, and the format of diagnostics.
 
 use super::field::{Field, FieldDefault, ValueType};
+use super::output::DELIVERY;
 use super::tables::{Component, ComponentType, TABLES, TOP};
-use super::{DEFAULT, Level, Loaded, Texts, load, load_texts, reference, schema};
+use super::{
+    DEFAULT, Diagnostics, Level, Loaded, Texts, check, load, load_texts, output, reference, schema,
+    sections, source, tree,
+};
 use crate::term::Paint;
 use weir_pipeline::config::{OutputType, SourceType};
 
@@ -96,6 +100,37 @@ fn fields_have_docs_and_keys_are_unique() {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count, "{type_name}");
+    }
+}
+
+#[test]
+fn every_output_has_the_keys_of_deliveries() {
+    for output in OutputType::ALL {
+        let has = |key: &Field| {
+            output.component().fields.iter().copied().flatten().any(|field| field.name == key.name)
+        };
+        assert!(DELIVERY.iter().all(has), "add DELIVERY to {}", output.name());
+    }
+}
+
+/// A type that reads a key without having it fails here, in a debug assertion.
+#[test]
+fn every_type_has_the_keys_that_it_reads() {
+    let sources = SourceType::ALL.iter().map(|of| ("source", of.name()));
+    let outputs = OutputType::ALL.iter().map(|of| ("output", of.name()));
+    for (family, name) in sources.chain(outputs) {
+        let mut texts = Texts::default();
+        texts.add("weir.toml", format!("[{family}.a]\ntype = \"{name}\"\n"));
+        let mut diagnostics = Diagnostics::default();
+        let tree = tree::parse(&texts, &mut diagnostics);
+        let sections = sections::sections(&tree, &mut diagnostics);
+        assert_eq!(sections.sources.len() + sections.outputs.len(), 1, "{family} {name}");
+        check::check(&sections, &mut diagnostics);
+        let planned = sections.sources.iter().filter_map(source::source).count()
+            + sections.outputs.iter().filter_map(output::output).count();
+        let is_incomplete =
+            diagnostics.0.iter().any(|d| d.key_path.starts_with(&format!("{family}.a.")));
+        assert!(planned == 1 || is_incomplete, "{family} {name}");
     }
 }
 

@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use weir_codec::{form_decoded, percent_encoded};
@@ -29,6 +29,7 @@ use weir_host::{Clock, Secret};
 use weir_pipeline::config::{Endpoint, TlsSettings};
 use weir_pipeline::platform::{PlatformClient, PlatformRequest};
 
+use super::cookies::cookie;
 use applications::{ApplicationLists, LISTING_BYTES_MAX};
 use grants::Grants;
 use jwt::Texts;
@@ -327,14 +328,10 @@ async fn ask_about(
 /// Returns the token of a request: in its header, or in a cookie, as browsers send it.
 fn token(headers: &HeaderMap) -> Option<String> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let cookie = || {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut named = cookies.flat_map(|text| text.split("; ")).filter_map(|c| c.split_once('='));
-        named.find(|(name, _)| *name == "authorization").map(|(_, value)| value)
-    };
+    let in_cookie = || cookie(headers, "authorization");
     // The value of a cookie is form-encoded.
     let decoded = |text: &str| String::from_utf8_lossy(&form_decoded(text)).into_owned();
-    let text = header.map(str::to_owned).or_else(|| cookie().map(decoded))?;
+    let text = header.map(str::to_owned).or_else(|| in_cookie().map(decoded))?;
     let text = text.trim().trim_matches('"');
     // A token without the word `bearer` is accepted, but not the word without a token.
     let (kind, token) = text.split_once(' ').unwrap_or(("bearer", text));
@@ -371,7 +368,7 @@ fn is_guid(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
+    use hyper::header::{COOKIE, HeaderValue};
 
     use super::*;
 

@@ -13,13 +13,29 @@ use std::sync::Arc;
 
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use weir_host::Secret;
 
 use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
-use crate::config::{DatadogMetricsOutput, OutputPlan};
+use crate::config::{OutputPlan, RequestSettings};
 use crate::stats::OutputStats;
 
 pub(super) use encode::SeriesEncoder;
+
+/// `type = "datadog_metrics"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DatadogMetricsOutput {
+    /// URL of the API, without the path of the series.
+    pub url: String,
+    /// The key that is sent with each request.
+    pub api_key: Secret,
+    /// Prefix of every name.
+    pub prefix: String,
+    /// Tags added to every point.
+    pub tags: Vec<String>,
+    /// How requests are sent.
+    pub requests: RequestSettings,
+}
 
 const PATH: &str = "/api/v2/series";
 const API_KEY: HeaderName = HeaderName::from_static("dd-api-key");

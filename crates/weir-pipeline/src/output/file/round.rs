@@ -11,9 +11,8 @@ use weir_host::Clock;
 use weir_journal::Outcome;
 
 use super::writer::Writer;
-use crate::config::{FileOutput, FsyncPolicy};
-use crate::output::Job;
 use crate::output::pending::PendingBatch;
+use crate::output::{FileOutput, FsyncPolicy, Job};
 use crate::stats::{OutputStats, add};
 
 /// The writer of an output, with what it has written and not settled.

@@ -13,7 +13,7 @@ use weir_host::{Disk, DiskFile, OpenMode};
 
 use super::archive;
 use super::dir::Dir;
-use crate::config::Rotation;
+use crate::output::Rotation;
 
 /// How far back from its end a file is searched for its last complete line: slightly more than the
 /// longest line that weir itself writes.

@@ -21,10 +21,10 @@ use super::dir::Dir;
 use super::log_limit::{LogDecision, LogLimiter};
 use super::routing::Routing;
 use super::target::Target;
-use crate::config::{Compression, FileOutput, FsyncPolicy};
-use crate::output::Job;
+use crate::config::Compression;
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::pending::PendingBatch;
+use crate::output::{FileOutput, FsyncPolicy, Job};
 
 /// Maximum size of the lines for one file that are held until the end of the round.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;

@@ -5,15 +5,42 @@
 mod answer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use weir_codec::{HecEncoder, HecMetadata};
+use weir_host::Secret;
 
 use super::post::{Encoder, Endpoint, EndpointError, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError, machine_name};
-use crate::config::{HecMode, OutputPlan, SplunkHec};
+use crate::config::{HecMode, OutputPlan, RequestSettings};
 use crate::stats::OutputStats;
+
+/// `type = "splunk_hec"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SplunkHec {
+    /// `http://host:port` or `https://host:port`, with an optional path prefix.
+    pub endpoint: String,
+    /// HEC token.
+    pub token: Secret,
+    /// Events (`/services/collector/event`) or raw text (`/services/collector/raw`).
+    pub mode: HecMode,
+    /// Poll for the indexer acknowledgement before a batch counts as delivered.
+    pub indexer_ack: bool,
+    /// How long to wait for the indexer acknowledgement before sending again.
+    pub ack_timeout: Duration,
+    /// Index for all events; a resource attribute of the record takes precedence.
+    pub index: Option<String>,
+    /// Sourcetype.
+    pub sourcetype: Option<String>,
+    /// Source; default: the path of the log file.
+    pub source: Option<String>,
+    /// Host; default: the record's `host.name`, then the name of this machine.
+    pub host: Option<String>,
+    /// Batching, concurrency, retries and TLS.
+    pub requests: RequestSettings,
+}
 
 /// Checks the settings and reads the certificate files.
 pub(super) fn sender(

@@ -11,8 +11,34 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
-use crate::config::{Framing, HttpAuth, HttpMethod, HttpOutput, OutputPlan};
+use crate::config::{Framing, HttpAuth, OutputPlan, RequestSettings};
 use crate::stats::OutputStats;
+
+/// `type = "http"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpOutput {
+    /// `http://` or `https://`, with path and query.
+    pub url: String,
+    /// Method of every request.
+    pub method: HttpMethod,
+    /// How records are combined into a request body.
+    pub framing: Framing,
+    /// Additional headers.
+    pub headers: Vec<(String, String)>,
+    /// Credentials.
+    pub auth: HttpAuth,
+    /// Batching, concurrency, retries and TLS.
+    pub requests: RequestSettings,
+}
+
+/// Method of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpMethod {
+    /// `POST`.
+    Post,
+    /// `PUT`.
+    Put,
+}
 
 /// Checks the settings and reads the certificate files.
 pub(super) fn sender(

@@ -18,10 +18,21 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::post::{Encoder, Endpoint, Protocol, Sender, SenderSettings};
 use super::{OutputContext, OutputError};
-use crate::config::{LoggregatorOutput, OutputPlan};
+use crate::config::{OutputPlan, RequestSettings};
 use crate::stats::OutputStats;
 
 pub(super) use encode::EnvelopeEncoder;
+
+/// `type = "loggregator"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggregatorOutput {
+    /// `host:port` of each receiver.
+    pub addresses: Vec<String>,
+    /// Connections use TLS.
+    pub is_encrypted: bool,
+    /// Batching, concurrency, retries and TLS.
+    pub requests: RequestSettings,
+}
 
 const METHOD: &str = "/loggregator.v2.Ingress/BatchSender";
 

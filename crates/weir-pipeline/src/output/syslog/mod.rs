@@ -9,13 +9,55 @@
 mod relp;
 mod writer;
 
-use weir_codec::SyslogOutputFraming;
+use std::time::Duration;
+
+use weir_codec::{SyslogFormat, SyslogOutputFraming};
+use weir_host::Zone;
 
 use super::socket::{Dialer, Peer, Writer};
 use super::{OutputError, Ready};
-use crate::config::{SyslogOutput, SyslogTransport};
+use crate::config::TlsSettings;
 pub(super) use relp::{Relp, run};
 pub(super) use writer::SyslogWriter;
+
+/// `type = "syslog"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SyslogOutput {
+    /// `host:port`.
+    pub address: String,
+    /// How messages are carried.
+    pub transport: SyslogTransport,
+    /// TLS settings; `None` = no TLS.
+    pub tls: Option<TlsSettings>,
+    /// Format of the messages.
+    pub format: SyslogFormat,
+    /// Zone of the times of RFC 3164.
+    pub zone: Zone,
+    /// Maximum size of a message in bytes; longer ones are truncated.
+    pub message_bytes_max: usize,
+    /// How long the peer may accept no data before the connection is closed.
+    pub write_timeout: Duration,
+    /// Minimum pause between attempts.
+    pub retry_min: Duration,
+    /// Maximum pause between attempts.
+    pub retry_max: Duration,
+}
+
+/// How a syslog output carries its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyslogTransport {
+    /// One after the other over a connection, without acknowledgements.
+    Stream(SyslogOutputFraming),
+    /// One UDP datagram per message, without acknowledgements.
+    Datagrams,
+    /// RELP.
+    Relp {
+        /// Maximum number of unacknowledged messages.
+        unanswered_max: usize,
+        /// How long an acknowledgement may take before the connection is closed.
+        ack_timeout: Duration,
+    },
+}
 
 /// Checks the address and reads the certificate files.
 pub(super) fn prepare(output: &str, syslog: &SyslogOutput) -> Result<Ready, OutputError> {

@@ -4,7 +4,7 @@ use weir_codec::{SyslogEncoder, SyslogFormat, SyslogOutputFraming};
 use weir_host::Zone;
 use weir_model::{RecordView, Selection};
 
-use crate::config::SyslogOutput;
+use super::SyslogOutput;
 use crate::output::machine_name;
 
 /// Writes the messages of one output.

@@ -1,7 +1,7 @@
 //! Determines the application and the instance of a container from its labels.
 
+use super::ContainerMetricsSource;
 use super::runtime::Container;
-use crate::config::ContainerMetricsSource;
 
 /// The label with the name of a pod.
 const POD_NAME: &str = "io.kubernetes.pod.name";

@@ -16,6 +16,7 @@ mod mapping;
 mod runtime;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,7 +31,33 @@ use self::disk::LayerSize;
 use self::mapping::Identity;
 use self::runtime::Container;
 use super::produce::Emitter;
-use crate::config::ContainerMetricsSource;
+
+/// `type = "container_metrics"`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ContainerMetricsSource {
+    /// Interval at which containers are measured.
+    pub interval: Duration,
+    /// Mount point of the cgroup file systems.
+    pub cgroup_root: PathBuf,
+    /// docker's data directory.
+    pub docker_root: PathBuf,
+    /// Directories with containerd's tasks, by namespace.
+    pub containerd_roots: Vec<PathBuf>,
+    /// Directories with CRI-O's containers.
+    pub crio_roots: Vec<PathBuf>,
+    /// Where `meminfo` and `self/mountinfo` are.
+    pub proc_root: PathBuf,
+    /// Labels with the source id of a container, in order of preference.
+    pub source_id_labels: Vec<String>,
+    /// Labels with the instance id of a container, in order of preference.
+    pub instance_id_labels: Vec<String>,
+    /// Names of tags, with the labels that contain their values.
+    pub label_tags: Vec<(String, String)>,
+    /// Interval at which writable layers are measured; `None` = never.
+    pub disk_interval: Option<Duration>,
+    /// Default tags: added to metrics that have no tag of that name.
+    pub tags: Vec<(String, String)>,
+}
 
 /// State of a container that is kept between intervals.
 struct ContainerState {

@@ -13,8 +13,8 @@ use serde_json::Value;
 use weir_codec::parse_rfc3339;
 use weir_host::units::parse_size;
 
+use super::ContainerMetricsSource;
 use super::limits::{METADATA_BYTES_MAX, NAMESPACES_MAX};
-use crate::config::ContainerMetricsSource;
 
 /// Annotations of an OCI specification, with the labels that they become.
 const ANNOTATIONS: [(&str, &str); 8] = [

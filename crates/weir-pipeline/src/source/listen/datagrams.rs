@@ -28,10 +28,10 @@ use super::limiter::{Incoming, Limiter, Round};
 use super::limits::{DRAIN_TIME, DROPS_INTERVAL};
 use super::socket::Socket;
 use super::wakes::Wakes;
-use crate::config::{DropsondeSource, StatsdSource, SyslogSource};
 use crate::source::loggregator::{LoggregatorIntake, LoggregatorVersion};
 use crate::source::statsd::StatsdIntake;
 use crate::source::syslog::{Received, SyslogIntake};
+use crate::source::{DropsondeSource, StatsdSource, SyslogSource};
 
 /// The protocol of datagrams.
 pub(super) enum DatagramIntake {

@@ -38,10 +38,9 @@ use tokio::task::LocalSet;
 use weir_host::{Clock, ConnectError, Disk, OpenMode, WakeFd};
 use weir_journal::Journal;
 
-use crate::config::{
-    DropsondeSource, ListenEndpoint, ListenSettings, LoggregatorSource, StatsdSource, SyslogSource,
-};
+use crate::config::{ListenEndpoint, ListenSettings};
 use crate::rule::RuleSwitch;
+use crate::source::{DropsondeSource, LoggregatorSource, StatsdSource, SyslogSource};
 use crate::stats::SourceStats;
 
 pub(super) use cpu::CpuTime;

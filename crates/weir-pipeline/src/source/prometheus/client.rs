@@ -17,7 +17,8 @@ use weir_host::{
     ConnectError, Connector, ConnectorSettings, ContentCoding, DecompressError, TlsFiles,
 };
 
-use crate::config::{Endpoint, EndpointError, ScrapeTarget};
+use super::ScrapeTarget;
+use crate::config::{Endpoint, EndpointError};
 use crate::output::http_credentials;
 use crate::source::listen::{Budget, Charge};
 

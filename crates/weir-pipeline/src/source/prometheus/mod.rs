@@ -26,7 +26,55 @@ use self::client::{Client, ScrapeError};
 use self::limits::SCRAPE_TARGETS_MAX;
 use super::listen::Budget;
 use super::produce::{ENVELOPES_PER_TURN, Emitter};
-use crate::config::{PrometheusSource, ScrapeTarget};
+use crate::config::{HttpAuth, TlsSettings};
+
+/// `type = "prometheus"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrometheusSource {
+    /// The configured targets.
+    pub targets: Vec<ScrapeTarget>,
+    /// Globs of files that each describe one more target.
+    pub target_files: Vec<String>,
+    /// Interval at which these files are searched for and read.
+    pub rescan_interval: Duration,
+    /// Source id of targets from files that specify none.
+    pub source_id: String,
+    /// Scrape interval of targets from files that specify none.
+    pub interval: Duration,
+    /// Timeout of a scrape of a target from a file.
+    pub timeout: Duration,
+    /// TLS settings of targets from files.
+    pub tls: TlsSettings,
+    /// Maximum length of a response in bytes, before and after decompression.
+    pub body_bytes_max: usize,
+    /// Maximum size of all responses being received or processed, in bytes.
+    pub in_flight_bytes_max: usize,
+    /// Default tags: added to metrics that have no tag of that name.
+    pub tags: Vec<(String, String)>,
+}
+
+/// A target of a scrape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScrapeTarget {
+    /// `http://` or `https://`, with path and query.
+    pub url: String,
+    /// Source id of its metrics.
+    pub source_id: String,
+    /// Instance id of its metrics.
+    pub instance_id: String,
+    /// Additional headers.
+    pub headers: Vec<(String, String)>,
+    /// Credentials.
+    pub auth: HttpAuth,
+    /// Tags added to its metrics that have no label of that name.
+    pub labels: Vec<(String, String)>,
+    /// Scrape interval.
+    pub interval: Duration,
+    /// Timeout of a scrape.
+    pub timeout: Duration,
+    /// Certificates.
+    pub tls: TlsSettings,
+}
 
 /// State shared by the tasks of a source.
 struct ScrapeContext {

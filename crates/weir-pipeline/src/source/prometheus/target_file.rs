@@ -13,7 +13,8 @@ use weir_host::units;
 
 use super::limits::TARGET_FILE_BYTES_MAX;
 use super::paths;
-use crate::config::{HttpAuth, PrometheusSource, ScrapeTarget, TlsSettings};
+use super::{PrometheusSource, ScrapeTarget};
+use crate::config::{HttpAuth, TlsSettings};
 use crate::stats::{CollectStats, ErrorCounts};
 
 /// Minimum interval, so that a typo does not keep a processor busy.

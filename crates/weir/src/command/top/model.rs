@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_api::{ByReason, OutputStatus, RulesDocument, SourceStatus, StatusDocument};
+use weir_api::{ByReason, JournalEntry, OutputStatus, RulesDocument, SourceStatus, StatusDocument};
 use weir_host::terminal::printable;
 use weir_host::units::{approx_duration, approx_size, group_digits};
 
@@ -165,15 +165,14 @@ fn title(earlier: &StatusDocument, now: &StatusDocument, rates: &Rates) -> Strin
     )
 }
 
-fn journal(journal: &Value) -> String {
-    let size = |key: &str| approx_size(journal[key].as_u64().unwrap_or_default());
+fn journal(journal: &JournalEntry) -> String {
     format!(
         "journal: ring {} of {}, disk {} of {} in {} segments",
-        size("ring_bytes"),
-        size("ring_bytes_max"),
-        size("disk_bytes"),
-        size("disk_bytes_max"),
-        journal["segments"].as_u64().unwrap_or_default(),
+        approx_size(journal.ring_bytes),
+        approx_size(journal.ring_bytes_max),
+        approx_size(journal.disk_bytes),
+        approx_size(journal.disk_bytes_max),
+        journal.segments,
     )
 }
 
@@ -324,7 +323,12 @@ mod tests {
                 "component_kind": "output", "component": "o", "text": "cannot deliver",
                 "severity": "failing", "seconds": 61.0,
             }] },
-            "journal": { "ring_bytes": 1024, "ring_bytes_max": 2048, "segments": 2 },
+            "journal": JournalEntry {
+                ring_bytes: 1024,
+                ring_bytes_max: 2048,
+                segments: 2,
+                ..JournalEntry::default()
+            },
             "sources": [{
                 "book": { "name": "s", "type": "file", "streams": 1, "unaccounted_lines": 0,
                     "book": { "lines": lines, "records": lines, "joined": 0,

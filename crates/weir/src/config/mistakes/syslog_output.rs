@@ -2,9 +2,8 @@
 
 use super::check;
 use crate::config::tests::{REST, loaded};
-use weir_pipeline::config::{
-    OutputKind, SyslogFormat, SyslogOutput, SyslogOutputFraming, SyslogTransport,
-};
+use weir_pipeline::config::{OutputKind, SyslogFormat, SyslogOutputFraming};
+use weir_pipeline::output::{SyslogOutput, SyslogTransport};
 
 #[test]
 fn wrong_syslog_outputs() {

@@ -1,8 +1,9 @@
 //! Keys of access control by tokens: of the API, and of the services for Loggregator's readers.
 
 use super::super::choices::{Choice as _, TokenCheck};
-use super::{Field, FieldDefault, TLS as CLIENT_TLS, ValueType, field};
-use FieldDefault::{None, Value};
+use super::super::destination::TLS as CLIENT_TLS;
+use super::{Field, FieldDefault, ValueType, field};
+use FieldDefault::{Unset, Value};
 
 const UAA_VERIFY: Field = field(
     "uaa_verify",
@@ -14,28 +15,28 @@ const UAA_VERIFY: Field = field(
 const UAA_CLIENT: Field = field(
     "uaa_client",
     ValueType::Text,
-    None("required with `uaa`, unless `uaa_verify` is `keys`"),
+    Unset("required with `uaa`, unless `uaa_verify` is `keys`"),
     "Name of a UAA client with the authority `uaa.resource`.",
 );
 
 const UAA_SECRET: Field = field(
     "uaa_secret",
     ValueType::Secret,
-    None("required with `uaa`, unless `uaa_verify` is `keys`"),
+    Unset("required with `uaa`, unless `uaa_verify` is `keys`"),
     "Secret of `uaa_client`.",
 );
 
 const UAA_AUDIENCE: Field = field(
     "uaa_audience",
     ValueType::Text,
-    None("any audience"),
+    Unset("any audience"),
     "Audience (`aud`) that tokens from UAA must have, such as `doppler`; others are rejected.",
 );
 
 const TLS: Field = field(
     "tls",
     ValueType::Table(CLIENT_TLS),
-    None("the system's CA certificates"),
+    Unset("the system's CA certificates"),
     "TLS settings for UAA and the Cloud Controller.",
 );
 
@@ -44,19 +45,19 @@ pub(super) const API: &[Field] = &[
     field(
         "tokens",
         ValueType::Secret,
-        None("no such tokens"),
+        Unset("no such tokens"),
         "Comma-separated list of tokens of operators, who may read and change everything.",
     ),
     field(
         "read_tokens",
         ValueType::Secret,
-        None("no such tokens"),
+        Unset("no such tokens"),
         "Comma-separated list of tokens that may read everything and change nothing.",
     ),
     field(
         "uaa",
         ValueType::Url,
-        None("only `tokens` and `read_tokens`"),
+        Unset("only `tokens` and `read_tokens`"),
         "URL of the UAA whose tokens are accepted. With the scope `cloud_controller.admin` they may \
          read and change everything, with `doppler.firehose` or `logs.admin` read everything, and \
          without any of them read the records of the applications of their owner.",
@@ -68,7 +69,7 @@ pub(super) const API: &[Field] = &[
     field(
         "cloud_controller",
         ValueType::Url,
-        None("developers may not read anything"),
+        Unset("developers may not read anything"),
         "URL of the Cloud Controller, which lists the applications and service instances of the \
          owner of a token. A list is cached for a minute.",
     ),
@@ -80,13 +81,13 @@ pub(super) const READERS: &[Field] = &[
     field(
         "tokens",
         ValueType::Secret,
-        None("only tokens from UAA"),
+        Unset("only tokens from UAA"),
         "Comma-separated list of tokens that may read everything, in addition to those from UAA.",
     ),
     field(
         "uaa",
         ValueType::Url,
-        None("only `tokens`"),
+        Unset("only `tokens`"),
         "URL of the UAA that issues the tokens of clients. Tokens with the scope `doppler.firehose` \
          or `logs.admin` may read everything.",
     ),
@@ -97,7 +98,7 @@ pub(super) const READERS: &[Field] = &[
     field(
         "cloud_controller",
         ValueType::Url,
-        None("only operators may read"),
+        Unset("only operators may read"),
         "URL of the Cloud Controller, which decides whether the owner of a token may read the logs \
          of an application. A positive answer is cached for a minute.",
     ),

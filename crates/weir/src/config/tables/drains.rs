@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::{DAY, Field, FieldDefault, List, TLS as CLIENT_TLS, Table, ValueType, field, time};
-use FieldDefault::{None, Required, Value};
+use super::super::destination::TLS as CLIENT_TLS;
+use super::super::field::DAY;
+use super::{Field, FieldDefault, List, Table, ValueType, field, time};
+use FieldDefault::{Required, Unset, Value};
 
 pub(super) const DRAINS: Table = Table {
     name: "drains",
@@ -49,14 +51,14 @@ pub(super) const DRAINS: Table = Table {
         field(
             "denied_networks",
             ValueType::Names,
-            None("any address is allowed"),
+            Unset("any address is allowed"),
             "Addresses to which drains never connect, also if a host name resolves to them: networks \
              (`10.0.0.0/8`) and ranges (`10.0.0.5-10.0.0.9`).",
         ),
         field(
             "ca_file",
             ValueType::Path,
-            None("the system's CA certificates only"),
+            Unset("the system's CA certificates only"),
             "PEM file of CA certificates that all drains trust in addition to the system's.",
         ),
         field(
@@ -69,13 +71,13 @@ pub(super) const DRAINS: Table = Table {
         field(
             "binding_cache",
             ValueType::Table(PROVIDER),
-            None("no binding cache"),
+            Unset("no binding cache"),
             "Loggregator's binding cache, from which to obtain drains.",
         ),
         field(
             "cloud_controller",
             ValueType::Table(CLOUD_CONTROLLER),
-            None("no Cloud Controller"),
+            Unset("no Cloud Controller"),
             "The Cloud Controller, from which to obtain drains.",
         ),
     ],
@@ -101,7 +103,7 @@ const PER_APP: Field = field(
 const PROVIDER_TLS: Field = field(
     "tls",
     ValueType::Table(CLIENT_TLS),
-    None("with https, the system's CA certificates"),
+    Unset("with https, the system's CA certificates"),
     "Certificates.",
 );
 
@@ -126,55 +128,55 @@ pub(super) const DRAIN: List = List {
     doc: "A drain. Without `app`, `space` and `organization` it receives the records of all \
           applications.",
     fields: &[
-        field("app", ValueType::Text, None("not for one application"), "Id of the application."),
+        field("app", ValueType::Text, Unset("not for one application"), "Id of the application."),
         field(
             "space",
             ValueType::Text,
-            None("not for a space"),
+            Unset("not for a space"),
             "Id of a space: the drain is for all of its applications (tag `space_id`).",
         ),
         field(
             "organization",
             ValueType::Text,
-            None("not for an organization"),
+            Unset("not for an organization"),
             "Id of an organization: the drain is for all of its applications (tag \
              `organization_id`).",
         ),
         field(
             "url",
             ValueType::Text,
-            None("required, if there is no `url_secret`"),
+            Unset("required, if there is no `url_secret`"),
             "Where the records go: `syslog://`, `syslog-tls://`, `https://` or `https-batch://`, with \
              [parameters](../guide/drains.md#parameters-of-the-url).",
         ),
         field(
             "url_secret",
             ValueType::Secret,
-            None("the URL is in `url`"),
+            Unset("the URL is in `url`"),
             "The URL, if it contains credentials.",
         ),
         field(
             "hostname",
             ValueType::Text,
-            None("no host name"),
+            Unset("no host name"),
             "Host name in messages whose record has no application in its tags.",
         ),
         field(
             "cert_file",
             ValueType::Path,
-            None("no client certificate"),
+            Unset("no client certificate"),
             "PEM file of the client certificate.",
         ),
         field(
             "key_file",
             ValueType::Path,
-            None("no client certificate"),
+            Unset("no client certificate"),
             "PEM file of the client certificate's private key.",
         ),
         field(
             "ca_file",
             ValueType::Path,
-            None("those that all drains trust"),
+            Unset("those that all drains trust"),
             "PEM file of CA certificates to trust in addition.",
         ),
     ],

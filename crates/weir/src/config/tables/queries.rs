@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::{Field, FieldDefault, ValueType, field, time};
-use FieldDefault::{None, Value};
+use FieldDefault::{Unset, Value};
 
 /// `[api.queries]`.
 pub(super) const QUERIES: &[Field] = &[
     field(
         "concurrent_max",
         ValueType::Count { min: 1, max: 256 },
-        None("twice the number of processors"),
+        Unset("twice the number of processors"),
         "Number of queries that run at once. A quarter of them, at least one of two, have been \
          running for less than 25 ms: a query that takes longer is paused while too many others \
          do. Paused queries together keep at most half as much memory as those that run.",

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::listeners::SERVER_TLS;
+use super::super::server::SERVER_TLS;
 use super::{Field, FieldDefault, Table, ValueType, access, field, time};
-use FieldDefault::{None, Value};
+use FieldDefault::{Unset, Value};
 
 pub(super) const LOGGREGATOR: Table = Table {
     name: "loggregator",
@@ -15,7 +15,7 @@ pub(super) const LOGGREGATOR: Table = Table {
         field(
             "usual_set",
             ValueType::Bool,
-            None("`true` if the table exists and configures no part of it"),
+            Unset("`true` if the table exists and configures no part of it"),
             "Whether to enable everything that makes up a Loggregator: sources of the types \
              `loggregator`, `dropsonde` and `loggregator_metrics`, all services below, and `health`, \
              each with its defaults unless it is configured, and a `buffer_max` of 64 MiB. See \
@@ -37,7 +37,7 @@ pub(super) const LOGGREGATOR: Table = Table {
         field(
             "health",
             ValueType::Table(HEALTH),
-            None("no such ports"),
+            Unset("no such ports"),
             "Ports that serve `GET /health` in the format of Loggregator's programs.",
         ),
         field(
@@ -51,31 +51,31 @@ pub(super) const LOGGREGATOR: Table = Table {
         field(
             "access",
             ValueType::Table(access::READERS),
-            None("every client that can connect may read everything"),
+            Unset("every client that can connect may read everything"),
             "Access control over HTTP. Requests must have a token from UAA or one of `tokens`.",
         ),
         field(
             "egress",
             ValueType::Table(EGRESS),
-            None("no such service"),
+            Unset("no such service"),
             "The reverse log proxy over gRPC (`loggregator.v2.Egress`).",
         ),
         field(
             "gateway",
             ValueType::Table(GATEWAY),
-            None("no such service"),
+            Unset("no such service"),
             "The reverse log proxy's gateway over HTTP (`/v2/read`).",
         ),
         field(
             "traffic_controller",
             ValueType::Table(TRAFFIC_CONTROLLER),
-            None("no such service"),
+            Unset("no such service"),
             "The traffic controller over WebSockets, with v1 envelopes.",
         ),
         field(
             "log_cache",
             ValueType::Table(LOG_CACHE),
-            None("no such service"),
+            Unset("no such service"),
             "The log-cache over HTTP (`/api/v1/read` and others) and gRPC (`logcache.v1`), which \
              answers from the store.",
         ),
@@ -105,7 +105,7 @@ const HEALTH: &[Field] = &[
     field(
         "drains",
         ValueType::Listen,
-        None("the address of the log-cache; without it, `127.0.0.1:8080`"),
+        Unset("the address of the log-cache; without it, `127.0.0.1:8080`"),
         "Address for the health of the scheduler and the adapters of drains.",
     ),
 ];
@@ -120,7 +120,7 @@ const CONNECTIONS_MAX: Field = field(
 const CONNECTIONS_PER_ADDRESS_MAX: Field = field(
     "connections_per_address_max",
     ValueType::Count { min: 1, max: 65_536 },
-    None("no limit"),
+    Unset("no limit"),
     "Maximum number of connections from one IP address; further ones are closed at once.",
 );
 
@@ -134,14 +134,14 @@ const STREAMS_MAX: Field = field(
 const ALLOW: Field = field(
     "allow",
     ValueType::Networks,
-    None("any address"),
+    Unset("any address"),
     "Networks and addresses that may connect.",
 );
 
 const TLS: Field = field(
     "tls",
     ValueType::Table(SERVER_TLS),
-    None("no TLS"),
+    Unset("no TLS"),
     "Certificates. The files are reloaded when they change. Clients verify that the certificate is \
      valid for the name `reverselogproxy`.",
 );
@@ -171,7 +171,7 @@ const TRAFFIC_CONTROLLER: &[Field] = &[
     field(
         "cookie_domain",
         ValueType::Text,
-        None("that of the request"),
+        Unset("that of the request"),
         "Domain of cookies set by `/set-cookie`.",
     ),
 ];

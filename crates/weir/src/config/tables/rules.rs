@@ -1,7 +1,7 @@
 //! Keys of rules and their tests.
 
 use super::{Field, FieldDefault, ValueType, field};
-use FieldDefault::{None, Required, Value};
+use FieldDefault::{Required, Unset, Value};
 
 pub(super) const RULE: &[Field] = &[
     field("name", ValueType::Text, Required, "Unique name of the rule in metrics and messages."),
@@ -15,7 +15,7 @@ pub(super) const RULE: &[Field] = &[
     field(
         "to",
         ValueType::Names,
-        None("adds no output"),
+        Unset("adds no output"),
         "Outputs that receive the matching records; `store` is weir's own store.",
     ),
     field(
@@ -33,14 +33,14 @@ pub(super) const RULE: &[Field] = &[
     field(
         "sample",
         ValueType::Share,
-        None("all of them"),
+        Unset("all of them"),
         "Share of the records to keep. The choice is deterministic: the same records are kept each \
          time they are read. The others are discarded and counted with the reason `sampled`.",
     ),
     field(
         "parse",
         ValueType::Names,
-        None("nothing"),
+        Unset("nothing"),
         "Formats to read attributes from: `json`, `logfmt`, `syslog`, `common`, `combined`, \
          `nginx`, or a custom format in the syntax of nginx's `log_format`; `text` takes time and \
          severity from the start of a plain text line. The first format that matches is used; a \
@@ -49,14 +49,14 @@ pub(super) const RULE: &[Field] = &[
     field(
         "extract",
         ValueType::Text,
-        None("nothing"),
+        Unset("nothing"),
         "A regular expression; the matches of its named groups `(?<name>...)` in the message \
          become attributes. Two underscores in a name stand for a dot.",
     ),
     field(
         "set",
         ValueType::Values,
-        None("nothing"),
+        Unset("nothing"),
         "Values for `\"@attribute\"`, `message`, `status`, `service` or `host`: numbers, booleans, \
          text with fields in it (`\"{service} {@user.id}\"`; a literal brace is doubled), or `{ \
          calculated = \"@request_time - @upstream_response_time\" }`. A status is recognized by its \
@@ -65,13 +65,13 @@ pub(super) const RULE: &[Field] = &[
     field(
         "remove",
         ValueType::Names,
-        None("nothing"),
+        Unset("nothing"),
         "Attributes (`\"@password\"`) to remove, also from a message that is JSON.",
     ),
     field(
         "redact",
         ValueType::Items,
-        None("nothing"),
+        Unset("nothing"),
         "What to hide before the record is written to disk: `\"card\"`, `\"email\"`, `\"token\"`, \
          `\"ip\"`, or a table with `preset` or `pattern` (the first group is what is hidden), \
          `with` (a text, `\"*\"` for the same number of asterisks, or `\"hash\"`), `key` (for the \
@@ -88,17 +88,17 @@ pub(super) const TEST: &[Field] = &[
         "The record: `message`, and where needed `source`, `service`, `host`, `status`, \
          `iostream`, `\"@attribute\"` and tag names.",
     ),
-    field("rules", ValueType::Names, None("not checked"), "Exactly the rules that must match."),
+    field("rules", ValueType::Names, Unset("not checked"), "Exactly the rules that must match."),
     field(
         "to",
         ValueType::Names,
-        None("not checked"),
+        Unset("not checked"),
         "Exactly the outputs that must receive the record; an empty list if it must be discarded.",
     ),
     field(
         "expect",
         ValueType::Values,
-        None("not checked"),
+        Unset("not checked"),
         "Values expected afterwards: `message`, `status`, `\"@attribute\"`; `false` for an \
          attribute that must be absent.",
     ),

@@ -37,7 +37,7 @@ use super::limits::{
     GRPC_CONNECTION_BYTES, GRPC_FRAME_BYTES_MAX, GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, HEAD_TIMEOUT,
     KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, METADATA_BYTES_MAX, SMALL_FRAMES_BYTES_MAX,
 };
-use crate::config::LoggregatorSource;
+use crate::source::LoggregatorSource;
 use crate::source::loggregator::LoggregatorIntake;
 use crate::stats::SourceStats;
 

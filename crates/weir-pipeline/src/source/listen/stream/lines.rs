@@ -29,7 +29,7 @@ use super::super::cpu::CpuTime;
 use super::super::lanes::{Blocked, GatheredLanes, LaneContext};
 use super::super::limiter::{Incoming as _, Limiter, Round, Wait};
 use super::super::limits::{DRAIN_TIME, MESSAGE_TIMEOUT, READ_BYTES};
-use crate::config::SyslogSource;
+use crate::source::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
 use crate::stats::SourceStats;
 

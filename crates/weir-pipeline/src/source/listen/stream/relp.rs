@@ -24,7 +24,7 @@ use super::super::cpu::CpuTime;
 use super::super::lanes::{AcknowledgedLanes, LaneContext, Refusal};
 use super::super::limiter::{Incoming as _, Limiter, Wait};
 use super::super::limits::{GRACE, MESSAGE_TIMEOUT, READ_BYTES, RETRY_AFTER_DISK, WRITE_TIMEOUT};
-use crate::config::SyslogSource;
+use crate::source::SyslogSource;
 use crate::source::syslog::{Received, SyslogIntake};
 use crate::stats::SourceStats;
 

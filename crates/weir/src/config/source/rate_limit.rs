@@ -3,15 +3,65 @@
 //! Invariant: datagrams, which cannot be delayed, are discarded by default, and `delay` is rejected
 //! for them.
 
+use std::time::Duration;
+
 use weir_pipeline::config::{QuotaField, QuotaSettings};
 
-use super::choices::{SyslogProtocol, WhenOverQuota};
-use super::diagnostic::{Diagnostics, nearest};
-use super::field::list_or;
-use super::section::Section;
+use crate::config::choices::{Choice as _, SyslogProtocol, WhenOverQuota};
+use crate::config::diagnostic::{Diagnostics, nearest};
+use crate::config::field::FieldDefault::{Unset, Value};
+use crate::config::field::{Field, ValueType, field, list_or, time};
+use crate::config::section::Section;
+
+/// The key of the limits.
+pub(super) const RATE_LIMIT: Field = field(
+    "rate_limit",
+    ValueType::Table(QUOTAS),
+    Unset("no limit"),
+    "Limit for each sender, so that a noisy one does not fill the buffers that others need. See \
+     [noisy senders](../guide/noisy-senders.md).",
+);
+
+/// Quotas by key.
+const QUOTAS: &[Field] = &[
+    field(
+        "by",
+        ValueType::Names,
+        Value("[\"host\"]"),
+        "Fields that make up a key; the limits apply to each key separately. `host`: the host named \
+         in the record, or otherwise its sender; `app_name` or `service`: the program named in the \
+         record; `peer`: the address of the sender. Up to 65,536 keys are distinguished; further \
+         ones share a limit.",
+    ),
+    field(
+        "records_per_second",
+        ValueType::Count { min: 1, max: 1_000_000_000 },
+        Unset("no limit of records; one of the two limits is required"),
+        "Records per second and key.",
+    ),
+    field(
+        "bytes_per_second",
+        ValueType::Size { min: 1 << 10, max: 1 << 40 },
+        Unset("no limit of bytes"),
+        "Bytes per second and key.",
+    ),
+    field(
+        "burst",
+        time(Duration::from_millis(100), Duration::from_hours(1)),
+        Value("\"5s\""),
+        "Size of a burst that a key may send after a pause, as a time: with 1000 records per second \
+         and `\"5s\"`, 5000 records.",
+    ),
+    field(
+        "when_limited",
+        ValueType::Choice(WhenOverQuota::WORDS),
+        Unset("`\"delay\"`; `\"discard\"` for datagrams, which cannot be delayed"),
+        "What to do with records above the limit.",
+    ),
+];
 
 /// Checks the table of a source, if there is one.
-pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
+pub(super) fn check(source: &Section, diagnostics: &mut Diagnostics) {
     let Some(section) = source.table("rate_limit") else { return };
     if !section.is_set("records_per_second") && !section.is_set("bytes_per_second") {
         let message = format!("{} limits nothing", section.path);
@@ -43,7 +93,7 @@ fn fields(source: &Section, section: &Section, diagnostics: &mut Diagnostics) {
         let mut error = |message: String, help: &str| {
             diagnostics.error(Some(location.clone()), &key_path, message).help(help);
         };
-        let Some(field) = field(text) else {
+        let Some(field) = named(text) else {
             let names = || QuotaField::ALL.iter().map(|field| field.name());
             let help = match nearest(text, names()) {
                 Some(near) => format!("did you mean {near:?}?"),
@@ -81,11 +131,12 @@ fn is_same(one: QuotaField, other: QuotaField) -> bool {
     one == other || is_program(one) && is_program(other)
 }
 
-fn field(text: &str) -> Option<QuotaField> {
+fn named(text: &str) -> Option<QuotaField> {
     QuotaField::ALL.iter().copied().find(|field| field.name() == text)
 }
 
-fn is_unix(source: &Section) -> bool {
+/// Whether a source listens on a Unix socket.
+pub(super) fn is_unix(source: &Section) -> bool {
     source.has("protocol")
         && match source.choice("protocol") {
             SyslogProtocol::UnixStream | SyslogProtocol::UnixDatagram => true,
@@ -104,12 +155,12 @@ fn is_datagrams(source: &Section) -> bool {
 }
 
 /// The settings of a source; `None` if it has no limit.
-pub(crate) fn settings(source: &Section) -> Option<QuotaSettings> {
+pub(super) fn settings(source: &Section) -> Option<QuotaSettings> {
     let section = source.table("rate_limit")?;
     let is_set = |key| section.is_set(key);
     let when_limited = section.optional_choice("when_limited");
     Some(QuotaSettings {
-        by: section.list("by").iter().filter_map(|(text, _)| field(text)).collect(),
+        by: section.list("by").iter().filter_map(|(text, _)| named(text)).collect(),
         records_per_second: section.count("records_per_second").map(|count| count as f64),
         bytes_per_second: is_set("bytes_per_second")
             .then(|| section.size("bytes_per_second") as f64),

@@ -3,19 +3,57 @@
 //! Invariant: [`joining`] builds a rule from everything that [`check`] accepts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use weir_codec::{Multiline, MultilineError};
+use weir_codec::{Multiline, MultilineError, MultilinePreset};
 use weir_pipeline::config::Joining;
 
-use super::diagnostic::Diagnostics;
-use super::section::{self, Section};
-use super::tables::MULTILINE;
-use super::tree::NodeTable;
+use crate::config::choices::Choice as _;
+use crate::config::diagnostic::Diagnostics;
+use crate::config::field::FieldDefault::{Unset, Value};
+use crate::config::field::{Field, ValueType, field, time};
+use crate::config::section::{self, Section};
+use crate::config::tree::NodeTable;
 
 const KEY: &str = "multiline";
 
+/// `multiline` as a table.
+pub(super) const MULTILINE: &[Field] = &[
+    field(
+        "preset",
+        ValueType::Choice(MultilinePreset::WORDS),
+        Unset("`start` and `continue` define it"),
+        "Stack traces of a language, with limits other than the defaults.",
+    ),
+    field(
+        "start",
+        ValueType::Text,
+        Unset("any line that does not match `continue`"),
+        "Regular expression: a line that matches it starts a record.",
+    ),
+    field(
+        "continue",
+        ValueType::Text,
+        Unset("any line that does not match `start`"),
+        "Regular expression: a line that matches it continues the record before it.",
+    ),
+    field(
+        "timeout",
+        time(Duration::from_millis(50), Duration::from_hours(1)),
+        Value("\"1s\""),
+        "How long to wait for further lines of a record after the last write.",
+    ),
+    field(
+        "lines_max",
+        ValueType::Count { min: 2, max: 100_000 },
+        Value("500"),
+        "Maximum number of lines per record; further lines start a new record. A record never has \
+         more bytes than `line_max`.",
+    ),
+];
+
 /// The rule of a source; `None` if its lines are not joined or the table is invalid.
-pub(crate) fn joining(source: &Section) -> Option<Joining> {
+pub(super) fn joining(source: &Section) -> Option<Joining> {
     let written = source.table(KEY);
     let preset = match written {
         Some(table) => table.optional_choice("preset"),
@@ -43,7 +81,7 @@ fn defaults() -> Section {
 }
 
 /// Checks the table.
-pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
+pub(super) fn check(source: &Section, diagnostics: &mut Diagnostics) {
     let Some(table) = source.table(KEY) else { return };
     let patterns = ["start", "continue"];
     if table.is_set("preset") {
