@@ -196,6 +196,22 @@ test('completion knows fields and values, and quotes by itself', () =>
     assert.equal((await editor.innerText()).trim(), 'service:"payment gate"')
   }))
 
+test('brackets of a suggestion are closed, and what is suggested for an error can be asked', () =>
+  withPage('/', async (page) => {
+    const editor = page.locator('.query-editor .cm-content')
+    await editor.click()
+    await page.keyboard.type('service:')
+    const options = page.locator(
+      '.cm-tooltip-autocomplete:not(.cm-tooltip-autocomplete-disabled) li',
+    )
+    await options.filter({ hasText: '(a OR b)' }).click()
+    await page.keyboard.type('web')
+    assert.equal((await editor.innerText()).trim(), 'service:(web)')
+    await page.goto(`${here.server.address}/?q=${encodeURIComponent('service:( @dur:>')}`)
+    await page.getByRole('button', { name: 'Use service:( "@dur:>")' }).click()
+    await page.locator('.state', { hasText: 'No record matches' }).waitFor()
+  }))
+
 test('an error is underlined where it is, and said in words', () =>
   withPage('/', async (page) => {
     const editor = page.locator('.query-editor .cm-content')

@@ -36,6 +36,12 @@ const figure = async (page, name) => {
   return Number(text.split(' ')[0].replaceAll(',', ''))
 }
 
+test('a tail of a weir that got nothing yet offers the demo', async () => {
+  const { page, close } = await openLive()
+  await page.locator('.state .command', { hasText: 'weir load demo' }).waitFor()
+  await close()
+})
+
 test('rows come, wait while somebody reads, and are caught up with', async () => {
   const { page, complaints, close } = await openLive()
   await here.weir.post(lines(0, 100))
@@ -91,6 +97,27 @@ test('a row says when it was written and received, and what became of it', async
   assert.match(await path.innerText(), /Received by intake/)
   assert.match(await path.innerText(), /lag\s+(5|6|7)(\.\d+)? s after it was written/)
   await path.getByText('Passed before').first().waitFor({ timeout: 15_000 })
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
+test('a row is the stored record as soon as that is there', async () => {
+  const { page, complaints, close } = await openLive()
+  const trace_id = 'ef'.repeat(16)
+  const around = [0, 1, 2].map((at) => ({ message: `neighbour ${at}`, service: 'near', trace_id }))
+  await here.weir.post(around)
+  await page.locator('.live-row', { hasText: 'neighbour 1' }).click()
+  await page.getByRole('tab', { name: 'Context' }).click()
+  await page.locator('.record-line[aria-current=true]', { hasText: 'neighbour 1' }).waitFor()
+  await page.locator('.record-line', { hasText: 'neighbour 2' }).waitFor()
+  await page.getByRole('tab', { name: 'Trace' }).click()
+  await page.locator('.waterfall-row').nth(2).waitFor()
+  await page.getByRole('tab', { name: 'Path' }).click()
+  await page.locator('.hop', { hasText: 'store (store)' }).getByText('Stored.').waitFor()
+  await page.getByRole('link', { name: 'Open in Explore' }).click()
+  await page.locator('.explore .drawer-message', { hasText: 'neighbour 1' }).waitFor()
+  await page.locator('.record.selected', { hasText: 'neighbour 1' }).waitFor()
+  assert.equal(new URL(page.url()).searchParams.get('q'), 'service:near')
   assert.deepEqual(complaints, [])
   await close()
 })

@@ -7,6 +7,7 @@ import { outputState } from '../pipeline/figures'
 import { link } from '../state/location'
 import { seesEverything } from '../state/session'
 import { status } from '../state/status'
+import { LogText } from '../ui/log-text'
 import { hasPassed } from './path'
 
 interface PathProps {
@@ -50,8 +51,7 @@ function Written({ record }: { record: LogEntry }) {
       <dl class="pairs">
         <dt>by</dt>
         <dd>
-          {service || 'a program'}
-          {host ? ` on ${host}` : ''}
+          <LogText text={`${service || 'a program'}${host ? ` on ${host}` : ''}`} />
         </dd>
         <Time name="time" text={record.weir?.timestamp ?? record.attributes.timestamp} />
       </dl>
@@ -123,10 +123,14 @@ function outcomeOf(
   return `May still wait: ${short(book.in_flight)} records do, the oldest for ${seconds(book.lag_seconds)}.`
 }
 
+function titleOf({ book }: OutputStatus): string {
+  return book.type ? `${book.name} (${book.type})` : book.name
+}
+
 function OutputHop({ output, outcome }: { output: OutputStatus; outcome: string }) {
   const state = outputState(output)
   return (
-    <Hop title={`${output.book.name} (${output.book.type})`} state={state.tone}>
+    <Hop title={titleOf(output)} state={state.tone}>
       <p>{outcome}</p>
       {state.tone !== 'good' && <p class="quiet">Now: {state.text}.</p>}
     </Hop>

@@ -11,7 +11,7 @@ import { refresh, TimePicker } from '../time/picker'
 import { Button, IconButton } from '../ui/button'
 import { lazy, Suspense } from '../ui/lazy'
 import { announce } from '../ui/notify'
-import { Skeleton } from '../ui/states'
+import { Skeleton, sentence } from '../ui/states'
 import { Tabs } from '../ui/tabs'
 import { Drawer } from './drawer'
 import { openExportMenu } from './export-menu'
@@ -207,12 +207,19 @@ function Warnings() {
   const key = shown.map((warning) => warning.detail).join()
   if (shown.length === 0 || dismissed.value === key || rowsProblem.value) return null
   const partial = rowsMeta.value?.weir.partial
+  // Nothing is wrong then: more will be there in a while.
+  const waits = shown.every((warning) => warning.code === 'catching_up')
   return (
-    <div class={`notice${partial ? ' bad' : ''}`} role="status">
+    <div class={`notice${partial && !waits ? ' bad' : ''}`} role="status">
       <span class="grow">
         {partial && <strong>This result is incomplete. </strong>}
-        {shown.map((warning) => warning.detail || warning.title).join(' ')}
+        {shown.map((warning) => sentence(warning.detail || warning.title)).join(' ')}
       </span>
+      {partial && (
+        <Button small icon="refresh" onClick={askAgain}>
+          Run again
+        </Button>
+      )}
       <IconButton
         small
         icon="close"

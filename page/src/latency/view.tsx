@@ -4,6 +4,7 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/latency.css'
 import { facets, numberFields } from '../explore/facets'
+import { NothingYet, nothingTaken } from '../explore/nothing-yet'
 import { askAgain, question } from '../explore/question'
 import { rowsProblem } from '../explore/records'
 import { setQueryNow } from '../explore/value-menu'
@@ -74,6 +75,7 @@ export function LatencyView() {
 }
 
 function NoNumbers() {
+  if (nothingTaken.value) return <NothingYet again={askAgain} />
   return (
     <Empty title="No numbers in these records">
       <p>

@@ -4,6 +4,7 @@ import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { go } from '../state/location'
 import { status, statusBefore } from '../state/status'
 import { IconButton } from '../ui/button'
+import { LogText } from '../ui/log-text'
 import { Sparkline } from '../ui/sparkline'
 import { fullIn, outputIn, rateOf, sourceIn } from './figures'
 import { history } from './history'
@@ -35,7 +36,11 @@ export function NodeDrawer({ document, topology }: Props) {
       </header>
       <div class="drawer-body">
         <p>{node.state.text}</p>
-        {node.error && <pre class="drawer-message">{node.error}</pre>}
+        {node.error && (
+          <pre class="drawer-message">
+            <LogText text={node.error} />
+          </pre>
+        )}
         <Sparkline
           values={history.value[node.id] ?? []}
           label="rate of the last minutes"

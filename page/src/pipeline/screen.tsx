@@ -10,9 +10,10 @@ import { createResource, type Resource } from '../state/resource'
 import { health, status, statusAt } from '../state/status'
 import { topology, watchTopology } from '../state/topology'
 import { Figure } from '../ui/figure'
+import { LogText } from '../ui/log-text'
 import { ProblemView, Skeleton } from '../ui/states'
 import { totalsOf } from './figures'
-import { keepHistory, steady } from './history'
+import { incoming, steady } from './history'
 import { Ledger } from './ledger'
 import { NodeDrawer } from './node-drawer'
 import { NoisyKeys } from './noisy'
@@ -25,7 +26,6 @@ const rulesEvery = 3_000
 
 export function Pipeline() {
   const rules = useSignal(createResource<RulesDocument>()).value
-  useEffect(keepHistory, [])
   useEffect(watchTopology, [])
   useEffect(() => {
     const ask = () => rules.ask((signal) => get('/weir/v1/rules', {}, signal))
@@ -79,15 +79,17 @@ function Below({ rules, document }: BelowProps) {
 
 function Figures({ document }: { document: StatusDocument }) {
   const totals = totalsOf(document)
-  const incoming = document.sources.map(({ book }) => steady(`source:${book.name}`) ?? 0)
-  const sum = incoming.reduce((all, one) => all + one, 0)
   const cpu = steady('cpu')
   const loss = totals.lost + totals.deadLettered
   const base = totals.taken + totals.lost
   const stale = Date.now() - statusAt.value > 5_000
   return (
     <section class={`figures${stale ? ' stale' : ''}`} aria-label="Summary">
-      <Figure name="incoming" value={rate(sum)} note={`${short(totals.taken)} records in total`} />
+      <Figure
+        name="incoming"
+        value={rate(incoming(document) ?? 0)}
+        note={`${short(totals.taken)} records in total`}
+      />
       <Figure
         name="lost"
         value={short(loss)}
@@ -129,7 +131,9 @@ function Problems() {
           <li key={reason.component + reason.text}>
             <span class="dot bad" />
             <strong>{reason.component}</strong>
-            <span class="grow">{reason.text}</span>
+            <span class="grow">
+              <LogText text={reason.text} />
+            </span>
             <span class="quiet">started {ago(Date.parse(reason.since), Date.now())}</span>
           </li>
         ))}
