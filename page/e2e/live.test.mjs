@@ -96,7 +96,7 @@ test('a row says when it was written and received, and what became of it', async
   const path = page.locator('.path')
   assert.match(await path.innerText(), /Received by intake/)
   assert.match(await path.innerText(), /lag\s+(5|6|7)(\.\d+)? s after it was written/)
-  await path.getByText('Passed before').first().waitFor({ timeout: 15_000 })
+  await path.getByText('Delivered by').first().waitFor({ timeout: 15_000 })
   assert.deepEqual(complaints, [])
   await close()
 })

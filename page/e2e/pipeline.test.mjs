@@ -81,8 +81,8 @@ test('the rate in the bar at the top is that of the pipeline', async () => {
   await page.goto(`${here.server.address}/pipeline`)
   const figures = () =>
     page.evaluate(() => [
-      document.querySelector('.pulse strong').textContent,
-      document.querySelector('.figure strong').textContent,
+      document.querySelector('.pulse strong')?.textContent ?? '',
+      document.querySelector('.figure strong')?.textContent ?? '',
     ])
   const timer = setInterval(() => here.weir.post([{ message: 'a' }, { message: 'b' }]), 100)
   try {

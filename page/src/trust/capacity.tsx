@@ -10,6 +10,7 @@ import { Figure } from '../ui/figure'
 import { ScrollBox } from '../ui/scroll-box'
 import { ProblemView, Skeleton } from '../ui/states'
 import { bufferLasts } from './delivery'
+import { Planning } from './planning'
 
 export function Capacity() {
   const found = status.data.value
@@ -23,6 +24,7 @@ export function Capacity() {
     <div class="scroll pipeline-main">
       <Now document={found} taken={taken} />
       <Buffers document={found} taken={taken} />
+      <Planning />
       <Measuring />
     </div>
   )
