@@ -176,6 +176,9 @@ test('a click on a hostile value asks for just that value', async () => {
   await close()
 })
 
+/** Half of what counts as good (web.dev, cumulative layout shift). */
+const layoutShiftMax = 0.05
+
 const sizes = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } }
 const looks = ['light', 'dark'].flatMap((colorScheme) =>
   Object.entries(sizes).map(([size, viewport]) => ({ colorScheme, size, viewport })),
@@ -232,6 +235,27 @@ for (const { colorScheme, size, viewport } of looks) {
         () => document.documentElement.scrollWidth - window.innerWidth,
       )
       assert.ok(wide <= 0, `${path} is ${wide} px too wide`)
+    }
+    await close()
+  })
+}
+
+for (const [size, viewport] of Object.entries(sizes)) {
+  test(`nothing moves while a screen is loading, ${size}`, async () => {
+    const { page, close } = await openPage(here.browser, { viewport })
+    await page.addInitScript(() => {
+      window.moved = 0
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries())
+          window.moved += entry.hadRecentInput ? 0 : entry.value
+      }).observe({ type: 'layout-shift', buffered: true })
+    })
+    const screens = ['/', '/?view=groups', '/?view=latency', '/live', '/pipeline', '/drains']
+    for (const path of [...screens, '/reliability', '/capacity']) {
+      await page.goto(here.server.address + path)
+      await page.waitForTimeout(2_000)
+      const moved = await page.evaluate(() => window.moved)
+      assert.ok(moved < layoutShiftMax, `${path} shifts its layout by ${moved}`)
     }
     await close()
   })

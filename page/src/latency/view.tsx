@@ -15,6 +15,7 @@ import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { CellRecords } from './cell-records'
 import { by, metric } from './choice'
+import { Guide } from './guide'
 import { type Cell, HeatMapView } from './heat-map'
 import { LinesChart } from './lines-chart'
 import {
@@ -83,6 +84,7 @@ function NoNumbers() {
         <code>parse</code> makes attributes of the lines of access logs; widen the query or the
         range, if there are some elsewhere.
       </p>
+      <Guide />
     </Empty>
   )
 }

@@ -23,6 +23,8 @@ import { topologyOf } from './topology'
 import { TopologyView } from './topology-view'
 
 const rulesEvery = 3_000
+/** So long the parts of the screen wait for each other, milliseconds. */
+const longestWait = 1_500
 
 export function Pipeline() {
   const rules = useSignal(createResource<RulesDocument>()).value
@@ -34,16 +36,14 @@ export function Pipeline() {
     return () => window.clearInterval(timer)
   }, [rules])
 
+  const waited = useWaited()
   const found = status.data.value
-  if (!found) {
-    const problem = status.problem.value
-    return problem ? (
-      <ProblemView problem={problem} again={() => undefined} />
-    ) : (
-      <Skeleton lines={14} label="Loading the pipeline" />
-    )
-  }
+  const problem = status.problem.value
+  if (!found && problem) return <ProblemView problem={problem} again={() => undefined} />
   const graph = topology.value && topologyOf(topology.value, rules.data.value)
+  // All at once, so that what is there already does not move when the rest comes.
+  const isComplete = graph && (rules.data.value || rules.problem.value)
+  if (!found || !(isComplete || waited)) return <Skeleton lines={14} label="Loading the pipeline" />
   return (
     <div class="pipeline">
       <div class="scroll pipeline-main">
@@ -60,6 +60,18 @@ export function Pipeline() {
       {graph && <NodeDrawer document={found} topology={graph} />}
     </div>
   )
+}
+
+/** Whether what is there should be shown, though something is missing. */
+function useWaited(): boolean {
+  const waited = useSignal(false)
+  useEffect(() => {
+    const timer = window.setTimeout(() => {
+      waited.value = true
+    }, longestWait)
+    return () => window.clearTimeout(timer)
+  }, [waited])
+  return waited.value
 }
 
 interface BelowProps {

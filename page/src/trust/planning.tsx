@@ -22,7 +22,7 @@ export function Planning() {
           </span>
         )}
       </header>
-      {found ? <Found found={found} /> : <Unknown />}
+      <div class="planning">{found ? <Found found={found} /> : <Unknown />}</div>
     </section>
   )
 }
