@@ -97,16 +97,7 @@ function Results() {
     <div class={`results${facetsShown.value ? ' with-facets' : ''}`}>
       {facetsShown.value && (
         <div class="facets-box">
-          <div class="facets-close">
-            <IconButton
-              small
-              icon="close"
-              label="Hide the fields"
-              onClick={() => {
-                facetsShown.value = false
-              }}
-            />
-          </div>
+          <FacetsHead />
           <FacetPanel />
         </div>
       )}
@@ -118,6 +109,25 @@ function Results() {
         <Part />
       </div>
       <Drawer />
+    </div>
+  )
+}
+
+/** Where fields cover the records: what the choice has found so far, and the way to it. */
+function FacetsHead() {
+  const matched = histogram.data.value?.matched
+  const found = matched === undefined ? 'the records' : `${short(matched)} records`
+  return (
+    <div class="facets-close">
+      <Button
+        small
+        kind="primary"
+        onClick={() => {
+          facetsShown.value = false
+        }}
+      >
+        Show {found}
+      </Button>
     </div>
   )
 }
