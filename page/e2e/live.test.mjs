@@ -39,6 +39,13 @@ const figure = async (page, name) => {
 test('a tail of a weir that got nothing yet offers the demo', async () => {
   const { page, close } = await openLive()
   await page.locator('.state .command', { hasText: 'weir load demo' }).waitFor()
+  const latency = await openPage(here.browser)
+  await latency.page.goto(`${here.server.address}/?view=latency`)
+  await latency.page.locator('.state .command', { hasText: 'weir load demo' }).waitFor()
+  await here.weir.post([{ message: 'first', took_ms: 5 }])
+  await page.locator('.live-row', { hasText: 'first' }).waitFor()
+  await latency.page.locator('.latency-summary').waitFor({ timeout: 15_000 })
+  await latency.close()
   await close()
 })
 

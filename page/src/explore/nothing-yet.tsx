@@ -1,5 +1,6 @@
 // What a weir without any record offers, on every screen that is empty because of it.
 import { computed } from '@preact/signals'
+import { useEffect, useRef } from 'preact/hooks'
 import { totalsOf } from '../pipeline/figures'
 import { link } from '../state/location'
 import { status } from '../state/status'
@@ -12,6 +13,22 @@ export const nothingTaken = computed(() => {
   const document = status.data.value
   return document !== undefined && totalsOf(document).taken === 0
 })
+
+/** After the first records, milliseconds: by then there is more to see. */
+const firstRecordsWait = 3_000
+
+/** The first records appear by themselves; those that came with them, a little later. */
+export function useFirstRecords(again: () => void): void {
+  const nothingYet = nothingTaken.value
+  const before = useRef(nothingYet)
+  useEffect(() => {
+    if (before.current && !nothingYet) {
+      again()
+      window.setTimeout(again, firstRecordsWait)
+    }
+    before.current = nothingYet
+  }, [nothingYet, again])
+}
 
 /** `again` looks once more; without it, what comes in appears by itself. */
 export function NothingYet({ again }: { again?: () => void }) {

@@ -1,16 +1,12 @@
 // The list of records, or what stands in its place.
-import { useEffect, useRef } from 'preact/hooks'
 import { presets, zoomed } from '../time/range'
 import { Button } from '../ui/button'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
-import { NothingYet, nothingTaken } from './nothing-yet'
+import { NothingYet, nothingTaken, useFirstRecords } from './nothing-yet'
 import { askAgain, query, question, setRange } from './question'
 import { RecordTable } from './record-table'
 import { rows, rowsLoading, rowsMeta, rowsProblem } from './records'
 import { setQueryNow } from './value-menu'
-
-/** After the first records, milliseconds: by then there is more to see. */
-const firstRecordsWait = 3_000
 
 export function RecordsView() {
   const problem = rowsProblem.value
@@ -24,7 +20,7 @@ export function RecordsView() {
 
 function NothingFound() {
   const nothingYet = nothingTaken.value
-  useFirstRecords(nothingYet)
+  useFirstRecords(askAgain)
   if (nothingYet && !query.value) return <NothingYet again={askAgain} />
   const longest = presets.at(-1)
   return (
@@ -55,16 +51,4 @@ function NothingFound() {
       </p>
     </Empty>
   )
-}
-
-/** The first records appear by themselves; those that came with them, a little later. */
-function useFirstRecords(nothingYet: boolean): void {
-  const before = useRef(nothingYet)
-  useEffect(() => {
-    if (before.current && !nothingYet) {
-      askAgain()
-      window.setTimeout(askAgain, firstRecordsWait)
-    }
-    before.current = nothingYet
-  }, [nothingYet])
 }

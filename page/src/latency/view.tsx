@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/latency.css'
 import { facets, numberFields } from '../explore/facets'
-import { NothingYet, nothingTaken } from '../explore/nothing-yet'
+import { NothingYet, nothingTaken, useFirstRecords } from '../explore/nothing-yet'
 import { askAgain, question } from '../explore/question'
 import { rowsProblem } from '../explore/records'
 import { setQueryNow } from '../explore/value-menu'
@@ -35,6 +35,7 @@ export function LatencyView() {
   const name = metric.value
   const ready = facets.data.value !== undefined
   const group = by.value
+  useFirstRecords(askAgain)
   useEffect(() => {
     if (!ready) return
     loadSummary(asked, name)

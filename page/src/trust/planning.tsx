@@ -2,6 +2,7 @@
 // has measured.
 import { useEffect } from 'preact/hooks'
 import { now } from '../api/client'
+import { nothingTaken } from '../explore/nothing-yet'
 import { rate, seconds } from '../format/numbers'
 import { ScrollBox } from '../ui/scroll-box'
 import { Skeleton } from '../ui/states'
@@ -22,7 +23,13 @@ export function Planning() {
           </span>
         )}
       </header>
-      <div class="planning">{found ? <Found found={found} /> : <Unknown />}</div>
+      {nothingTaken.value || found?.rates.length === 0 ? (
+        <p class="panel-note quiet">
+          It begins a few minutes after the first record, and improves for two weeks.
+        </p>
+      ) : (
+        <div class="planning">{found ? <Found found={found} /> : <Unknown />}</div>
+      )}
     </section>
   )
 }
@@ -33,13 +40,6 @@ function Unknown() {
 }
 
 function Found({ found }: { found: Intake }) {
-  if (found.rates.length === 0) {
-    return (
-      <p class="panel-note quiet">
-        It begins a few minutes after the first record, and improves for two weeks.
-      </p>
-    )
-  }
   return (
     <>
       <CapacityField />
