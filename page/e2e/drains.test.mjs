@@ -161,15 +161,29 @@ test('reliability says what arrived with the numbers of the ledger, and how to m
   const { outputs } = await here.weir.status()
   const { book } = outputs.find((output) => output.book.name === 'copy')
   assert.equal(
-    await row.locator('td').nth(1).getAttribute('title'),
+    await row.locator('td').nth(2).getAttribute('title'),
     book.book.routed.toLocaleString('en'),
   )
   assert.equal(await row.locator('.ratio').innerText(), '100 %')
+  assert.equal(await row.locator('td').nth(1).innerText(), '100 %')
+  await page.getByLabel('target').selectOption('99')
+  const allowed = Math.floor(book.book.delivered * 0.01).toLocaleString('en')
+  assert.equal(
+    await row.locator('td').nth(1).getAttribute('title'),
+    `0 of ${allowed} records that may be lost`,
+  )
   await page.getByText('weir torture --for 60s').waitFor()
   await page.keyboard.press('g')
   await page.keyboard.press('c')
   await page.getByText('Time until buffers are full').waitFor()
   await page.locator('[aria-label=Buffers] tr', { hasText: 'copy' }).waitFor()
+  const peak = page.locator('[aria-label=Planning] tr', { hasText: 'highest peak' })
+  await peak.waitFor()
+  assert.equal(await peak.locator('td').nth(1).innerText(), '–')
+  await page.getByLabel('One machine takes').fill('0.5')
+  const rate = Number.parseFloat(await peak.locator('td').first().innerText())
+  assert.ok(rate > 0.5, 'several machines are needed')
+  assert.equal(await peak.locator('td').nth(1).innerText(), `${Math.ceil(rate / 0.5)}`)
   assert.deepEqual(complaints, [])
   await close()
 })

@@ -116,6 +116,16 @@ test('everything works without a mouse', () =>
     assert.equal(parameter(page, 'q'), 'status:error')
   }))
 
+test('an open record keeps its keys when another query does not find it', () =>
+  withPage('/?q=service:api', async (page) => {
+    for (const key of ['j', 'o']) await page.keyboard.press(key)
+    await page.locator('.drawer', { hasText: 'handled order' }).waitFor()
+    await page.getByRole('button', { name: 'Hide api', exact: true }).click()
+    await page.locator('.record-space .message', { hasText: 'GET /orders' }).first().waitFor()
+    await page.keyboard.press('x')
+    await page.locator('.record-line[aria-current=true]', { hasText: 'handled order' }).waitFor()
+  }))
+
 test('a value of a row is chosen and filtered by without a mouse', () =>
   withPage('/?cols=service,host,message', async (page) => {
     await page.locator('.records').focus()
@@ -196,6 +206,22 @@ test('completion knows fields and values, and quotes by itself', () =>
     assert.equal((await editor.innerText()).trim(), 'service:"payment gate"')
   }))
 
+test('brackets of a suggestion are closed, and what is suggested for an error can be asked', () =>
+  withPage('/', async (page) => {
+    const editor = page.locator('.query-editor .cm-content')
+    await editor.click()
+    await page.keyboard.type('service:')
+    const options = page.locator(
+      '.cm-tooltip-autocomplete:not(.cm-tooltip-autocomplete-disabled) li',
+    )
+    await options.filter({ hasText: '(a OR b)' }).click()
+    await page.keyboard.type('web')
+    assert.equal((await editor.innerText()).trim(), 'service:(web)')
+    await page.goto(`${here.server.address}/?q=${encodeURIComponent('service:( @dur:>')}`)
+    await page.getByRole('button', { name: 'Use service:( "@dur:>")' }).click()
+    await page.locator('.state', { hasText: 'No record matches' }).waitFor()
+  }))
+
 test('an error is underlined where it is, and said in words', () =>
   withPage('/', async (page) => {
     const editor = page.locator('.query-editor .cm-content')
@@ -270,6 +296,23 @@ test('on a phone nothing is wider than the window', () =>
         )
         assert.ok(wide <= 0, `${path} is ${wide} px too wide`)
       }
+    },
+    { viewport: { width: 390, height: 844 } },
+  ))
+
+test('on a phone, fields cover the records until they are found', () =>
+  withPage(
+    '/',
+    async (page) => {
+      await page.getByRole('button', { name: 'Show the fields' }).click()
+      await page.locator('.value-name', { hasText: 'payment gate' }).click()
+      await page.getByRole('button', { name: 'Show 100 records' }).click()
+      await page.locator('.facets-box').waitFor({ state: 'detached' })
+      assert.equal(await matched(page), '100')
+      await page.getByRole('button', { name: 'Show the fields' }).click()
+      await page.reload()
+      await page.locator('.record-space .record').first().waitFor()
+      assert.equal(await page.locator('.facets-box').count(), 0, 'they do not cover a new page')
     },
     { viewport: { width: 390, height: 844 } },
   ))

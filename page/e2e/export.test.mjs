@@ -34,6 +34,12 @@ test('what is saved is what matches, in every format', async () => {
   assert.ok(records.every((record) => record.attributes.service === 'api'))
   await page.locator('.export-panel', { hasText: `500 records of ${sent}` }).waitFor()
 
+  const text = await exported(page, 'Text, a line each')
+  assert.match(text.name, /\.log$/)
+  const written = text.bytes.toString().trim().split('\n')
+  assert.equal(written.length, sent)
+  assert.match(written[0], /^20\S+Z info api-1 api handled order \d+$/)
+
   const table = await exported(page, 'CSV with these columns')
   const [head, ...rows] = table.bytes.toString().trim().split(/\r?\n/)
   assert.equal(head, 'timestamp,host,status,service,message')

@@ -76,6 +76,28 @@ test('the source that a full output blocks is marked, without a reload', async (
   await close()
 })
 
+test('the rate in the bar at the top is that of the pipeline', async () => {
+  const { page, close } = await openPage(here.browser)
+  await page.goto(`${here.server.address}/pipeline`)
+  const figures = () =>
+    page.evaluate(() => [
+      document.querySelector('.pulse strong')?.textContent ?? '',
+      document.querySelector('.figure strong')?.textContent ?? '',
+    ])
+  const timer = setInterval(() => here.weir.post([{ message: 'a' }, { message: 'b' }]), 100)
+  try {
+    await until('there is a rate', async () => /^[1-9]/.test((await figures())[1]))
+    for (let look = 0; look < 20; look += 1) {
+      const [top, pipeline] = await figures()
+      assert.equal(top, pipeline)
+      await page.waitForTimeout(100)
+    }
+  } finally {
+    clearInterval(timer)
+  }
+  await close()
+})
+
 test('without the stream the pipeline is asked for again and again', async () => {
   const { page, close } = await openPage(here.browser)
   await page.route('**/weir/v1/topology/stream', (route) => route.abort())

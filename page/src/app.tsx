@@ -4,14 +4,16 @@ import { useEffect, useRef } from 'preact/hooks'
 import { reach, signInNeeded } from './api/client'
 import { ExportPanel } from './explore/export-panel'
 import { Explore } from './explore/screen'
+import { plainText } from './format/log-text'
 import { exact, rate, short } from './format/numbers'
 import { Help } from './help'
-import { rateOf, totalsOf } from './pipeline/figures'
+import { totalsOf } from './pipeline/figures'
+import { incoming, keepHistory } from './pipeline/history'
 import { SignIn } from './sign-in'
 import { follow, link, parameter, type Screen, screen } from './state/location'
 import { isSignedIn, maySee, seesEverything, signOut } from './state/session'
 import { theme } from './state/settings'
-import { health, status, statusBefore } from './state/status'
+import { health, status } from './state/status'
 import { IconButton } from './ui/button'
 import { Icon } from './ui/icon'
 import { useKeys } from './ui/keys'
@@ -47,6 +49,7 @@ function addressOf(target: Screen): string {
 
 export function App() {
   const helpShown = useSignal(false)
+  useEffect(keepHistory, [])
   useKeys([
     ...screens.map(({ id, label, keys }) => ({
       keys,
@@ -105,7 +108,7 @@ function Title() {
   const name = screens.find(({ id }) => id === screen.value)?.label ?? ''
   const asked = asks.has(screen.value) ? query.value : ''
   useEffect(() => {
-    document.title = [asked, name, 'weir'].filter(Boolean).join(' · ')
+    document.title = [plainText(asked), name, 'weir'].filter(Boolean).join(' · ')
   }, [asked, name])
   return <h1 class="visually-hidden">{name}</h1>
 }
@@ -185,6 +188,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
             key={id}
             class="tab"
             data-screen={id}
+            data-label={label}
             href={addressOf(id)}
             title={`${label} (${keys})`}
             aria-current={screen.value === id ? 'page' : undefined}
@@ -219,8 +223,7 @@ function toContent(): void {
 const pulse = computed(() => {
   const document = status.data.value
   if (!document) return undefined
-  const taken = rateOf(statusBefore.value, document, (one) => totalsOf(one).taken)
-  return { ...totalsOf(document), rate: taken }
+  return { ...totalsOf(document), rate: incoming(document) }
 })
 
 /** What comes in and what was lost, on every screen. */

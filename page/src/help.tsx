@@ -3,7 +3,13 @@
 import { Dialog } from './ui/dialog'
 import { type Binding, bindings } from './ui/keys'
 
-const groups: Array<Binding['group']> = ['Everywhere', 'Query and time', 'Records', 'Live tail']
+const groups: Array<Binding['group']> = [
+  'Everywhere',
+  'Query and time',
+  'Records',
+  'Live tail',
+  'Pipeline',
+]
 
 const inGrid: Array<[string, string]> = [
   ['↑ ↓', 'move in the list while it has the focus'],

@@ -6,12 +6,12 @@ import type { ContextAnswer, LogEntry } from '../api/schema'
 import { oneLine, wordsExpression } from '../format/log-text'
 import { letterOf, statusOf, toneOf } from '../format/status'
 import { clock } from '../format/times'
-import { go } from '../state/location'
 import { createResource } from '../state/resource'
 import { Button } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { ProblemView, Skeleton } from '../ui/states'
 import { timeOf } from './record'
+import { showRecord } from './record-link'
 
 const step = 25
 const most = 1_000
@@ -88,7 +88,7 @@ function ContextList({ answer, filter }: { answer: ContextAnswer; filter: string
           >
             <span class="level">{letterOf(statusOf(record.attributes.status))}</span>
             <span class="time">{clock(timeOf(record))}</span>
-            <button type="button" class="record-line-text" onClick={() => go({ row: record.id })}>
+            <button type="button" class="record-line-text" onClick={() => showRecord(record)}>
               <LogText text={oneLine(record.attributes.message ?? '', 400)} words={words} />
             </button>
           </li>

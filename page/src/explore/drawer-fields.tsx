@@ -1,6 +1,7 @@
 // A record's message and its fields; each value has its actions.
 import { useSignal } from '@preact/signals'
 import type { LogEntry } from '../api/schema'
+import { plainText } from '../format/log-text'
 import { measured, tidy } from '../format/numbers'
 import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
@@ -127,8 +128,8 @@ function FieldRow({ field }: { field: FieldValue }) {
   const filters = value !== null && typeof value !== 'object' && text.length < 1_000
   return (
     <div class={`field-row${isTall(text) ? ' tall' : ''}`}>
-      <span class="field-name" title={name}>
-        {name}
+      <span class="field-name" title={plainText(name)}>
+        <LogText text={name} />
       </span>
       <span class="field-value">
         <LogText text={text.slice(0, messageShown)} />

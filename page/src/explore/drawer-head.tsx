@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact'
 import type { LogEntry } from '../api/schema'
 import { statusOf, toneOf } from '../format/status'
 import { full } from '../format/times'
+import { LogText } from '../ui/log-text'
 import { timeOf } from './record'
 
 export function DrawerHead({
@@ -18,7 +19,9 @@ export function DrawerHead({
     <header class="drawer-head">
       <span class={`level-badge tone-${toneOf(severity)}`}>{severity}</span>
       <div class="grow drawer-title">
-        <strong>{service ?? host ?? record.weir?.source ?? 'record'}</strong>
+        <strong>
+          <LogText text={service ?? host ?? record.weir?.source ?? 'record'} />
+        </strong>
         <span class="quiet"> {full(timeOf(record))}</span>
       </div>
       {children}

@@ -1,5 +1,6 @@
 // The path of a record through weir with its times, as far as they are known: when it was written, when
 // weir received it and where it stands in its stream, and what each output still has to do with it.
+import { useRef } from 'preact/hooks'
 import type { LogEntry, OutputStatus, StatusDocument } from '../api/schema'
 import { duration, seconds, short } from '../format/numbers'
 import { full } from '../format/times'
@@ -7,7 +8,8 @@ import { outputState } from '../pipeline/figures'
 import { link } from '../state/location'
 import { seesEverything } from '../state/session'
 import { status } from '../state/status'
-import { hasPassed } from './path'
+import { LogText } from '../ui/log-text'
+import { type Outcome, outcomeAt } from './path'
 
 interface PathProps {
   record: LogEntry
@@ -26,17 +28,19 @@ export function PathTab({ record, isStored }: PathProps) {
         {document &&
           outputs.map((output) => (
             <OutputHop
-              key={output.book.name}
+              key={`${record.id} ${output.book.name}`}
               output={output}
-              outcome={outcomeOf(output, record, isStored, document)}
+              record={record}
+              isStored={isStored}
+              document={document}
             />
           ))}
       </ol>
       {seesEverything.value && (
         <p class="quiet drawer-note">
-          Outputs are shown with their current state: weir counts what each of them did, but does
-          not keep it for every record. The <a href={link({}, 'pipeline')}>pipeline</a> has the
-          books.
+          Outputs count what they did and do not keep it for every record: this follows from their
+          books, and the times are when it was first known here. The{' '}
+          <a href={link({}, 'pipeline')}>pipeline</a> has the books.
         </p>
       )}
     </div>
@@ -50,8 +54,7 @@ function Written({ record }: { record: LogEntry }) {
       <dl class="pairs">
         <dt>by</dt>
         <dd>
-          {service || 'a program'}
-          {host ? ` on ${host}` : ''}
+          <LogText text={`${service || 'a program'}${host ? ` on ${host}` : ''}`} />
         </dd>
         <Time name="time" text={record.weir?.timestamp ?? record.attributes.timestamp} />
       </dl>
@@ -109,25 +112,54 @@ function Time({ name, text }: { name: string; text: string | null | undefined })
   )
 }
 
-function outcomeOf(
-  output: OutputStatus,
-  record: LogEntry,
-  isStored: boolean,
-  document: StatusDocument,
-): string {
-  const { book } = output
-  if (book.type === 'store' && isStored) return 'Stored.'
-  if (hasPassed(output, record.weir?.arrival, document)) {
-    return `Passed before ${full(Date.parse(document.time))}: neither it nor what came before it waits here.`
-  }
-  return `May still wait: ${short(book.in_flight)} records do, the oldest for ${seconds(book.lag_seconds)}.`
+/** What has become of the record there, and when that was first known. */
+interface Known {
+  outcome: Outcome
+  time: number
 }
 
-function OutputHop({ output, outcome }: { output: OutputStatus; outcome: string }) {
+function textOf({ outcome, time }: Known, { book }: OutputStatus): string {
+  switch (outcome) {
+    case 'not sent':
+      return 'No record has been sent here.'
+    case 'waiting':
+      return `May still wait: ${short(book.in_flight)} records do, the oldest for ${seconds(book.lag_seconds)}.`
+    case 'delivered':
+      return `Delivered by ${full(time)}, as all records were.`
+    case 'settled':
+      return `Settled by ${full(time)}: delivered, unless a rule sent it elsewhere${othersText(book)}.`
+  }
+}
+
+/** How many records were not delivered by an output; one of them can be this one. */
+function othersText({ book }: OutputStatus['book']): string {
+  const gone = Object.values(book.discarded).reduce((sum, count) => sum + count, 0)
+  const count = gone + book.dead_lettered
+  return count > 0 ? ` or it is among the ${short(count)} that were discarded` : ''
+}
+
+function titleOf({ book }: OutputStatus): string {
+  return book.type ? `${book.name} (${book.type})` : book.name
+}
+
+interface OutputHopProps {
+  output: OutputStatus
+  record: LogEntry
+  isStored: boolean
+  document: StatusDocument
+}
+
+function OutputHop({ output, record, isStored, document }: OutputHopProps) {
   const state = outputState(output)
+  const known = useRef<Known | undefined>(undefined)
+  if (known.current === undefined || known.current.outcome === 'waiting') {
+    const outcome = outcomeAt(output, record.weir?.arrival, document)
+    known.current = { outcome, time: Date.parse(document.time) }
+  }
+  const inStore = output.book.type === 'store' && isStored
   return (
-    <Hop title={`${output.book.name} (${output.book.type})`} state={state.tone}>
-      <p>{outcome}</p>
+    <Hop title={titleOf(output)} state={known.current.outcome === 'not sent' ? '' : state.tone}>
+      <p>{inStore ? 'Stored.' : textOf(known.current, output)}</p>
       {state.tone !== 'good' && <p class="quiet">Now: {state.text}.</p>}
     </Hop>
   )

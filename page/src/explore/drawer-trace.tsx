@@ -7,13 +7,13 @@ import { oneLine } from '../format/log-text'
 import { duration } from '../format/numbers'
 import { statusOf, toneOf } from '../format/status'
 import { quoteKey, quoteValue } from '../query/quote'
-import { go } from '../state/location'
 import { createResource } from '../state/resource'
 import { Button } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { ProblemView, Skeleton } from '../ui/states'
 import { colourOfName } from '../ui/theme'
 import { timeOf, traceOf } from './record'
+import { showRecord } from './record-link'
 import { type TraceBar, type Waterfall, waterfallOf } from './trace'
 import { setQueryNow } from './value-menu'
 
@@ -54,7 +54,9 @@ export function TraceTab({ record }: { record: LogEntry }) {
   return (
     <>
       <div class="drawer-actions">
-        <code class="grow trace-term">{term}</code>
+        <code class="grow trace-term">
+          <LogText text={term} />
+        </code>
         <Button small icon="search" onClick={() => setQueryNow(term)}>
           Show only these
         </Button>
@@ -91,11 +93,13 @@ function Bar({ bar, total, current }: { bar: TraceBar; total: number; current: b
       <button
         type="button"
         class={`waterfall-row tone-${toneOf(status)}`}
-        onClick={() => go({ row: record.id })}
+        onClick={() => showRecord(record)}
       >
         <span class="waterfall-service">
           <span class="swatch" style={{ background: `var(${colourOfName(service)})` }} />
-          <span class="grow">{service}</span>
+          <span class="grow">
+            <LogText text={service} />
+          </span>
         </span>
         <span class="waterfall-lane">
           <span

@@ -1,6 +1,6 @@
 // The drawer: all of one record, in tabs beside the list.
 import { useSignal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { get, type Problem } from '../api/client'
 import type { LogEntry } from '../api/schema'
 import { go, link, parameter } from '../state/location'
@@ -33,15 +33,19 @@ export function Drawer() {
   const id = openId.value
   const fetched = useSignal(createResource<LogEntry>()).value
   const listed = rows.value.find((record) => record.id === id)
+  // An open record stays, also when the next answer does not have it.
+  const shown = useRef<LogEntry | undefined>(undefined)
+  if (listed) shown.current = listed
+  const kept = shown.current?.id === id ? shown.current : undefined
   useEffect(() => {
-    if (!id || rows.peek().some((record) => record.id === id)) return
+    if (!id || shown.current?.id === id) return
     fetched.ask(async (signal) => {
       const answer = await get('/weir/v1/context', { id, before: 0, after: 0 }, signal)
       return answer.record
     })
   }, [id, fetched])
   if (!id) return null
-  const record = listed ?? (fetched.data.value?.id === id ? fetched.data.value : undefined)
+  const record = kept ?? (fetched.data.value?.id === id ? fetched.data.value : undefined)
   return (
     <aside class="drawer" aria-label="Record">
       {record ? <Opened record={record} /> : <Missing problem={fetched.problem.value} />}

@@ -1,6 +1,7 @@
 // How many records have come in so far, from the bytes of an export, without reading them as text.
 
-export type Format = 'ndjson' | 'csv' | 'parquet'
+/** `text` is written by the page, from NDJSON. */
+export type Format = 'ndjson' | 'csv' | 'parquet' | 'text'
 
 export interface RecordCounter {
   /** Undefined where the format does not tell before its end. */

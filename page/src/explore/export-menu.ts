@@ -36,11 +36,15 @@ function fileGroup(): MenuGroup {
   const item = (label: string, format: Format, more: Record<string, string> = {}) => ({
     label,
     icon: 'download' as const,
-    run: () => exportAs(format, address('/weir/v1/export', { ...asked, format, ...more })),
+    run: () => {
+      const sent = format === 'text' ? 'ndjson' : format
+      exportAs(format, address('/weir/v1/export', { ...asked, format: sent, ...more }))
+    },
   })
   return {
     title: 'All records that match',
     items: [
+      item('Text, a line each', 'text'),
       item('NDJSON', 'ndjson'),
       item('CSV with these columns', 'csv', { columns: shown }),
       { ...item('Parquet', 'parquet', { pieces: 'true' }), hint: 'several files if large' },

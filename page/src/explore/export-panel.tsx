@@ -3,6 +3,7 @@
 import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { Button, IconButton } from '../ui/button'
 import { sentence } from '../ui/states'
+import type { Format } from './export-count'
 import { closeExport, type Export, running, saveCut } from './export-run'
 
 export function ExportPanel() {
@@ -35,10 +36,17 @@ function toneOf({ state, partial }: Export): string {
   return state === 'cut' || state === 'failed' || partial ? 'bad' : ''
 }
 
+const formatNames: Record<Format, string> = {
+  ndjson: 'NDJSON',
+  csv: 'CSV',
+  parquet: 'Parquet',
+  text: 'text',
+}
+
 function titleOf({ state, format, name, files, partial }: Export): string {
   switch (state) {
     case 'running':
-      return `Exporting ${format === 'parquet' ? 'Parquet' : format.toUpperCase()}`
+      return `Exporting ${formatNames[format]}`
     case 'saved':
       if (files > 1) return `Saved ${exact(files)} files`
       return partial ? `Saved ${name}, which is incomplete` : `Saved ${name}`

@@ -5,6 +5,7 @@ import { signal } from '@preact/signals'
 import { asProblem, isAbort, open, type Problem } from '../api/client'
 import { announce } from '../ui/notify'
 import { counterOf, type Format } from './export-count'
+import { asLines } from './export-text'
 
 export type ExportState = 'running' | 'saved' | 'cut' | 'failed'
 
@@ -96,7 +97,7 @@ async function run(url: string, mine: AbortController): Promise<void> {
       })
       cursor = response.headers.get('x-weir-next') ?? ''
       const part = cursor || files > 0 ? `-${files + 1}` : ''
-      const name = `weir-${stamp}${part}.${format}`
+      const name = `weir-${stamp}${part}.${format === 'text' ? 'log' : format}`
       change({ name, partial: response.headers.get('x-weir-partial') ?? '' })
       const file = await read(response, format, change)
       if (!file) return
@@ -118,7 +119,8 @@ async function read(
   format: Format,
   change: (next: Partial<Export>) => void,
 ): Promise<Blob | undefined> {
-  const reader = response.body?.getReader()
+  const body = format === 'text' ? response.body?.pipeThrough(asLines()) : response.body
+  const reader = body?.getReader()
   const counter = counterOf(format)
   const before = running.peek()?.bytes ?? 0
   const pieces: Blob[] = []

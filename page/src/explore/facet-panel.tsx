@@ -2,10 +2,12 @@
 // a value, another one takes it back; every value can be left out as well.
 import { useSignal } from '@preact/signals'
 import type { FacetEntry } from '../api/schema'
+import { plainText } from '../format/log-text'
 import { exact, percent, short } from '../format/numbers'
 import { go } from '../state/location'
 import { IconButton } from '../ui/button'
 import { Icon } from '../ui/icon'
+import { LogText } from '../ui/log-text'
 import { openMenu } from '../ui/menu'
 import { Partial, Skeleton } from '../ui/states'
 import { columns, toggleColumn } from './columns'
@@ -81,7 +83,9 @@ function Facet({ facet, matched }: { facet: FacetEntry; matched: number }) {
   const open = isOpen(facet.name)
   const share = matched > 0 ? Math.min(1, facet.count / matched) : 0
   const known = facet.count > 0
-  const title = known ? `${exact(facet.count)} records have it, ${percent(share)}` : facet.name
+  const title = known
+    ? `${exact(facet.count)} records have it, ${percent(share)}`
+    : plainText(facet.name)
   return (
     <div class="facet">
       <div class="facet-head">
@@ -93,7 +97,9 @@ function Facet({ facet, matched }: { facet: FacetEntry; matched: number }) {
           onClick={() => toggle(facet.name)}
         >
           <Icon name={open ? 'chevronDown' : 'chevronRight'} />
-          <span class="grow">{facet.name}</span>
+          <span class="grow">
+            <LogText text={facet.name} />
+          </span>
           <small>{known ? facetNote(facet, share) : ''}</small>
         </button>
         <IconButton

@@ -3,6 +3,7 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get } from '../api/client'
 import type { FacetEntry, ValueEntry } from '../api/schema'
+import { plainText } from '../format/log-text'
 import { exact, measured, short } from '../format/numbers'
 import { statusOf, toneOf } from '../format/status'
 import { parseTerms, stateOf, withoutField, withRange } from '../query/terms'
@@ -57,7 +58,8 @@ export function CountedFacet({ name }: { name: string }) {
     found.ask((signal) => loadFacet(asked, name, signal))
   }, [asked, name, found])
   if (found.data.value) return <FacetValues facet={found.data.value} />
-  if (found.loading.value) return <Skeleton lines={3} label={`Counting values of ${name}`} />
+  if (found.loading.value)
+    return <Skeleton lines={3} label={`Counting values of ${plainText(name)}`} />
   return <p class="facets-note quiet">No matching record has it.</p>
 }
 
@@ -96,7 +98,7 @@ function Value({ facet, entry, share, state }: ValueProps) {
         type="button"
         class="value-name"
         aria-pressed={state === 'included'}
-        title={`${name}: ${exact(entry.count)} records`}
+        title={`${plainText(name)}: ${exact(entry.count)} records`}
         onClick={() => include(facet.name, entry.value)}
       >
         <span class="value-share" style={{ width: `${Math.max(2, share * 100)}%` }} />
@@ -112,8 +114,8 @@ function Value({ facet, entry, share, state }: ValueProps) {
         type="button"
         class="value-exclude"
         aria-pressed={state === 'excluded'}
-        aria-label={`Hide ${name}`}
-        title={`Hide ${name}`}
+        aria-label={`Hide ${plainText(name)}`}
+        title={`Hide ${plainText(name)}`}
         onClick={() => exclude(facet.name, entry.value)}
       >
         −
@@ -140,7 +142,7 @@ function AllValues({ facet }: { facet: FacetEntry }) {
       <input
         class="field small value-search"
         placeholder="Values that begin with…"
-        aria-label={`Values of ${facet.name} with the prefix`}
+        aria-label={`Values of ${plainText(facet.name)} with the prefix`}
         onInput={(event) => {
           prefix.value = event.currentTarget.value
         }}
@@ -175,14 +177,14 @@ function NumberRange({ facet }: { facet: FacetEntry }) {
         class="field small"
         name="low"
         placeholder={least}
-        aria-label={`${facet.name} at least`}
+        aria-label={`${plainText(facet.name)} at least`}
       />
       <span class="quiet">to</span>
       <input
         class="field small"
         name="high"
         placeholder={greatest}
-        aria-label={`${facet.name} at most`}
+        aria-label={`${plainText(facet.name)} at most`}
       />
       <button type="submit" class="button small">
         Set

@@ -88,6 +88,14 @@ function Controls() {
         />
       </label>
       <span class="grow" />
+      <ChartChoice chart={chart} />
+    </div>
+  )
+}
+
+function ChartChoice({ chart }: { chart: string }) {
+  return (
+    <div class="row">
       <Button
         small
         icon="density"
@@ -119,9 +127,17 @@ function TopList({ found }: { found: Groups }) {
     <table class="top-list">
       <thead>
         <tr>
-          <th scope="col">{chosen.fields.join(' · ')}</th>
+          <th scope="col">
+            <LogText text={chosen.fields.join(' · ')} />
+          </th>
           <th scope="col" class="number">
-            {chosen.aggregation === 'count' ? 'records' : `${chosen.aggregation} ${chosen.metric}`}
+            <LogText
+              text={
+                chosen.aggregation === 'count'
+                  ? 'records'
+                  : `${chosen.aggregation} ${chosen.metric}`
+              }
+            />
           </th>
           <th scope="col">
             <span class="visually-hidden">share</span>

@@ -21,7 +21,7 @@ export function HistogramPanel() {
     <section class="histogram" aria-label="Records over time" aria-busy={histogram.loading.value}>
       <div class="histogram-head">
         <BarChoice />
-        {data && <Legend series={data.series} />}
+        <Legend series={data?.series ?? []} />
         <Partial meta={data?.meta} />
         <span class="grow" />
         <span class="quiet wide">drag to zoom</span>

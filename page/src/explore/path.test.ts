@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { OutputStatus } from '../api/schema'
-import { hasPassed } from './path'
+import type { OutputStatus, StatusDocument } from '../api/schema'
+import { hasPassed, outcomeAt } from './path'
 
 const output = (in_flight: number, taken: number, lag_seconds: number, type = 'splunk_hec') =>
   ({ book: { in_flight, taken, lag_seconds, type } }) as OutputStatus
@@ -19,4 +19,23 @@ it('what is not certain is not said', () => {
   expect(hasPassed(output(5, 0, 10), '2025-12-31T00:00:00Z', read)).toBe(false)
   expect(hasPassed(output(0, 0, 0), '2026-01-01T00:59:59.500Z', read)).toBe(false)
   expect(hasPassed(output(0, 0, 0), undefined, read)).toBe(false)
+})
+
+it('the outcome is certain only where the books leave no other way', () => {
+  const counts = { routed: 7, discarded: {}, dead_lettered: 0, unbound: 0 }
+  const at = (book: object, in_flight = 0) => {
+    const state = { in_flight, taken: 0, lag_seconds: 0, type: 'http' }
+    const document = { ...read, sources: [{ book: { book: { records: 7 } } }] }
+    return outcomeAt(
+      { book: { ...state, book: { ...counts, ...book } } } as OutputStatus,
+      '2026-01-01T00:59:00Z',
+      document as StatusDocument,
+    )
+  }
+  expect(at({})).toBe('delivered')
+  expect(at({ routed: 6 })).toBe('settled')
+  expect(at({ discarded: { expired: 1 } })).toBe('settled')
+  expect(at({ dead_lettered: 1 })).toBe('settled')
+  expect(at({ routed: 0 })).toBe('not sent')
+  expect(at({}, 3)).toBe('waiting')
 })

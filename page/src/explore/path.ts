@@ -22,3 +22,24 @@ export function hasPassed(
   const isOfThisRun = arrived > now - uptime_seconds * 1_000
   return isOfThisRun && book.lag_seconds > 0 && arrived + settling < now - book.lag_seconds * 1_000
 }
+
+/** What is known of a record at an output. */
+export type Outcome = 'waiting' | 'not sent' | 'delivered' | 'settled'
+
+/**
+ * Certain where the books leave no other way: every record was sent to the output and none of them was
+ * discarded, or none was sent to it at all. Otherwise it was settled, one way or another.
+ */
+export function outcomeAt(
+  output: OutputStatus,
+  arrival: string | null | undefined,
+  document: StatusDocument,
+): Outcome {
+  const { routed, discarded, dead_lettered, unbound } = output.book.book
+  if (!hasPassed(output, arrival, document)) return 'waiting'
+  if (routed === 0) return 'not sent'
+  const records = document.sources.reduce((sum, { book }) => sum + book.book.records, 0)
+  const others = Object.values(discarded).reduce((sum, count) => sum + count, 0)
+  const isCertain = routed === records && others + dead_lettered + (unbound ?? 0) === 0
+  return isCertain ? 'delivered' : 'settled'
+}

@@ -1,8 +1,10 @@
 // The head of the records: order by time, columns that are dragged, resized and removed, by pointer
 // and by keyboard.
+import { plainText } from '../format/log-text'
 import { go } from '../state/location'
 import { IconButton } from '../ui/button'
 import { Icon } from '../ui/icon'
+import { LogText } from '../ui/log-text'
 import { openMenu } from '../ui/menu'
 import { columns, moveColumn, setWidth, toggleColumn, widthOf } from './columns'
 import { sort } from './records'
@@ -51,7 +53,9 @@ function ColumnHead({ name }: { name: string }) {
         moveColumn(dragged, now.indexOf(name) - now.indexOf(dragged))
       }}
     >
-      <span class="head-name grow">{name}</span>
+      <span class="head-name grow">
+        <LogText text={name} />
+      </span>
       <IconButton
         small
         icon="more"
@@ -103,7 +107,7 @@ function Resizer({ name }: { name: string }) {
       class="resizer"
       role="separator"
       aria-orientation="vertical"
-      aria-label={`Width of ${name}`}
+      aria-label={`Width of ${plainText(name)}`}
       aria-valuenow={widthOf(name)}
       tabIndex={0}
       onPointerDown={drag}

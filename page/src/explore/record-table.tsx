@@ -25,7 +25,8 @@ import {
   useRecordKeys,
 } from './selection'
 
-export const rowHeights = { compact: 22, comfortable: 30 } as const
+/** Pixels; what is pointed at has at least 24 of them (WCAG 2.2, target size). */
+export const rowHeights = { compact: 24, comfortable: 30 } as const
 
 const words = computed(() => wordsExpression(markedWords(query.value)))
 

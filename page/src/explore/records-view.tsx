@@ -1,19 +1,12 @@
 // The list of records, or what stands in its place.
-import { useEffect, useRef } from 'preact/hooks'
-import { totalsOf } from '../pipeline/figures'
-import { link } from '../state/location'
-import { status } from '../state/status'
 import { presets, zoomed } from '../time/range'
 import { Button } from '../ui/button'
-import { Command } from '../ui/command'
 import { Empty, ProblemView, Skeleton } from '../ui/states'
+import { NothingYet, nothingTaken, useFirstRecords } from './nothing-yet'
 import { askAgain, query, question, setRange } from './question'
 import { RecordTable } from './record-table'
 import { rows, rowsLoading, rowsMeta, rowsProblem } from './records'
 import { setQueryNow } from './value-menu'
-
-/** After the first records, milliseconds: by then there is more to see. */
-const firstRecordsWait = 3_000
 
 export function RecordsView() {
   const problem = rowsProblem.value
@@ -26,10 +19,9 @@ export function RecordsView() {
 }
 
 function NothingFound() {
-  const document = status.data.value
-  const nothingYet = document !== undefined && totalsOf(document).taken === 0
-  useFirstRecords(nothingYet)
-  if (nothingYet && !query.value) return <NothingYet />
+  const nothingYet = nothingTaken.value
+  useFirstRecords(askAgain)
+  if (nothingYet && !query.value) return <NothingYet again={askAgain} />
   const longest = presets.at(-1)
   return (
     <Empty
@@ -56,49 +48,6 @@ function NothingFound() {
         {query.value
           ? 'A longer range or fewer conditions may find something.'
           : 'There are records, but none in this range.'}
-      </p>
-    </Empty>
-  )
-}
-
-/** The first records appear by themselves; those that came with them, a little later. */
-function useFirstRecords(nothingYet: boolean): void {
-  const before = useRef(nothingYet)
-  useEffect(() => {
-    if (before.current && !nothingYet) {
-      askAgain()
-      window.setTimeout(askAgain, firstRecordsWait)
-    }
-    before.current = nothingYet
-  }, [nothingYet])
-}
-
-function NothingYet() {
-  return (
-    <Empty
-      title="No records yet"
-      actions={
-        <>
-          <a class="button" href={link({}, 'pipeline')}>
-            What weir is reading
-          </a>
-          <Button icon="refresh" onClick={askAgain}>
-            Check again
-          </Button>
-        </>
-      }
-    >
-      <p>
-        weir is running and has not received a record yet. For something to look at, run this in a
-        terminal on the same machine, in the directory where weir was started:
-      </p>
-      <Command
-        text="weir load demo"
-        does="The logs of a small shop, with traces, queues and incidents. They appear here by themselves."
-      />
-      <p class="quiet">
-        With a configuration of your own, add a directory whose files a source follows:{' '}
-        <code>weir load demo DIR</code>.
       </p>
     </Empty>
   )

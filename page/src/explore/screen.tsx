@@ -11,7 +11,7 @@ import { refresh, TimePicker } from '../time/picker'
 import { Button, IconButton } from '../ui/button'
 import { lazy, Suspense } from '../ui/lazy'
 import { announce } from '../ui/notify'
-import { Skeleton } from '../ui/states'
+import { Skeleton, sentence } from '../ui/states'
 import { Tabs } from '../ui/tabs'
 import { Drawer } from './drawer'
 import { openExportMenu } from './export-menu'
@@ -97,16 +97,7 @@ function Results() {
     <div class={`results${facetsShown.value ? ' with-facets' : ''}`}>
       {facetsShown.value && (
         <div class="facets-box">
-          <div class="facets-close">
-            <IconButton
-              small
-              icon="close"
-              label="Hide the fields"
-              onClick={() => {
-                facetsShown.value = false
-              }}
-            />
-          </div>
+          <FacetsHead />
           <FacetPanel />
         </div>
       )}
@@ -118,6 +109,25 @@ function Results() {
         <Part />
       </div>
       <Drawer />
+    </div>
+  )
+}
+
+/** Where fields cover the records: what the choice has found so far, and the way to it. */
+function FacetsHead() {
+  const matched = histogram.data.value?.matched
+  const found = matched === undefined ? 'the records' : `${short(matched)} records`
+  return (
+    <div class="facets-close">
+      <Button
+        small
+        kind="primary"
+        onClick={() => {
+          facetsShown.value = false
+        }}
+      >
+        Show {found}
+      </Button>
     </div>
   )
 }
@@ -207,12 +217,19 @@ function Warnings() {
   const key = shown.map((warning) => warning.detail).join()
   if (shown.length === 0 || dismissed.value === key || rowsProblem.value) return null
   const partial = rowsMeta.value?.weir.partial
+  // Nothing is wrong then: more will be there in a while.
+  const waits = shown.every((warning) => warning.code === 'catching_up')
   return (
-    <div class={`notice${partial ? ' bad' : ''}`} role="status">
+    <div class={`notice${partial && !waits ? ' bad' : ''}`} role="status">
       <span class="grow">
         {partial && <strong>This result is incomplete. </strong>}
-        {shown.map((warning) => warning.detail || warning.title).join(' ')}
+        {shown.map((warning) => sentence(warning.detail || warning.title)).join(' ')}
       </span>
+      {partial && (
+        <Button small icon="refresh" onClick={askAgain}>
+          Run again
+        </Button>
+      )}
       <IconButton
         small
         icon="close"

@@ -104,13 +104,13 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
       keys: 'x',
       does: 'show its context',
       group,
-      run: () => atSelected((index) => openTab(index, 'context')),
+      run: () => openTab('context'),
     },
     {
       keys: 't',
       does: 'show its trace',
       group,
-      run: () => atSelected((index) => openTab(index, 'trace')),
+      run: () => openTab('trace'),
     },
     {
       keys: 'f',
@@ -184,8 +184,9 @@ function moveByKey(event: KeyboardEvent, grid: HTMLElement, page: number): void 
   }
 }
 
-function openTab(index: number, tab: string): void {
-  const id = rows.peek()[index]?.id
+/** Of the selected record, or of the open one, which need not be among the rows any more. */
+function openTab(tab: string): void {
+  const id = rows.peek()[selected.peek()]?.id ?? openId.peek()
   if (id) go({ row: id, tab })
 }
 

@@ -1,6 +1,7 @@
 // How the records are shown: columns, wrapping, density, histogram.
 import { density, histogramShown, wrap } from '../state/settings'
 import { IconButton } from '../ui/button'
+import { LogText } from '../ui/log-text'
 import { Popover } from '../ui/popover'
 import { columns, defaultColumns, setColumns, toggleColumn } from './columns'
 import { facets } from './facets'
@@ -55,7 +56,9 @@ function ColumnChoice() {
             checked={shown.includes(name)}
             onChange={() => toggleColumn(name)}
           />
-          <span class="mono">{name}</span>
+          <span class="mono">
+            <LogText text={name} />
+          </span>
         </label>
       ))}
       <button type="button" class="button small" onClick={() => setColumns(defaultColumns)}>

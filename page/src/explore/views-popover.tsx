@@ -13,6 +13,7 @@ import {
   viewsProblem,
 } from '../state/views'
 import { Button, IconButton } from '../ui/button'
+import { LogText } from '../ui/log-text'
 import { notify } from '../ui/notify'
 import { Popover } from '../ui/popover'
 import { sentence } from '../ui/states'
@@ -85,7 +86,7 @@ function Content({ close }: { close: () => void }) {
                 close()
               }}
             >
-              {query}
+              <LogText text={query} />
             </button>
           </li>
         ))}
@@ -105,7 +106,7 @@ function ViewRow({ view, close }: { view: View; close: () => void }) {
           close()
         }}
       >
-        {view.name}
+        <LogText text={view.name} />
       </button>
       <IconButton
         small

@@ -1,5 +1,6 @@
-// Log text made harmless to look at: colours of terminals become styles, control characters and
-// marks that turn the direction of text become visible signs. The result is only ever set as text.
+// Log text made harmless to look at: colours of terminals become styles, control characters, marks
+// that turn the direction of text and invisible characters become visible signs. The result is only
+// ever set as text.
 
 export interface TextPart {
   text: string
@@ -7,26 +8,50 @@ export interface TextPart {
   kind?: string
 }
 
-/** Control characters, and marks that turn the direction of text or take no room. */
-const unseen =
-  '\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff'
+/**
+ * What nobody would see, or what changes how the text behind it reads. The command line escapes the same
+ * characters. Those that join letters of a script or an emoji (U+200C, U+200D) are kept.
+ */
+const unseen = [
+  // Control characters, but for tabs and line feeds.
+  '\\u{0}-\\u{8}\\u{b}-\\u{1f}\\u{7f}-\\u{9f}',
+  // Soft hyphen, joiners and fillers that are invisible.
+  '\\u{ad}\\u{34f}\\u{115f}\\u{1160}\\u{17b4}\\u{17b5}\\u{3164}\\u{ffa0}',
+  // Spaces without width.
+  '\\u{200b}\\u{feff}',
+  // Direction marks, and separators of lines and paragraphs.
+  '\\u{61c}\\u{200e}\\u{200f}\\u{2028}-\\u{202e}',
+  // Invisible operators and isolates; a letter without ink.
+  '\\u{2060}-\\u{206f}\\u{2800}',
+  // Variation selectors: invisible, and able to carry text.
+  '\\u{180b}-\\u{180f}\\u{fe00}-\\u{fe0f}\\u{e0100}-\\u{e01ef}',
+  // Controls of shorthand and of musical notation.
+  '\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}',
+  // Annotations and objects, and tags: text that is meant only for machines.
+  '\\u{fff0}-\\u{fffc}\\u{e0000}-\\u{e00ff}\\u{e01f0}-\\u{e0fff}',
+].join('')
+
+/** One such character. */
+export const unseenCharacter = new RegExp(`[${unseen}]`, 'gu')
 /** A command to a terminal, or one such character. */
-const special = new RegExp(`\\u001b\\[([0-9;]*)([A-Za-z])|[${unseen}]`, 'g')
+const special = new RegExp(`\\u001b\\[([0-9;]*)([A-Za-z])|[${unseen}]`, 'gu')
 
 const colours = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
 
 const marks: Record<number, string> = {
+  173: 'SHY',
   1564: 'ALM',
   8203: 'ZWSP',
-  8204: 'ZWNJ',
-  8205: 'ZWJ',
   8206: 'LRM',
   8207: 'RLM',
+  8232: 'LS',
+  8233: 'PS',
   8234: 'LRE',
   8235: 'RLE',
   8236: 'PDF',
   8237: 'LRO',
   8238: 'RLO',
+  8288: 'WJ',
   8294: 'LRI',
   8295: 'RLI',
   8296: 'FSI',
@@ -64,8 +89,15 @@ function colourOf(codes: string, before: string | undefined): string | undefined
   return kind
 }
 
+/** The text alone, for where there is nothing but text: names, tooltips, labels, titles. */
+export function plainText(text: string): string {
+  if (text.search(special) < 0) return text
+  const parts = partsOf(text)
+  return parts.map((part) => (part.kind === 'sign' ? `[${part.text}]` : part.text)).join('')
+}
+
 function signOf(char: string): string {
-  const code = char.charCodeAt(0)
+  const code = char.codePointAt(0) ?? 0
   if (code < 0x20) return String.fromCharCode(0x2400 + code)
   if (code === 0x7f) return '\u2421'
   return marks[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, '0')}`

@@ -78,7 +78,9 @@ function List({
         >
           <span class="number">{measured(Number(textOf(fieldOf(record, metric))), unit)}</span>
           <span class="time">{clock(timeOf(record))}</span>
-          <span class="quiet">{record.attributes.service ?? ''}</span>
+          <span class="quiet">
+            <LogText text={record.attributes.service ?? ''} />
+          </span>
           <button type="button" class="record-line-text" onClick={() => go({ row: record.id })}>
             <LogText text={oneLine(record.attributes.message ?? '', 300)} />
           </button>

@@ -2,6 +2,7 @@
 import { useSignal } from '@preact/signals'
 import { facets } from '../explore/facets'
 import { include } from '../explore/value-menu'
+import { plainText } from '../format/log-text'
 import { exact, measured, short } from '../format/numbers'
 import { go } from '../state/location'
 import { LogText } from '../ui/log-text'
@@ -53,7 +54,9 @@ function Table({ rows, unit }: { rows: Outlier[]; unit: string | undefined }) {
     <table>
       <thead>
         <tr>
-          <th scope="col">{by.value}</th>
+          <th scope="col">
+            <LogText text={by.value} />
+          </th>
           <th scope="col" class="number">
             records
           </th>
@@ -78,7 +81,7 @@ function Table({ rows, unit }: { rows: Outlier[]; unit: string | undefined }) {
               <button
                 type="button"
                 class="link outlier-name"
-                title={`Only ${row.name}`}
+                title={`Only ${plainText(row.name)}`}
                 onClick={() => include(by.peek(), row.name)}
               >
                 <LogText text={row.name || '(empty)'} />
@@ -107,7 +110,7 @@ function Times({ row }: { row: Outlier }) {
   return (
     <span
       class="badge caution"
-      title={`its 99th percentile of ${metric.value}, compared with that of all`}
+      title={`its 99th percentile of ${plainText(metric.value)}, compared with that of all`}
     >
       ×{(row.p99 / all).toFixed(1)}
     </span>

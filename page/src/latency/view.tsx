@@ -4,6 +4,7 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/latency.css'
 import { facets, numberFields } from '../explore/facets'
+import { NothingYet, nothingTaken, useFirstRecords } from '../explore/nothing-yet'
 import { askAgain, question } from '../explore/question'
 import { rowsProblem } from '../explore/records'
 import { setQueryNow } from '../explore/value-menu'
@@ -14,6 +15,7 @@ import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { CellRecords } from './cell-records'
 import { by, metric } from './choice'
+import { Guide } from './guide'
 import { type Cell, HeatMapView } from './heat-map'
 import { LinesChart } from './lines-chart'
 import {
@@ -33,6 +35,7 @@ export function LatencyView() {
   const name = metric.value
   const ready = facets.data.value !== undefined
   const group = by.value
+  useFirstRecords(askAgain)
   useEffect(() => {
     if (!ready) return
     loadSummary(asked, name)
@@ -74,6 +77,7 @@ export function LatencyView() {
 }
 
 function NoNumbers() {
+  if (nothingTaken.value) return <NothingYet again={askAgain} />
   return (
     <Empty title="No numbers in these records">
       <p>
@@ -81,6 +85,7 @@ function NoNumbers() {
         <code>parse</code> makes attributes of the lines of access logs; widen the query or the
         range, if there are some elsewhere.
       </p>
+      <Guide />
     </Empty>
   )
 }

@@ -1,32 +1,64 @@
-// One row of a live tail in full, beside the list.
+// One row of a live tail in full, beside the list. As soon as it is stored, it has all that a stored
+// record has: a link, its context and its trace.
 import { signal, useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
 import type { LogEntry } from '../api/schema'
+import { ContextTab } from '../explore/drawer-context'
 import { FieldsTab } from '../explore/drawer-fields'
 import { DrawerHead } from '../explore/drawer-head'
 import { JsonTab } from '../explore/drawer-json'
 import { PathTab } from '../explore/drawer-path'
-import { timeOf } from '../explore/record'
-import { quoteValue } from '../query/quote'
-import { link } from '../state/location'
-import { fixed } from '../time/range'
+import { TraceTab } from '../explore/drawer-trace'
+import { traceOf } from '../explore/record'
+import { recordLink } from '../explore/record-link'
+import { createResource } from '../state/resource'
 import { IconButton } from '../ui/button'
+import { Empty, Skeleton } from '../ui/states'
 import { Tabs } from '../ui/tabs'
+import { findStored } from './stored'
 
 export const openedRow = signal<LogEntry | undefined>(undefined)
 
+/** What the store has of the row: nothing yet, or nothing at all, or the record. */
+interface Stored {
+  searched: boolean
+  record: LogEntry | undefined
+}
+
+function useStored(row: LogEntry | undefined): Stored {
+  const found = useSignal(createResource<LogEntry | undefined>()).value
+  useEffect(() => {
+    if (!row) return
+    found.ask((signal) => findStored(row, signal))
+    return found.clear
+  }, [row, found])
+  return { searched: !found.loading.value, record: found.data.value }
+}
+
+const tabs = [
+  { id: 'fields', label: 'Fields' },
+  { id: 'json', label: 'JSON' },
+  { id: 'context', label: 'Context' },
+  { id: 'trace', label: 'Trace' },
+  { id: 'path', label: 'Path' },
+]
+
 export function LiveDrawer() {
   const tab = useSignal('fields')
-  const record = openedRow.value
-  if (!record) return null
+  const row = openedRow.value
+  const stored = useStored(row)
+  if (!row) return null
+  const shown = tabs.filter((one) => one.id !== 'trace' || traceOf(row))
+  const current = shown.some((one) => one.id === tab.value) ? tab.value : 'fields'
   return (
     <aside class="drawer" aria-label="Record">
-      <DrawerHead record={record}>
+      <DrawerHead record={row}>
         <a
           class="button small"
-          href={aroundIt(record)}
-          title="What was stored just before and after it"
+          href={recordLink(row, stored.record?.id)}
+          title="Stored records of its service around its time"
         >
-          Around it
+          Open in Explore
         </a>
         <IconButton
           small
@@ -40,40 +72,43 @@ export function LiveDrawer() {
       </DrawerHead>
       <Tabs
         label="Parts of the record"
-        tabs={[
-          { id: 'fields', label: 'Fields' },
-          { id: 'json', label: 'JSON' },
-          { id: 'path', label: 'Path' },
-        ]}
-        current={tab.value}
+        tabs={shown}
+        current={current}
         onChange={(next) => {
           tab.value = next
         }}
       />
-      <div class="drawer-body" role="tabpanel" aria-label={tab.value}>
-        <Part tab={tab.value} record={record} />
+      <div class="drawer-body" role="tabpanel" aria-label={current}>
+        <Part tab={current} row={row} stored={stored} />
       </div>
     </aside>
   )
 }
 
-/** On either side of it, milliseconds. */
-const around = 30_000
-
-function aroundIt(record: LogEntry): string {
-  const time = timeOf(record)
-  const { service } = record.attributes
-  const range = fixed({ from: time - around, to: time + around })
-  return link({ ...range, q: service ? `service:${quoteValue(service)}` : '' }, 'explore')
-}
-
-function Part({ tab, record }: { tab: string; record: LogEntry }) {
+function Part({ tab, row, stored }: { tab: string; row: LogEntry; stored: Stored }) {
   switch (tab) {
     case 'json':
-      return <JsonTab record={record} />
+      return <JsonTab record={row} />
+    case 'context':
+      if (!stored.record) return <NotStored searched={stored.searched} />
+      return <ContextTab key={stored.record.id} record={stored.record} />
+    case 'trace':
+      return <TraceTab record={stored.record ?? row} />
     case 'path':
-      return <PathTab record={record} isStored={false} />
+      return <PathTab record={row} isStored={stored.record !== undefined} />
     default:
-      return <FieldsTab record={record} />
+      return <FieldsTab record={row} />
   }
+}
+
+function NotStored({ searched }: { searched: boolean }) {
+  if (!searched) return <Skeleton lines={10} label="Waiting until it is stored" />
+  return (
+    <Empty title="Not in the store">
+      <p>
+        Only stored records have a context. A rule may have sent this one elsewhere, or there is no
+        store.
+      </p>
+    </Empty>
+  )
 }

@@ -1,7 +1,7 @@
 // One row of a live tail: its stream by colour and name, its time, severity and message.
 import type { Ref } from 'preact'
 import { fieldOf, textOf, timeOf } from '../explore/record'
-import { oneLine } from '../format/log-text'
+import { oneLine, plainText } from '../format/log-text'
 import { letterOf, statusOf, toneOf } from '../format/status'
 import { full } from '../format/times'
 import { Clock } from '../ui/clock'
@@ -63,8 +63,8 @@ export const LiveRow = memo(function LiveRow({
       <span class="cell time" title={full(timeOf(record))}>
         <Clock time={timeOf(record)} />
       </span>
-      <span class="cell stream" title={`${name}, stream ${record.weir?.stream ?? ''}`}>
-        {name}
+      <span class="cell stream" title={plainText(`${name}, stream ${record.weir?.stream ?? ''}`)}>
+        <LogText text={name} />
       </span>
       <span class="cell message">
         <LogText

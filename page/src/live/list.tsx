@@ -1,6 +1,8 @@
 // The rows of a live tail, the newest at the bottom. It follows only while the reader is there;
 // scrolling up or selecting text stops it, and new rows wait.
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { NothingYet, nothingTaken } from '../explore/nothing-yet'
+import { rowHeights } from '../explore/record-table'
 import { wordsExpression } from '../format/log-text'
 import { markedWords } from '../query/terms'
 import { parameter } from '../state/location'
@@ -12,7 +14,6 @@ import { GapRow, LiveRow } from './list-row'
 import { follow, following, paints, pause, ring, tailState } from './tail'
 
 const query = parameter('q')
-const rowHeights = { compact: 20, comfortable: 28 } as const
 
 /** So near the bottom counts as at the bottom, pixels. */
 const bottomSlack = 24
@@ -104,6 +105,7 @@ function CatchUp() {
 
 function Waiting() {
   if (tailState.value !== 'open') return null
+  if (nothingTaken.value && !query.value) return <NothingYet />
   return (
     <Empty title={query.value ? 'No matching records yet' : 'No records yet'}>
       <p>The tail shows new records only; find older ones in Explore.</p>

@@ -1,5 +1,6 @@
-// The last minutes of every rate, for the small lines beside them.
-import { effect, signal } from '@preact/signals'
+// The last minutes of every rate, for the small lines beside them, and the one figure of each rate that
+// every part of the page shows.
+import { batch, effect, signal } from '@preact/signals'
 import type { OutputStatus, StatusDocument } from '../api/schema'
 import { status, statusBefore } from '../state/status'
 import { rateOf } from './figures'
@@ -7,6 +8,9 @@ import { rateOf } from './figures'
 const kept = 150
 
 export const history = signal<Record<string, number[]>>({})
+
+/** How long each of the looks was, seconds; the newest last, as in the history. */
+const lengths = signal<number[]>([])
 
 /** Bytes that all sources have taken in. */
 function bytesTaken(document: StatusDocument): number {
@@ -38,7 +42,7 @@ function countersOf(document: StatusDocument): Counter[] {
   return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds], ['bytes', bytesTaken]]
 }
 
-/** Keeps the history while somebody looks at it. */
+/** Keeps the history from now on. */
 export function keepHistory(): () => void {
   return effect(() => {
     const document = status.data.value
@@ -49,13 +53,36 @@ export function keepHistory(): () => void {
       const found = rateOf(before, document, counter)
       if (found !== undefined) next[name] = [...(next[name] ?? []), found].slice(-kept)
     }
-    history.value = next
+    const length = (document.time_unix_ns - before.time_unix_ns) / 1e9
+    batch(() => {
+      history.value = next
+      lengths.value = [...lengths.peek(), length].slice(-kept)
+    })
   })
 }
 
-/** The mean of the last few looks, so that a figure can be read. */
+/** So long a figure looks back, so that it can be read, seconds. */
+const window = 5
+
+/** The mean over the last few seconds, or over one look that is longer. */
 export function steady(name: string): number | undefined {
-  const values = history.value[name]?.slice(-5)
-  if (!values || values.length === 0) return undefined
-  return values.reduce((sum, value) => sum + value, 0) / values.length
+  return meanOf(history.value[name] ?? [], lengths.value)
+}
+
+/** The mean of the last rates, each of which held for so many seconds, over at least the window. */
+export function meanOf(rates: number[], seconds: number[]): number | undefined {
+  let [sum, time] = [0, 0]
+  for (let back = 1; back <= rates.length && time < window; back += 1) {
+    const length = seconds.at(-back) ?? 0
+    sum += (rates.at(-back) ?? 0) * length
+    time += length
+  }
+  return time > 0 ? sum / time : undefined
+}
+
+/** What all sources take in, lines per second. */
+export function incoming(document: StatusDocument): number | undefined {
+  const rates = document.sources.map(({ book }) => steady(`source:${book.name}`))
+  const known = rates.filter((one) => one !== undefined)
+  return known.length > 0 ? known.reduce((all, one) => all + one, 0) : undefined
 }

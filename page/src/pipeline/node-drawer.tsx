@@ -4,6 +4,8 @@ import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { go } from '../state/location'
 import { status, statusBefore } from '../state/status'
 import { IconButton } from '../ui/button'
+import { useKeys } from '../ui/keys'
+import { LogText } from '../ui/log-text'
 import { Sparkline } from '../ui/sparkline'
 import { fullIn, outputIn, rateOf, sourceIn } from './figures'
 import { history } from './history'
@@ -12,12 +14,20 @@ import { openNode } from './topology-view'
 
 type Pair = [string, string]
 
+/** Back to the box that it was opened from. */
+function closeNode(): void {
+  const box = document.querySelector<HTMLElement>('.node[aria-expanded=true]')
+  go({ node: null }, { replace: true })
+  box?.focus()
+}
+
 interface Props {
   document: StatusDocument
   topology: Topology
 }
 
 export function NodeDrawer({ document, topology }: Props) {
+  useKeys([{ keys: 'Escape', does: 'close the details', group: 'Pipeline', run: closeNode }])
   const node = topology.columns.flat().find(({ id }) => id === openNode.value)
   if (!node) return null
   return (
@@ -26,22 +36,23 @@ export function NodeDrawer({ document, topology }: Props) {
         <div class="grow drawer-title">
           <strong>{node.name}</strong> <span class="quiet">{node.type}</span>
         </div>
-        <IconButton
-          small
-          icon="close"
-          label="Close"
-          onClick={() => go({ node: null }, { replace: true })}
-        />
+        <IconButton small icon="close" label="Close" keys="Escape" onClick={closeNode} />
       </header>
       <div class="drawer-body">
         <p>{node.state.text}</p>
-        {node.error && <pre class="drawer-message">{node.error}</pre>}
-        <Sparkline
-          values={history.value[node.id] ?? []}
-          label="rate of the last minutes"
-          width={320}
-          height={48}
-        />
+        {node.error && (
+          <pre class="drawer-message">
+            <LogText text={node.error} />
+          </pre>
+        )}
+        {node.rate && (
+          <Sparkline
+            values={history.value[node.rate] ?? []}
+            label="rate of the last minutes"
+            width={320}
+            height={48}
+          />
+        )}
         <dl class="pairs node-pairs">
           {pairsOf(node, document).map(([name, value]) => (
             <>

@@ -10,9 +10,10 @@ import { createResource, type Resource } from '../state/resource'
 import { health, status, statusAt } from '../state/status'
 import { topology, watchTopology } from '../state/topology'
 import { Figure } from '../ui/figure'
+import { LogText } from '../ui/log-text'
 import { ProblemView, Skeleton } from '../ui/states'
 import { totalsOf } from './figures'
-import { keepHistory, steady } from './history'
+import { incoming, steady } from './history'
 import { Ledger } from './ledger'
 import { NodeDrawer } from './node-drawer'
 import { NoisyKeys } from './noisy'
@@ -22,10 +23,11 @@ import { topologyOf } from './topology'
 import { TopologyView } from './topology-view'
 
 const rulesEvery = 3_000
+/** So long the parts of the screen wait for each other, milliseconds. */
+const longestWait = 1_500
 
 export function Pipeline() {
   const rules = useSignal(createResource<RulesDocument>()).value
-  useEffect(keepHistory, [])
   useEffect(watchTopology, [])
   useEffect(() => {
     const ask = () => rules.ask((signal) => get('/weir/v1/rules', {}, signal))
@@ -34,16 +36,14 @@ export function Pipeline() {
     return () => window.clearInterval(timer)
   }, [rules])
 
+  const waited = useWaited()
   const found = status.data.value
-  if (!found) {
-    const problem = status.problem.value
-    return problem ? (
-      <ProblemView problem={problem} again={() => undefined} />
-    ) : (
-      <Skeleton lines={14} label="Loading the pipeline" />
-    )
-  }
+  const problem = status.problem.value
+  if (!found && problem) return <ProblemView problem={problem} again={() => undefined} />
   const graph = topology.value && topologyOf(topology.value, rules.data.value)
+  // All at once, so that what is there already does not move when the rest comes.
+  const isComplete = graph && (rules.data.value || rules.problem.value)
+  if (!found || !(isComplete || waited)) return <Skeleton lines={14} label="Loading the pipeline" />
   return (
     <div class="pipeline">
       <div class="scroll pipeline-main">
@@ -60,6 +60,18 @@ export function Pipeline() {
       {graph && <NodeDrawer document={found} topology={graph} />}
     </div>
   )
+}
+
+/** Whether what is there should be shown, though something is missing. */
+function useWaited(): boolean {
+  const waited = useSignal(false)
+  useEffect(() => {
+    const timer = window.setTimeout(() => {
+      waited.value = true
+    }, longestWait)
+    return () => window.clearTimeout(timer)
+  }, [waited])
+  return waited.value
 }
 
 interface BelowProps {
@@ -79,15 +91,17 @@ function Below({ rules, document }: BelowProps) {
 
 function Figures({ document }: { document: StatusDocument }) {
   const totals = totalsOf(document)
-  const incoming = document.sources.map(({ book }) => steady(`source:${book.name}`) ?? 0)
-  const sum = incoming.reduce((all, one) => all + one, 0)
   const cpu = steady('cpu')
   const loss = totals.lost + totals.deadLettered
   const base = totals.taken + totals.lost
   const stale = Date.now() - statusAt.value > 5_000
   return (
     <section class={`figures${stale ? ' stale' : ''}`} aria-label="Summary">
-      <Figure name="incoming" value={rate(sum)} note={`${short(totals.taken)} records in total`} />
+      <Figure
+        name="incoming"
+        value={rate(incoming(document) ?? 0)}
+        note={`${short(totals.taken)} records in total`}
+      />
       <Figure
         name="lost"
         value={short(loss)}
@@ -129,7 +143,9 @@ function Problems() {
           <li key={reason.component + reason.text}>
             <span class="dot bad" />
             <strong>{reason.component}</strong>
-            <span class="grow">{reason.text}</span>
+            <span class="grow">
+              <LogText text={reason.text} />
+            </span>
             <span class="quiet">started {ago(Date.parse(reason.since), Date.now())}</span>
           </li>
         ))}

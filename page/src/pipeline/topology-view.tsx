@@ -116,8 +116,8 @@ function NodeBox({ node, box }: { node: PipelineNode; box: Box | undefined }) {
     >
       <span class="node-head">
         <span class={`dot ${node.state.tone}`} />
-        <strong class="grow">{node.name}</strong>
-        <small>{node.type}</small>
+        <strong>{node.name}</strong>
+        {node.type !== node.name && <small>{node.type}</small>}
       </span>
       <span class="node-line">
         {node.rate ? (

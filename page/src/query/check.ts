@@ -1,5 +1,12 @@
 // Whether an expression can be read, asked of weir itself: one reader of the language for all.
 import { Problem, post } from '../api/client'
+import { closed } from './scan'
+
+/** What was probably meant, closed where that is all that was missing. */
+export function suggestionOf(problem: Problem): string | undefined {
+  const { suggestion } = problem.document
+  return suggestion ? closed(suggestion) : undefined
+}
 
 /** What is wrong with an expression, or nothing. */
 export async function checkQuery(query: string): Promise<Problem | undefined> {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { placeAt } from './complete'
+import { operatorsOf, placeAt } from './complete'
+import { closed } from './scan'
 
 const at = (text: string) => {
   const cursor = text.indexOf('|')
@@ -29,5 +30,26 @@ describe('the place of the cursor', () => {
   it('is a value in a list of values', () => {
     expect(at('service:(web OR a|')).toMatchObject({ kind: 'value', prefix: 'a', field: 'service' })
     expect(at('service:(web OR api) ho|')).toMatchObject({ kind: 'field', prefix: 'ho' })
+  })
+})
+
+describe('brackets', () => {
+  it('are closed in a suggestion, with the cursor between them', () => {
+    const written = operatorsOf('@n').map(({ text, cursor }) => [text, cursor])
+    expect(written).toEqual([
+      ['*', undefined],
+      ['()', 1],
+      ['>', undefined],
+      ['[ TO ]', 1],
+    ])
+  })
+
+  it('are closed where that is all that is missing', () => {
+    expect(closed('service:( "@dur:>"')).toBe('service:( "@dur:>")')
+    expect(closed('@a:[1 TO 2')).toBe('@a:[1 TO 2]')
+    expect(closed('(a OR (b "c d')).toBe('(a OR (b "c d"))')
+    expect(closed('a:"("')).toBe('a:"("')
+    expect(closed('(a) b')).toBe('(a) b')
+    expect(closed('a:"x\\"')).toBe('a:"x\\""')
   })
 })

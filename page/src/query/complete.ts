@@ -44,6 +44,8 @@ export interface Suggestion {
   /** What is put in place of what stands there. */
   text: string
   detail: string
+  /** Where in the text the cursor goes; behind it otherwise. */
+  cursor?: number
   kind: 'field' | 'value' | 'operator'
 }
 
@@ -116,7 +118,7 @@ async function suggestValues(
   return place.prefix ? values : [...values, ...operatorsOf(place.field)]
 }
 
-function operatorsOf(field: string): Suggestion[] {
+export function operatorsOf(field: string): Suggestion[] {
   const some: Array<[string, string]> = [
     ['*', 'any value'],
     ['(a OR b)', 'one of several'],
@@ -126,10 +128,12 @@ function operatorsOf(field: string): Suggestion[] {
     ['[1 TO 2]', 'from … to …'],
   ]
   const shown = field.startsWith('@') || field === 'status' ? [...some, ...numbers] : some
-  return shown.map(([text, detail]) => ({
-    label: text,
-    text: text.startsWith('(') ? '(' : text.startsWith('[') ? '[' : text,
-    detail,
-    kind: 'operator',
-  }))
+  return shown.map(([label, detail]) => ({ label, ...writtenAs(label), detail, kind: 'operator' }))
+}
+
+/** What is put in for an operator: brackets are closed at once, and the cursor goes between them. */
+function writtenAs(label: string): Pick<Suggestion, 'text' | 'cursor'> {
+  if (label.startsWith('(')) return { text: '()', cursor: 1 }
+  if (label.startsWith('[')) return { text: '[ TO ]', cursor: 1 }
+  return { text: label }
 }

@@ -20,6 +20,7 @@ import {
   type DecorationSet,
   drawSelection,
   EditorView,
+  highlightSpecialChars,
   keymap,
   placeholder,
   ViewPlugin,
@@ -27,7 +28,8 @@ import {
 } from '@codemirror/view'
 import type { Problem } from '../api/client'
 import { question } from '../explore/question'
-import { checkQuery } from './check'
+import { plainText, unseenCharacter } from '../format/log-text'
+import { checkQuery, suggestionOf } from './check'
 import { placeAt, type Suggestion, suggest } from './complete'
 import { editorTheme } from './editor-theme'
 import { scan } from './scan'
@@ -93,6 +95,7 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
     editorTheme,
     history(),
     drawSelection(),
+    highlightSpecialChars({ specialChars: unseenCharacter, render: signElement }),
     bracketMatching(),
     closeBrackets(),
     placeholder(hint),
@@ -123,6 +126,14 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
       if (update.docChanged) onChange(update.state.doc.toString())
     }),
   ]
+}
+
+/** A character that cannot be seen, as lists of records show it. */
+function signElement(code: number): HTMLElement {
+  const sign = document.createElement('span')
+  sign.className = 'cm-sign'
+  sign.textContent = plainText(String.fromCodePoint(code))
+  return sign
 }
 
 /** A query is one line: what is pasted with line feeds gets spaces. */
@@ -179,16 +190,16 @@ async function complete(context: CompletionContext): Promise<CompletionResult | 
 
 function optionOf(suggestion: Suggestion): Completion {
   return {
-    label: suggestion.label,
+    label: plainText(suggestion.label),
     detail: suggestion.detail,
     type: suggestion.kind,
     apply: (view, _completion, from, to) => {
       view.dispatch({
         changes: { from, to, insert: suggestion.text },
-        selection: { anchor: from + suggestion.text.length },
+        selection: { anchor: from + (suggestion.cursor ?? suggestion.text.length) },
         annotations: Transaction.userEvent.of('input.complete'),
       })
-      if (suggestion.kind === 'field') startCompletion(view)
+      if (suggestion.kind === 'field' || suggestion.cursor) startCompletion(view)
     },
   }
 }
@@ -202,7 +213,8 @@ async function lint(text: string): Promise<Diagnostic[]> {
 }
 
 function diagnosticsOf(text: string, problem: Problem): Diagnostic[] {
-  const { span, title, expected, suggestion } = problem.document
+  const { span, title, expected } = problem.document
+  const suggestion = suggestionOf(problem)
   if (!span) return []
   const from = Math.min(offsetOfByte(text, span.start), text.length)
   const to = Math.min(Math.max(offsetOfByte(text, span.end), from + 1), text.length)

@@ -1,5 +1,5 @@
 // How this reader likes the page: theme, density, wrapping, zone of times.
-import { effect } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
 import { isBoolean, oneOf, stored } from './stored'
 
 export type Theme = 'system' | 'light' | 'dark'
@@ -9,8 +9,9 @@ export const theme = stored<Theme>('theme', 'system', oneOf('system', 'light', '
 export const density = stored<Density>('density', 'compact', oneOf('compact', 'comfortable'))
 export const wrap = stored('wrap', false, isBoolean)
 export const histogramShown = stored('histogram', true, isBoolean)
-/** On a phone they cover the records, so they come when they are asked for. */
-export const facetsShown = stored('facets', window.innerWidth > 820, isBoolean)
+/** On a phone they cover everything else, so they come when they are asked for, each time. */
+export const facetsShown =
+  window.innerWidth > 820 ? stored('facets', true, isBoolean) : signal<boolean>(false)
 
 /** `local`, `utc`, or a name of the IANA database. */
 export const zone = stored('zone', 'local', (value): value is string => typeof value === 'string')

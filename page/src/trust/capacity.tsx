@@ -1,30 +1,30 @@
 // Capacity: what weir carries now, how long its buffers would last, and how to measure its limit.
-import { useEffect } from 'preact/hooks'
 import '../styles/pipeline.css'
 import '../styles/trust.css'
 import type { OutputStatus, StatusDocument } from '../api/schema'
 import { bytes, percent, rate, seconds } from '../format/numbers'
-import { keepHistory, steady } from '../pipeline/history'
+import { incoming, steady } from '../pipeline/history'
 import { status } from '../state/status'
 import { Command } from '../ui/command'
 import { Figure } from '../ui/figure'
 import { ScrollBox } from '../ui/scroll-box'
 import { ProblemView, Skeleton } from '../ui/states'
 import { bufferLasts } from './delivery'
+import { Planning } from './planning'
 
 export function Capacity() {
-  useEffect(keepHistory, [])
   const found = status.data.value
   if (!found) {
     const problem = status.problem.value
     if (problem) return <ProblemView problem={problem} again={() => undefined} />
     return <Skeleton lines={12} label="Loading the current load" />
   }
-  const incoming = steady('bytes')
+  const taken = steady('bytes')
   return (
     <div class="scroll pipeline-main">
-      <Now document={found} incoming={incoming} />
-      <Buffers document={found} incoming={incoming} />
+      <Now document={found} taken={taken} />
+      <Buffers document={found} taken={taken} />
+      <Planning />
       <Measuring />
     </div>
   )
@@ -33,14 +33,11 @@ export function Capacity() {
 interface Props {
   document: StatusDocument
   /** Bytes a second. */
-  incoming: number | undefined
+  taken: number | undefined
 }
 
-function Now({ document, incoming }: Props) {
-  const records = document.sources.reduce(
-    (sum, { book }) => sum + (steady(`source:${book.name}`) ?? 0),
-    0,
-  )
+function Now({ document, taken }: Props) {
+  const records = incoming(document) ?? 0
   const cpu = steady('cpu')
   const cost = cpu !== undefined && records > 0 ? cpu / records : undefined
   return (
@@ -48,7 +45,7 @@ function Now({ document, incoming }: Props) {
       <Figure
         name="incoming"
         value={rate(records)}
-        note={incoming === undefined ? 'lines' : `lines, ${bytes(incoming)}/s`}
+        note={taken === undefined ? 'lines' : `lines, ${bytes(taken)}/s`}
       />
       <Figure
         name="CPU"
@@ -65,7 +62,7 @@ function Now({ document, incoming }: Props) {
   )
 }
 
-function Buffers({ document, incoming }: Props) {
+function Buffers({ document, taken }: Props) {
   // Drains that lag have streams of their own, and nobody waits for them.
   const outputs = document.outputs.filter(
     ({ book }) => book.active && book.buffer_bytes_max > 0 && !/^drains(\/|$)/.test(book.name),
@@ -98,7 +95,7 @@ function Buffers({ document, incoming }: Props) {
           </thead>
           <tbody>
             {outputs.map((output) => (
-              <BufferRow key={output.book.name} output={output} incoming={incoming} />
+              <BufferRow key={output.book.name} output={output} incoming={taken} />
             ))}
           </tbody>
         </table>

@@ -1,6 +1,13 @@
 import { expect, it } from 'vitest'
 import type { StatusDocument } from '../api/schema'
-import { bufferLasts, type Delivery, deliveriesOf, ratioOf, ratioText } from './delivery'
+import {
+  budgetLeft,
+  bufferLasts,
+  type Delivery,
+  deliveriesOf,
+  ratioOf,
+  ratioText,
+} from './delivery'
 
 const one: Delivery = {
   name: 'out',
@@ -48,6 +55,13 @@ it('counts what was moved or unwanted as settled, and a rule as a choice', () =>
     searchable: 1,
     late: 2,
   })
+})
+
+it('an error budget is spent by what is lost, and can be overspent', () => {
+  expect(budgetLeft(one, 0.999)).toBeUndefined()
+  expect(budgetLeft({ ...one, delivered: 1_000 }, 0.999)).toBe(1)
+  expect(budgetLeft({ ...one, delivered: 9_995, lost: 5 }, 0.999)).toBeCloseTo(0.5)
+  expect(budgetLeft({ ...one, delivered: 970, lost: 30 }, 0.99)).toBeCloseTo(-2)
 })
 
 it('says how long a buffer lasts only at a rate', () => {

@@ -60,6 +60,20 @@ export function ratioOf({ delivered, lost }: Delivery): number | undefined {
   return delivered + lost > 0 ? delivered / (delivered + lost) : undefined
 }
 
+/** What may be lost of everything that was decided, at a target such as 0.999. */
+export function allowedLoss({ delivered, lost }: Delivery, target: number): number {
+  return (delivered + lost) * (1 - target)
+}
+
+/**
+ * What is left of the error budget, as a share of it: below zero once more was lost than the target
+ * permits. Undefined while nothing was decided.
+ */
+export function budgetLeft(one: Delivery, target: number): number | undefined {
+  const allowed = allowedLoss(one, target)
+  return allowed > 0 ? 1 - one.lost / allowed : undefined
+}
+
 /** A ratio in percent with as many digits as show the loss: 1 of a million is 99.9999 %. */
 export function ratioText(one: Delivery): string {
   const ratio = ratioOf(one)

@@ -5,12 +5,18 @@ import { exact, percent, seconds, short } from '../format/numbers'
 import { totalsOf } from '../pipeline/figures'
 import { link } from '../state/location'
 import { status } from '../state/status'
+import { oneOf, stored } from '../state/stored'
 import { Command } from '../ui/command'
 import { Count } from '../ui/count'
 import { Figure } from '../ui/figure'
 import { ScrollBox } from '../ui/scroll-box'
+import { Select } from '../ui/select'
 import { ProblemView, Skeleton } from '../ui/states'
-import { type Delivery, deliveriesOf, ratioText } from './delivery'
+import { allowedLoss, budgetLeft, type Delivery, deliveriesOf, ratioText } from './delivery'
+
+const targets = ['99', '99.9', '99.99', '99.999'] as const
+/** What should arrive, percent. */
+const target = stored<string>('target', '99.9', oneOf<string>(...targets))
 
 export function Reliability() {
   const found = status.data.value
@@ -62,6 +68,17 @@ function Table({ deliveries }: { deliveries: Delivery[] }) {
       <header>
         <h2>Delivery</h2>
         <span class="quiet">arrived = delivered / (delivered + lost), across restarts</span>
+        <label class="labelled target-choice">
+          target
+          <Select
+            value={target.value}
+            options={[...targets]}
+            label={(one) => `${one} %`}
+            onChange={(next) => {
+              target.value = next
+            }}
+          />
+        </label>
       </header>
       <ScrollBox className="ledger" label="Table of delivery">
         <table>
@@ -70,6 +87,13 @@ function Table({ deliveries }: { deliveries: Delivery[] }) {
               <th scope="col">component</th>
               <th scope="col" class="number">
                 arrived
+              </th>
+              <th
+                scope="col"
+                class="number"
+                title="What may still be lost before less than the target has arrived"
+              >
+                error budget left
               </th>
               {names.map((name) => (
                 <th key={name} scope="col" class="number">
@@ -97,6 +121,7 @@ function Row({ one }: { one: Delivery }) {
         {!one.balanced && <span class="badge bad">does not balance</span>}
       </th>
       <td class={`number ratio ${one.lost > 0 ? 'loss' : ''}`}>{ratioText(one)}</td>
+      <Budget one={one} />
       <Count value={one.received} />
       <Count value={one.delivered} />
       <td class={`number ${one.lost > 0 ? 'loss' : 'quiet'}`} title={exact(one.lost)}>
@@ -115,6 +140,21 @@ function Row({ one }: { one: Delivery }) {
       </td>
       <td class="number">{one.late >= 1 ? seconds(one.late) : '–'}</td>
     </tr>
+  )
+}
+
+function Budget({ one }: { one: Delivery }) {
+  const wanted = Number(target.value) / 100
+  const left = budgetLeft(one, wanted)
+  if (left === undefined) return <td class="number quiet">–</td>
+  const most = exact(Math.floor(allowedLoss(one, wanted)))
+  return (
+    <td
+      class={`number${left < 0 ? ' loss' : ''}`}
+      title={`${exact(one.lost)} of ${most} records that may be lost`}
+    >
+      {left < 0 ? `overspent ×${short(1 - left)}` : percent(left)}
+    </td>
   )
 }
 

@@ -1,5 +1,6 @@
 // A button with an icon alone has a name for everybody: its tooltip and its label.
 import type { ComponentChildren } from 'preact'
+import { plainText } from '../format/log-text'
 import { Icon, type IconName } from './icon'
 
 interface IconButtonProps {
@@ -15,7 +16,8 @@ interface IconButtonProps {
 }
 
 export function IconButton(props: IconButtonProps) {
-  const { icon, label, onClick, small, plain = true, pressed, expanded, disabled = false } = props
+  const { icon, onClick, small, plain = true, pressed, expanded, disabled = false } = props
+  const label = plainText(props.label)
   const title = props.keys ? `${label} (${props.keys})` : label
   return (
     <button

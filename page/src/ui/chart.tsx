@@ -3,9 +3,11 @@
 import { useSignalEffect } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type uPlot from 'uplot'
+import { plainText } from '../format/log-text'
 import { brief, full } from '../format/times'
 import { zone, zoneName } from '../state/settings'
 import type { Span } from '../time/range'
+import { LogText } from './log-text'
 import { announce } from './notify'
 import { aligned, createPlot, type PlotData, type PlotKind } from './plot'
 import { ScrollBox } from './scroll-box'
@@ -76,7 +78,7 @@ function Plot(props: ChartProps) {
     <div
       class="chart"
       role="group"
-      aria-label={`${props.label}. Arrow keys move, Enter zooms in.`}
+      aria-label={plainText(`${props.label}. Arrow keys move, Enter zooms in.`)}
       tabIndex={0}
       onKeyDown={(event) => walk(event, props, pointed, plot.current)}
       onBlur={() => setPointed(undefined)}
@@ -147,7 +149,9 @@ function Tooltip(props: ChartProps & { pointed: Pointed }) {
       {rows.map((one) => (
         <div key={one.label} class="tooltip-row">
           <span class="swatch" style={{ background: `var(${one.colour})` }} />
-          <span class="grow">{one.label}</span>
+          <span class="grow">
+            <LogText text={one.label} />
+          </span>
           <span>{format(one.values[pointed.index] ?? 0)}</span>
         </div>
       ))}
@@ -167,13 +171,13 @@ function ChartTable({ label, times, series, format }: ChartProps) {
   return (
     <ScrollBox className="chart-table" label={label}>
       <table>
-        <caption class="visually-hidden">{label}</caption>
+        <caption class="visually-hidden">{plainText(label)}</caption>
         <thead>
           <tr>
             <th scope="col">time</th>
             {series.map((one) => (
               <th key={one.label} scope="col" class="number">
-                {one.label}
+                <LogText text={one.label} />
               </th>
             ))}
           </tr>
@@ -206,7 +210,7 @@ export function Legend({ series }: { series: PlotData['series'] }) {
       {series.map((one) => (
         <span key={one.label} class="legend-item">
           <span class="swatch" style={{ background: `var(${one.colour})` }} />
-          {one.label}
+          <LogText text={one.label} />
         </span>
       ))}
     </div>

@@ -7,7 +7,7 @@ export interface Binding {
   /** As it is shown: `j`, `g l`, `Ctrl+Enter`. */
   keys: string
   does: string
-  group: 'Everywhere' | 'Query and time' | 'Records' | 'Live tail'
+  group: 'Everywhere' | 'Query and time' | 'Records' | 'Live tail' | 'Pipeline'
   run: () => void
 }
 

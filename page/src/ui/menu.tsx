@@ -1,7 +1,9 @@
 // The one menu of the page: whoever needs a menu says what is in it and beside what it stands.
 import { signal } from '@preact/signals'
 import { useLayoutEffect, useRef } from 'preact/hooks'
+import { plainText } from '../format/log-text'
 import { Icon, type IconName } from './icon'
+import { LogText } from './log-text'
 import { placeBeside } from './place'
 
 export interface MenuItem {
@@ -58,7 +60,7 @@ function Menu({ menu }: { menu: OpenMenu }) {
       class="menu"
       role="menu"
       tabIndex={-1}
-      aria-label={menu.label}
+      aria-label={plainText(menu.label)}
       popover="auto"
       onToggle={(event) => {
         if (event.newState === 'closed') close()
@@ -82,7 +84,11 @@ function MenuSection({ group, first, close }: SectionProps) {
   return (
     <>
       {!first && <div class="menu-line" role="separator" />}
-      {group.title && <div class="menu-title">{group.title}</div>}
+      {group.title && (
+        <div class="menu-title">
+          <LogText text={group.title} />
+        </div>
+      )}
       {group.items.map((item) => (
         <Item key={item.label} item={item} close={close} />
       ))}
@@ -94,7 +100,9 @@ function Item({ item, close }: { item: MenuItem; close: () => void }) {
   const content = (
     <>
       {item.icon && <Icon name={item.icon} />}
-      <span>{item.label}</span>
+      <span>
+        <LogText text={item.label} />
+      </span>
       {item.hint && <small>{item.hint}</small>}
     </>
   )

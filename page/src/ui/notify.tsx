@@ -1,6 +1,7 @@
 // Short messages: shown for a moment, and read out in a region apart, so that lists which change
 // all the time need no live region of their own.
 import { signal } from '@preact/signals'
+import { plainText } from '../format/log-text'
 
 interface Toast {
   id: number
@@ -13,7 +14,8 @@ let last = 0
 
 const shownFor = 3_000
 
-export function notify(text: string): void {
+export function notify(said: string): void {
+  const text = plainText(said)
   last += 1
   const id = last
   toasts.value = [...toasts.value.slice(-2), { id, text }]
@@ -25,7 +27,7 @@ export function notify(text: string): void {
 
 /** Says something to a screen reader alone. */
 export function announce(text: string): void {
-  spoken.value = text
+  spoken.value = plainText(text)
 }
 
 export async function copy(text: string, what: string): Promise<void> {

@@ -1,4 +1,6 @@
 // One of several texts; what is chosen is shown even when it is none of them.
+import { plainText } from '../format/log-text'
+
 interface SelectProps {
   value: string
   options: string[]
@@ -18,7 +20,7 @@ export function Select({ value, options, onChange, label = (one) => one, name }:
     >
       {shown.map((one) => (
         <option key={one} value={one}>
-          {label(one)}
+          {plainText(label(one))}
         </option>
       ))}
     </select>

@@ -3,7 +3,9 @@
 import type { ComponentChildren } from 'preact'
 import type { Problem } from '../api/client'
 import type { Meta } from '../api/schema'
+import { suggestionOf } from '../query/check'
 import { Button } from './button'
+import { LogText } from './log-text'
 import { ScrollBox } from './scroll-box'
 
 interface EmptyProps {
@@ -15,7 +17,9 @@ interface EmptyProps {
 export function Empty({ title, children, actions }: EmptyProps) {
   return (
     <div class="state">
-      <h2>{title}</h2>
+      <h2>
+        <LogText text={title} />
+      </h2>
       {children}
       {actions && <div class="actions">{actions}</div>}
     </div>
@@ -30,21 +34,26 @@ interface ProblemProps {
 }
 
 export function ProblemView({ problem, again, suggest }: ProblemProps) {
-  const { title, detail, suggestion } = problem.document
+  const { title, detail } = problem.document
+  const suggestion = suggestionOf(problem)
   const apply = suggest && suggestion ? () => suggest(suggestion) : undefined
   return (
     <div class="state" role="alert">
-      <h2>{headline(problem)}</h2>
+      <h2>
+        <LogText text={headline(problem)} />
+      </h2>
       <p>{advice(problem)}</p>
       {problem.kind === 'refused' && detail && detail !== title && (
         <ScrollBox className="state-detail" label="Details">
-          <pre>{detail}</pre>
+          <pre>
+            <LogText text={detail} />
+          </pre>
         </ScrollBox>
       )}
       <div class="actions">
         {apply && (
           <Button kind="primary" onClick={apply}>
-            Use {suggestion}
+            Use <LogText text={suggestion ?? ''} />
           </Button>
         )}
         <Button icon="refresh" onClick={again}>
@@ -85,7 +94,7 @@ export function Partial({ meta }: { meta: Meta | undefined }) {
   const why = (meta.warnings ?? []).map((warning) => warning.title).join('; ')
   return (
     <span class="badge caution" title={why}>
-      incomplete result{why ? `: ${why}` : ''}
+      incomplete
     </span>
   )
 }

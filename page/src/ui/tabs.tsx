@@ -33,6 +33,7 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
           class="tab"
           role="tab"
           data-tab={tab.id}
+          data-label={tab.count === undefined ? tab.label : undefined}
           aria-selected={tab.id === current}
           tabIndex={tab.id === current ? 0 : -1}
           onClick={() => onChange(tab.id)}

@@ -7,6 +7,7 @@ export function useWidth(element: RefObject<HTMLElement | null>, atFirst: number
   useLayoutEffect(() => {
     const found = element.current
     if (!found) return
+    setWidth(found.clientWidth)
     const resized = new ResizeObserver(() => setWidth(found.clientWidth))
     resized.observe(found)
     return () => resized.disconnect()

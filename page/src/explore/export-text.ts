@@ -1,0 +1,31 @@
+// Records of an export as lines of text: one line each, whatever is in their messages.
+import type { LogEntry } from '../api/schema'
+import { lineOf } from './record'
+
+/** Turns NDJSON into lines, over the borders of its pieces. */
+export function asLines(): TransformStream<Uint8Array, Uint8Array<ArrayBuffer>> {
+  const decoder = new TextDecoder()
+  const encoder = new TextEncoder()
+  let rest = ''
+  return new TransformStream({
+    transform(bytes, controller) {
+      const lines = (rest + decoder.decode(bytes, { stream: true })).split('\n')
+      rest = lines.pop() ?? ''
+      if (lines.length > 0) controller.enqueue(encoder.encode(lines.map(textLine).join('')))
+    },
+    flush(controller) {
+      if (rest) controller.enqueue(encoder.encode(textLine(rest)))
+    },
+  })
+}
+
+/** What cannot be read as a record stays as it is, so that nothing is missing. */
+export function textLine(json: string): string {
+  if (json === '') return ''
+  try {
+    const record = JSON.parse(json) as LogEntry
+    return `${lineOf(record).replace(/\r?\n/g, '\\n')}\n`
+  } catch {
+    return `${json}\n`
+  }
+}
