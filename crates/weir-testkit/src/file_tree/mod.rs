@@ -92,10 +92,10 @@ impl FakeTree {
         self.nodes().failing_reads = count;
     }
 
-    /// Creates a directory; does nothing if the name exists.
-    pub fn make_dir(&self, path: &str) {
+    /// Creates a directory. Returns false if the name exists.
+    pub fn make_dir(&self, path: &str) -> bool {
         let now = self.0.clock.unix_ns();
-        self.nodes().make_dir(path.as_ref(), now);
+        self.nodes().make_dir(path.as_ref(), now)
     }
 
     /// Opens a file for appending, and creates it if it does not exist. `None` if that is not

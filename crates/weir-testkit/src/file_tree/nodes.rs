@@ -175,8 +175,8 @@ impl Nodes {
         Some(number)
     }
 
-    pub(super) fn make_dir(&mut self, path: &Path, now_ns: i64) {
-        let _exists = self.add(path, Content::Dir(BTreeMap::new()), now_ns);
+    pub(super) fn make_dir(&mut self, path: &Path, now_ns: i64) -> bool {
+        self.add(path, Content::Dir(BTreeMap::new()), now_ns).is_some()
     }
 
     pub(super) fn symlink(&mut self, target: &Path, path: &Path, now_ns: i64) {

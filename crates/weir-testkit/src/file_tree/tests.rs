@@ -51,7 +51,7 @@ fn act_in(tree: &FakeTree, action: &str) {
         "/logs/append" => tree.append_to(&path()).unwrap().append(b"line\n"),
         "/logs/rename" => assert!(tree.rename(&path(), &path())),
         "/logs/link" => assert!(tree.link(&path(), &path())),
-        "/logs/mkdir" => tree.make_dir(&path()),
+        "/logs/mkdir" => assert!(tree.make_dir(&path())),
         _ => assert!(tree.remove(&path())),
     }
 }

@@ -338,6 +338,10 @@ impl Discovery {
             self.lost_watch(wd);
         }
         if overflow {
+            // A file that was truncated and written again may even have its old size.
+            for dir in &self.dirs {
+                written.extend(sorted(dir.bound.values().copied()));
+            }
             self.overflowed();
         }
     }

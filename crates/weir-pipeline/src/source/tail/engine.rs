@@ -87,7 +87,10 @@ pub(super) struct Engine {
     pub(super) inodes: HashMap<u64, u32>,
     /// Streams of the last run whose files have not been found yet.
     pub(super) remembered: BTreeMap<StreamId, KnownStream>,
-    /// When the source started watching, nanoseconds since 1970.
+    /// When the source began to watch, nanoseconds since 1970: births of older files were not
+    /// reported.
+    pub(super) began_ns: i64,
+    /// The same, once everything that was there has been found.
     pub(super) started_ns: i64,
     /// Files that were created under the name of a rotated sibling: copies of data that is read
     /// anyway.
@@ -145,6 +148,7 @@ impl Engine {
             groups: HashMap::new(),
             inodes: HashMap::new(),
             remembered: BTreeMap::new(),
+            began_ns: 0,
             started_ns: i64::MAX,
             copies: HashSet::new(),
             unreadable: HashSet::new(),
@@ -179,12 +183,12 @@ impl Engine {
         self.parts.journal.on_room(self.parts.wake.clone());
         self.remember();
         // File systems stamp births with the time of the last tick.
-        let started_ns = self.parts.clock.unix_ns() - BIRTH_TICK_NS;
+        self.began_ns = self.parts.clock.unix_ns() - BIRTH_TICK_NS;
         self.discovery.rescan();
         self.look();
         self.follow_names();
         self.is_first_look = false;
-        self.started_ns = started_ns;
+        self.started_ns = self.began_ns;
         self.account_vanished();
         self.base_of_bytes_seen();
         self.is_starting = false;

@@ -58,10 +58,9 @@ enum AppendResult {
 }
 
 /// The size alone does not reveal that a file was truncated and has grown to the same length again.
-fn is_unchanged(file: &File) -> bool {
-    let Some(handle) = file.handle() else { return true };
-    // The next read reports errors.
-    !matches!(read_block(handle, file.at(), file.memory.window(), &mut []), Ok(Block::Rewritten))
+fn is_rewritten(file: &File) -> Result<bool, Errno> {
+    let Some(handle) = file.handle() else { return Ok(false) };
+    Ok(read_block(handle, file.at(), file.memory.window(), &mut [])? == Block::Rewritten)
 }
 
 /// Returns true if content that is read again is still the one that an earlier run had read.
@@ -108,10 +107,11 @@ impl Engine {
             file.phase = Phase::Following;
             return self.read(file);
         }
-        if !is_unchanged(file) {
-            return self.rewritten(file);
+        match is_rewritten(file) {
+            Ok(true) => self.rewritten(file),
+            Ok(false) => self.at_end(file),
+            Err(error) => self.read_failed(file, error),
         }
-        self.at_end(file)
     }
 
     /// Opens the file if it is not open. Returns `Some` if that is not possible now.

@@ -226,9 +226,10 @@ impl Engine {
         let is_new = self.by_id.insert(file.id, key).is_none();
         *self.inodes.entry(file.id.inode).or_default() += u32::from(is_new);
         self.groups.entry(file.group).or_default().push(key);
+        let is_reported = file.id.born_ns == 0 || file.id.born_ns >= self.began_ns;
         for location in &file.locations {
             self.discovery.bind(location, key);
-            file.found = Some(self.discovery.adopted(location, &file.shown));
+            file.found = is_reported.then(|| self.discovery.adopted(location, &file.shown));
             self.discovery.found(location, file.found);
         }
         self.files.insert(key, file);

@@ -97,6 +97,15 @@ impl Oracle {
         for (sink, cursor) in ledger.cursors.iter().enumerate() {
             assert_eq!(cursor.unaccounted(), 0, "{cursor:?}");
             assert_eq!(cursor.in_flight, 0, "{cursor:?}");
+            // Everything that was read is for every destination, whatever became of it. A kill may
+            // take back that it was settled, and with it that it was routed.
+            let doubtful = self.sinks[sink].values().filter(|arrival| !arrival.is_sure).count();
+            let is_owed = book.records.checked_sub(cursor.book.routed);
+            assert!(
+                is_owed.is_some_and(|lines| lines <= doubtful as u64),
+                "{book:?}, and what {sink} is owed: {:?} ({doubtful} doubtful)",
+                cursor.book
+            );
             for index in present {
                 let missing = self.missing(sink, *index, &contents[*index]);
                 assert_eq!(

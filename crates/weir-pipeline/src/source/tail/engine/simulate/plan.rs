@@ -108,11 +108,15 @@ pub(super) fn events(seed: u64, settings: Settings) -> Vec<Event> {
     for _ in 0..rng.u32(..3) {
         events.push(What::Act);
     }
-    for _ in 0..rng.u32(1..4) {
+    let lives = rng.u32(1..4);
+    for life in 1..=lives {
         events.push(What::Start);
         events.extend((0..rng.u32(8..80)).map(|_| pick(&mut rng, &RUNNING)));
-        events.push(pick(&mut rng, &ENDS));
-        events.extend((0..rng.u32(..4)).map(|_| What::Act));
+        // Most is certain about what happens in the last life.
+        if life < lives || rng.bool() {
+            events.push(pick(&mut rng, &ENDS));
+            events.extend((0..rng.u32(..4)).map(|_| What::Act));
+        }
     }
     let is_on = |what: &What| match what {
         What::DiskFails | What::DiskIsWell => settings.disk,

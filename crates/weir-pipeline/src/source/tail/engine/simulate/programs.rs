@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fastrand::Rng;
+use weir_host::Clock;
 use weir_testkit::history::Trace;
 use weir_testkit::{FakeClock, FakeTree, FakeWriter};
+
+use super::process::GRACE;
 
 /// Number of programs at most.
 pub(super) const PROGRAMS_MAX: usize = 4;
@@ -18,6 +21,7 @@ pub(super) const LINE_BYTES: u64 = 24;
 
 /// Directory of the logs, and one that nobody follows.
 pub(super) const LOGS: &str = "/logs";
+const SUB: &str = "/logs/sub";
 const AWAY: &str = "/away";
 
 /// What one file holds from its creation or truncation on.
@@ -34,6 +38,8 @@ pub(super) struct Content {
     /// It was truncated away: if that was before the source looked at its size, nothing of it was
     /// ever seen.
     pub(super) is_cut: bool,
+    /// When it was last written to.
+    written_at: Duration,
 }
 
 /// Returns a line.
@@ -122,6 +128,9 @@ pub(super) struct Programs {
     habit: Habit,
     /// A source is running.
     pub(super) is_followed: bool,
+    /// The directory below the logs was created while it was running: what happens in it before it
+    /// is watched cannot be known.
+    has_new_dir: bool,
     /// Something shrank, lost its name, or left the directory.
     pub(super) has_cut: bool,
     pub(super) has_removed: bool,
@@ -138,6 +147,7 @@ impl Programs {
         (count, habit): (usize, Habit),
     ) -> Self {
         tree.make_dir(LOGS);
+        tree.make_dir(SUB);
         tree.make_dir(AWAY);
         Self {
             tree,
@@ -147,6 +157,7 @@ impl Programs {
             contents: Vec::new(),
             habit,
             is_followed: false,
+            has_new_dir: false,
             has_cut: false,
             has_removed: false,
             names: 0,
@@ -189,9 +200,9 @@ impl Programs {
                 }
             }
             Action::RenameDir => {
-                let name = self.new_name(&format!("{LOGS}/sub"));
-                if self.tree.rename(&format!("{LOGS}/sub"), &name) {
-                    self.note(|| format!("  {LOGS}/sub becomes {name}"));
+                let name = self.new_name(SUB);
+                if self.tree.rename(SUB, &name) {
+                    self.note(|| format!("  {SUB} becomes {name}"));
                     self.has_removed = true;
                 }
             }
@@ -206,8 +217,16 @@ impl Programs {
     }
 
     fn new_content(&mut self, path: &str) -> usize {
-        let (path, is_known) = (path.to_owned(), self.is_followed);
-        let content = Content { path, lines: 0, is_known, is_forgotten: false, is_cut: false };
+        let is_known = self.is_followed && !(self.has_new_dir && path.starts_with(SUB));
+        let path = path.to_owned();
+        let content = Content {
+            path,
+            lines: 0,
+            is_known,
+            is_forgotten: false,
+            is_cut: false,
+            written_at: Duration::ZERO,
+        };
         self.contents.push(content);
         self.contents.len() - 1
     }
@@ -216,8 +235,11 @@ impl Programs {
     fn reopen(&mut self, program: usize) {
         let path = path_of(program);
         self.complete(program);
-        if let Some(parent) = Path::new(&path).parent().and_then(Path::to_str) {
-            self.tree.make_dir(parent);
+        if self.tree.make_dir(SUB) {
+            self.has_new_dir = true;
+            // What is found there and was not reported may make up for what was, and is gone.
+            let of_dir = |content: &&mut Content| content.path.starts_with(SUB);
+            self.contents.iter_mut().filter(of_dir).for_each(|content| content.is_known = false);
         }
         let existing = self.tree.content(&path);
         let last = existing
@@ -239,6 +261,9 @@ impl Programs {
             self.reopen(program);
         }
         self.complete(program);
+        if let Some((_, content)) = self.all[program].open {
+            self.note_late_write(content);
+        }
         let Some((writer, content)) = &self.all[program].open else { return };
         let (content, count) = (*content, rng.u64(1..8));
         let first = self.contents[content].lines;
@@ -253,6 +278,18 @@ impl Programs {
             self.all[program].half = Some(text[split..].to_owned());
         }
         self.note(|| format!("  {count} lines of content {content}, {split} bytes"));
+    }
+
+    /// A rotated file is closed after the grace period. What is written to it after it was removed
+    /// then cannot be known.
+    fn note_late_write(&mut self, content: usize) {
+        let now = self.clock.monotonic();
+        let is_late = now > self.contents[content].written_at + GRACE;
+        let is_named = || contents_of(self.tree.files_below(LOGS)).contains(&content);
+        if is_late && self.contents[content].lines > 0 && !is_named() {
+            self.contents[content].is_forgotten = true;
+        }
+        self.contents[content].written_at = now;
     }
 
     /// Writes the rest of a line.
@@ -342,12 +379,11 @@ impl Programs {
     }
 
     fn remove_dir(&mut self) {
-        let dir = format!("{LOGS}/sub");
-        for (path, _) in self.tree.files_below(&dir) {
+        for (path, _) in self.tree.files_below(SUB) {
             self.remove(&path.to_string_lossy());
         }
-        if self.tree.remove(&dir) {
-            self.note(|| format!("  {dir} is removed"));
+        if self.tree.remove(SUB) {
+            self.note(|| format!("  {SUB} is removed"));
         }
     }
 
@@ -362,9 +398,10 @@ impl Programs {
         self.remove(&path);
     }
 
-    /// A source starts: what it finds under a name that it follows is known to it.
+    /// A source has started: what has a name that it follows is known to it.
     pub(super) fn start(&mut self) {
         self.is_followed = true;
+        self.has_new_dir = false;
         for content in contents_now(&self.tree) {
             self.contents[content].is_known = true;
         }
@@ -384,8 +421,8 @@ impl Programs {
 
 /// Returns the log of a program.
 fn path_of(program: usize) -> String {
-    let dir = if program % 2 == 1 { "/sub" } else { "" };
-    format!("{LOGS}{dir}/p{program}.log")
+    let dir = if program % 2 == 1 { SUB } else { LOGS };
+    format!("{dir}/p{program}.log")
 }
 
 /// Returns the contents of the files that have a name which is followed.

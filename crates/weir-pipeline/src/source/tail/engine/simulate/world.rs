@@ -178,9 +178,11 @@ impl World {
         }
         // A journal that cannot be opened is the subject of its own tests.
         self.disk.faults().clear();
-        self.programs().start();
+        // Whether a file is older than the process is certain.
+        self.clock.advance(Duration::from_millis(20));
         let buffer = if self.settings.is_tight { 8 << 10 } else { 1 << 30 };
         self.process = Some(Process::start(&self.disk, &self.tree, &self.clock, buffer));
+        self.programs().start();
     }
 
     fn note_lost_reports(&mut self) {
