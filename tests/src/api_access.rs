@@ -548,6 +548,18 @@ fn commands_send_a_token() {
         let shown = run(words, READER, &[]);
         assert!(shown.status.success(), "{words:?}: {shown:?}");
     }
+    for (token, code, text) in [
+        ("", 1, "requires a valid token: set WEIR_TOKEN"),
+        (READER, 1, "may only be used to read"),
+        (OPERATOR, 4, "there is no cursor \"gone\"; existing cursors: "),
+        (OPERATOR, 1, "output \"store\" is configured: remove it from the configuration first"),
+    ] {
+        let name = if code == 1 { "store" } else { "gone" };
+        let refused = run(&["cursor", "drop", name], token, &[]);
+        let notes = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(code), "{notes}");
+        assert!(notes.contains(text), "{notes}");
+    }
     let token_file = world.scene.dir().join("token");
     std::fs::write(&token_file, format!("{DEVELOPER}\n")).unwrap();
     let token_file = token_file.display().to_string();

@@ -14,6 +14,8 @@ mod console;
 #[cfg(test)]
 mod container_metrics;
 #[cfg(test)]
+mod cursors;
+#[cfg(test)]
 mod datadog_client;
 #[cfg(test)]
 mod datadog_metrics;

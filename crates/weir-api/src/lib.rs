@@ -1,17 +1,18 @@
 //! The HTTP API of a running weir: metrics, health, the ledger, the status that `weir top` shows,
 //! live tails, and searches of the store.
 //!
-//! Invariants: the only requests that change anything are deletions in the store and changes to
-//! drains and saved views (POST is otherwise used for queries that are too long for a URL); the API
-//! has its own thread, so it responds while a pipeline is stuck and cannot slow it down, and
-//! separate threads for searching; requests, connections and their time are bounded; each route
-//! states who may use it; an error is `application/problem+json`, on Datadog's paths together with
-//! their `errors`.
+//! Invariants: the only requests that change anything are deletions in the store, changes to drains
+//! and saved views, and drops of cursors (POST is otherwise used for queries that are too long for
+//! a URL); the API has its own thread, so it responds while a pipeline is stuck and cannot slow it
+//! down, and separate threads for searching; requests, connections and their time are bounded; each
+//! route states who may use it; an error is `application/problem+json`, on Datadog's paths together
+//! with their `errors`.
 #![forbid(unsafe_code)]
 
 mod absence;
 mod access;
 mod compression;
+mod cursors;
 mod drains;
 mod explore;
 mod gathering;
@@ -38,6 +39,7 @@ mod views;
 pub use access::ApiAccess;
 pub use access::session::SessionDocument;
 pub use access::tokens::{AccessSettings, UaaClient, UaaSettings};
+pub use cursors::DroppedCursor;
 pub use drains::{
     DrainChange, DrainCounts, DrainEntry, DrainProviderEntry, DrainsDocument, NewDrain,
 };

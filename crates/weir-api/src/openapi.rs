@@ -8,7 +8,7 @@ use weir_store::query::Aggregation;
 use crate::access::session;
 use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
 use crate::topology::{self, TopologyChange};
-use crate::{drains, explore, routes, tail, views};
+use crate::{cursors, drains, explore, routes, tail, views};
 
 /// HTTP API of weir: its state, and queries of its store.
 ///
@@ -37,6 +37,7 @@ use crate::{drains, explore, routes, tail, views};
         explore::deletions::get,
         explore::deletions::post,
         explore::deletions::cancel,
+        cursors::remove,
         drains::list,
         drains::add,
         drains::remove,

@@ -18,6 +18,7 @@ use weir_pipeline::health::Health;
 
 use crate::access::Permission::{Everything, Public, Records, SignedIn};
 use crate::access::{Routes, needs, session};
+use crate::cursors;
 use crate::drains;
 use crate::explore;
 use crate::guard::{AllowedHosts, guard};
@@ -64,6 +65,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
         .on("/weir/v1/topology/stream", [needs(Everything, get(topology::stream::get))])
         .on("/weir/v1/openapi.json", [needs(SignedIn, get(openapi))])
         .merge(session::routes())
+        .merge(cursors::routes())
         .merge(drains::routes())
         .merge(views::routes())
         .merge(explore::routes())
@@ -79,6 +81,7 @@ pub(crate) fn paths() -> Vec<&'static str> {
     PATHS
         .into_iter()
         .chain(session::PATHS)
+        .chain(cursors::PATHS)
         .chain(drains::PATHS)
         .chain(views::PATHS)
         .chain(explore::PATHS)
@@ -218,6 +221,7 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Response {
             if is_action { "POST" } else { "DELETE" }
         }
         path if path.starts_with("/weir/v1/store/deletions/") => "DELETE",
+        path if path.starts_with("/weir/v1/cursors/") => "DELETE",
         path if path.starts_with("/weir/v1/views/") => "DELETE, PUT",
         "/weir/v1/queries" => "DELETE, POST",
         "/weir/v1/session" => "DELETE, GET, HEAD, POST",

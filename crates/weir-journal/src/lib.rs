@@ -254,9 +254,18 @@ impl Journal {
         self.shared.change(|state| state.detach(index, now));
     }
 
-    /// Drops the cursor of a destination that is no longer configured; its undelivered records are
-    /// counted as discarded. Returns false when there is no such inactive cursor.
-    pub fn drop_cursor(&self, name: &str) -> bool {
+    /// Returns whether a destination of that name has a cursor, with or without a reader.
+    pub fn has_cursor(&self, name: &str) -> bool {
+        self.shared.lock().cursor_of(name).is_some()
+    }
+
+    /// Drops the cursor of a destination that is no longer configured. Returns the number of its
+    /// undelivered records, which are counted as discarded in its book. Whether it is configured is
+    /// decided in the same moment: if it is registered again before, this is refused; if after, it
+    /// starts as a new destination.
+    ///
+    /// It is on stable storage after the next [`Self::try_flush`].
+    pub fn drop_cursor(&self, name: &str) -> Result<u64, DropCursorError> {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.drop_cursor(name, now))
     }
@@ -406,6 +415,18 @@ impl Journal {
     pub fn flush(&self) {
         // The reason for a failure is in the ledger.
         let _ = self.shared.flush();
+    }
+
+    /// Like [`Self::flush`], but returns why it is not durable.
+    pub fn try_flush(&self) -> Result<(), String> {
+        self.shared.flush()
+    }
+
+    /// Ends the open segment if that frees much, since space is freed only in closed ones; otherwise
+    /// it would be freed when the segment is full. What is freed is what was not needed any more at
+    /// the last flush.
+    pub fn free_space(&self) {
+        self.shared.change(State::can_free);
     }
 
     /// Allows no further appends; cursors drain the rest (`ready` returns immediately).

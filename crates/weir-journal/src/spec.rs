@@ -278,6 +278,38 @@ pub enum JournalError {
     TooManyCursors,
 }
 
+/// Why a cursor could not be dropped; nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DropCursorError {
+    /// There is no cursor of that name.
+    #[error("there is no cursor {name:?}; existing cursors: {}", listed(existing))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Names of all cursors.
+        existing: Vec<String>,
+    },
+    /// Its destination is configured.
+    #[error("output {name:?} is configured: remove it from the configuration first")]
+    Configured {
+        /// Its name.
+        name: String,
+    },
+    /// Its destination is no longer configured, and still has a reader.
+    #[error("output {name:?} was removed and is still stopping: try again in a few seconds")]
+    Stopping {
+        /// Its name.
+        name: String,
+    },
+    /// The journal is being closed.
+    #[error("weir is stopping, or restarting its outputs: try again in a few seconds")]
+    Closed,
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
 /// A snapshot of the books.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ledger {

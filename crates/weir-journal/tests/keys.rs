@@ -253,7 +253,8 @@ fn a_dropped_destination_discards_what_was_left_of_each_batch() {
     world.append(40);
     let discarded = world.discarded();
     world.journal.detach(world.hec.index());
-    assert!(world.journal.drop_cursor("hec"));
+    let left = world.journal.drop_cursor("hec").unwrap();
+    assert_eq!(left + discarded, world.next);
     world.work();
     let ledger = world.journal.ledger();
     assert!(ledger.cursors.is_empty() && discarded > 0);

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use support::{
     KIB, Part, assert_books_balance, block_on, config, cursor, cursor_spec, drain, numbers, open,
-    open_stream, take,
+    open_stream, take, until,
 };
-use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, Outcome, WritePolicy};
+use weir_journal::{
+    Cursor, CursorSpec, DropCursorError, Journal, JournalConfig, Outcome, WritePolicy,
+};
 use weir_model::DiscardReason;
 use weir_testkit::FaultyDisk;
 
@@ -123,8 +125,9 @@ fn a_destination_that_returns_continues_and_one_that_is_dropped_discards() {
     let mut returns = cursor(&journal, "returns");
     append(&journal, 20, 0b01);
     assert_eq!(all_numbers(&mut returns), (0..30).collect::<Vec<_>>());
-    assert!(!journal.drop_cursor("returns"), "it is read");
-    assert!(journal.drop_cursor("dropped"));
+    let configured = DropCursorError::Configured { name: "returns".to_owned() };
+    assert_eq!(journal.drop_cursor("returns"), Err(configured));
+    assert_eq!(journal.drop_cursor("dropped"), Ok(20));
     assert_eq!(journal.ledger().cursors.len(), 1);
     // A batch may still be on its way to it: its slot is not given to another one in this run.
     let other = cursor(&journal, "other");
@@ -191,4 +194,87 @@ fn destinations_share_what_may_be_taken_and_each_may_take_one_batch() {
     assert_eq!(all_numbers(&mut slow).len(), 80 - 10 * taken.len());
     assert_books_balance(&journal);
     journal.shutdown();
+}
+
+#[test]
+fn a_destination_can_be_dropped_once_it_has_stopped_and_stays_dropped_after_a_crash() {
+    let disk = FaultyDisk::new();
+    let journal = start(&disk);
+    let (mut stays, mut goes) = (cursor(&journal, "stays"), cursor(&journal, "goes"));
+    open_stream(&journal, 1);
+    journal.release_unclaimed();
+    for batch in 0..80 {
+        append(&journal, batch * 10, 0b11);
+    }
+    let taken = take(&mut goes).unwrap();
+    journal.close_destination(goes.index());
+    let stopping = DropCursorError::Stopping { name: "goes".to_owned() };
+    assert_eq!(journal.drop_cursor("goes"), Err(stopping));
+    goes.ack(&taken, Outcome::delivered(taken.record_count));
+    let _taken_and_never_settled = take(&mut goes).unwrap();
+    journal.detach(goes.index());
+    journal.try_flush().unwrap();
+    let kept_bytes = journal.ledger().journal.disk_bytes;
+    let book = |name: &str| {
+        let ledger = journal.ledger();
+        ledger.cursors.into_iter().find(|cursor| cursor.name == name)
+    };
+    let before = book("goes").unwrap();
+    assert_eq!(before.in_flight, 800 - taken.record_count);
+    assert_eq!(journal.drop_cursor("goes"), Ok(before.in_flight));
+    // Batches that were routed before its removal are still on their way.
+    append(&journal, 800, 0b11);
+    assert!(book("goes").is_none() && !journal.has_cursor("goes"));
+    assert_eq!(all_numbers(&mut stays), (0..810).collect::<Vec<_>>());
+    assert_books_balance(&journal);
+    journal.try_flush().unwrap();
+    journal.free_space();
+    let disk_bytes = || journal.ledger().journal.disk_bytes;
+    until("its space is freed", || disk_bytes() < kept_bytes / 4);
+    journal.close();
+    assert_eq!(journal.drop_cursor("stays"), Err(DropCursorError::Closed));
+
+    let journal = start(&disk.crash(1));
+    let _stays = cursor(&journal, "stays");
+    assert!(!journal.has_cursor("goes") && !journal.is_absent("goes"));
+    assert_books_balance(&journal);
+    journal.shutdown();
+}
+
+/// Drops a destination and lets it return, in two threads at once.
+fn return_and_drop(journal: &Journal, stays: &mut Cursor, first: u64) {
+    let goes = cursor(journal, "goes");
+    append(journal, first, 1 | 1 << goes.index());
+    journal.detach(goes.index());
+    let (mut returns, dropped) = std::thread::scope(|scope| {
+        let dropping = scope.spawn(|| journal.drop_cursor("goes"));
+        (cursor(journal, "goes"), dropping.join().unwrap())
+    });
+    let arrived = all_numbers(&mut returns);
+    if let Ok(records) = dropped {
+        assert_eq!((records, arrived), (10, Vec::new()));
+    } else {
+        let configured = DropCursorError::Configured { name: "goes".to_owned() };
+        assert_eq!(dropped, Err(configured));
+        assert_eq!(arrived, (first..first + 10).collect::<Vec<_>>());
+    }
+    assert_eq!(all_numbers(stays).len(), 10);
+    assert_books_balance(journal);
+    journal.detach(returns.index());
+    assert_eq!(journal.drop_cursor("goes"), Ok(0));
+}
+
+#[test]
+fn a_destination_that_returns_while_it_is_dropped_has_all_its_records_or_is_new() {
+    for _ in 0..10 {
+        let journal = start(&FaultyDisk::new());
+        let mut stays = cursor(&journal, "stays");
+        open_stream(&journal, 1);
+        journal.release_unclaimed();
+        // Slots are not reused in this run, and a mask has 64.
+        for round in 0..30 {
+            return_and_drop(&journal, &mut stays, round * 10);
+        }
+        journal.shutdown();
+    }
 }

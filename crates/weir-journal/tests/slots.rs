@@ -40,7 +40,7 @@ fn a_slot_is_not_used_again_while_a_batch_of_its_predecessor_is_kept() {
     // It is no longer configured, and dropped; its batch is kept for the other one.
     let journal = start(&disk);
     let mut hec = cursor(&journal, "hec");
-    assert!(journal.drop_cursor("old"));
+    assert_eq!(journal.drop_cursor("old"), Ok(10));
     let mut new = cursor(&journal, "new");
     assert_eq!(new.index(), 2);
     open_stream(&journal, 1);
@@ -67,7 +67,7 @@ fn an_unreferenced_slot_is_reused() {
         let journal = start(&disk);
         let mut hec = cursor(&journal, "hec");
         if round > 0 {
-            assert!(journal.drop_cursor(&format!("d{}", round - 1)));
+            assert_eq!(journal.drop_cursor(&format!("d{}", round - 1)), Ok(0));
         }
         let mut mine = cursor(&journal, &format!("d{round}"));
         assert!(mine.index() <= 2, "slot {} in round {round}", mine.index());

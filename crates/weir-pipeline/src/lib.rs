@@ -6,6 +6,7 @@
 
 mod component;
 pub mod config;
+pub mod cursors;
 pub mod drain;
 mod groups;
 pub mod grpc;

@@ -1,6 +1,7 @@
 //! The externally visible state of a running pipeline: books, live statistics and phase.
 //!
-//! Invariant: reading it changes nothing and never waits for a component.
+//! Invariant: reading it changes nothing and never waits for a component. What can be
+//! changed through it is in [`crate::cursors`] and [`crate::drain`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -397,12 +397,13 @@ pub(crate) enum CursorCommand {
     },
     /// Drop the cursor of an output that is no longer configured, and all records that wait for it.
     ///
-    /// Weir must not be running. The dropped records are counted as discarded (`cursor_dropped`).
+    /// A running weir drops it at once; if none answers, it is dropped in `data_dir`. The disk space
+    /// of the records is freed, and they are counted as discarded (`cursor_dropped`).
     Drop {
         /// Name of the output.
         name: String,
         #[command(flatten)]
-        config: ConfigArgs,
+        api: ApiArgs,
     },
 }
 

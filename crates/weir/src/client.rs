@@ -14,7 +14,7 @@ use serde_json::Value;
 use weir_host::units::format_duration;
 use weir_host::{BlockingTls, ConnectError, Secret, SecretError, ServerTrust};
 
-use crate::cli::ApiArgs;
+use crate::cli::{ApiArgs, ConfigArgs};
 use crate::command::config::locate;
 use crate::exit::{Exit, ExitError};
 
@@ -120,6 +120,8 @@ impl Client {
                         "{} requires a valid token: set {TOKEN_VARIABLE}, or pass --token-file",
                         self.address
                     ),
+                    // The message names the object.
+                    (404 | 409, Some(title)) => title.to_owned(),
                     (431, _) => format!(
                         "the request is too long for {}: shorten the expression",
                         self.address
@@ -243,6 +245,20 @@ impl Client {
         );
         ExitError::with(Exit::Failed, message)
     }
+}
+
+/// Why no weir can be reached at the address in the configuration; `None` if it accepts
+/// connections. Any later error is then one of that weir.
+pub(crate) fn absence(args: &ConfigArgs) -> Result<Option<String>> {
+    let Some(address) = locate(args)?.api_listen else {
+        return Ok(Some("api.enabled is false in its configuration".to_owned()));
+    };
+    if address.port() == 0 {
+        return Ok(Some("api.listen does not set a port".to_owned()));
+    }
+    let address = reachable(address);
+    let connected = TcpStream::connect_timeout(&address, TIMEOUT);
+    Ok(connected.err().map(|error| format!("{address} does not answer: {error}")))
 }
 
 /// The address in the configuration. The weir that uses this configuration has its certificate,

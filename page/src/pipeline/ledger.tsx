@@ -28,6 +28,7 @@ export function Ledger({ document }: { document: StatusDocument }) {
         <SourceBook sources={document.sources} />
         <FileBook sources={document.sources} />
         <OutputBook outputs={document.outputs} />
+        <Dropping outputs={document.outputs} />
       </ScrollBox>
     </section>
   )
@@ -171,5 +172,17 @@ function OutputBook({ outputs }: { outputs: OutputStatus[] }) {
         ))}
       </tbody>
     </table>
+  )
+}
+
+/** How to discard what is kept for outputs that were removed. */
+function Dropping({ outputs }: { outputs: OutputStatus[] }) {
+  const removed = outputs.find(({ book }) => !book.active)
+  if (!removed) return null
+  return (
+    <p class="quiet">
+      What waits for an output that is no longer configured is kept in case the output returns.{' '}
+      <code>weir cursor drop {removed.book.name}</code> discards it.
+    </p>
   )
 }

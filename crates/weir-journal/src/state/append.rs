@@ -193,7 +193,7 @@ impl State {
 
     /// Returns whether the disk space of what is not needed any more will be freed: nobody is kept
     /// from writing, and nothing is discarded, for that.
-    fn can_free(&mut self) -> bool {
+    pub(crate) fn can_free(&mut self) -> bool {
         let can_free = self.freeable_bytes() >= GROUP_BYTES;
         self.space_wanted |= can_free;
         can_free

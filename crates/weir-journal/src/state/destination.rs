@@ -15,7 +15,7 @@ use weir_model::limits::CURSORS_MAX;
 use weir_model::{Batch, CursorBook, DiscardReason, StreamId};
 
 use super::{State, Status};
-use crate::spec::{CursorSpec, WhenFull};
+use crate::spec::{CursorSpec, DropCursorError, WhenFull};
 
 /// A required destination.
 #[derive(Debug, Default)]
@@ -135,8 +135,7 @@ impl State {
     /// Returns the slot of the destination with that name, or a slot for it: a new one, or that of
     /// a dropped destination that no segment lists any more. `None` when there are too many.
     pub(crate) fn slot_of(&mut self, name: &str, now: Duration) -> Option<usize> {
-        let is_it = |c: &CursorState| c.name == name && !c.dropped;
-        if let Some(index) = self.cursors.iter().position(is_it) {
+        if let Some(index) = self.cursor_of(name) {
             self.names_version += u64::from(!self.cursors[index].is_active());
             return Some(index);
         }
@@ -161,6 +160,11 @@ impl State {
             self.mark_dirty(stream, now);
         }
         Some(index)
+    }
+
+    /// Returns the slot of the destination with that name.
+    pub(crate) fn cursor_of(&self, name: &str) -> Option<usize> {
+        self.cursors.iter().position(|cursor| cursor.name == name && !cursor.dropped)
     }
 
     /// Makes the slot's new destination unknown to all streams. Returns the streams that its
@@ -252,11 +256,36 @@ impl State {
         cursor.waiting_since = now;
     }
 
+    /// Returns the slot of the destination with that name if it can be dropped.
+    fn droppable(&self, name: &str) -> Result<usize, DropCursorError> {
+        let owned = || name.to_owned();
+        let Some(index) = self.cursor_of(name) else {
+            let existing = self.cursors.iter().filter(|cursor| !cursor.dropped);
+            let existing = existing.map(|cursor| cursor.name.clone()).collect();
+            return Err(DropCursorError::Unknown { name: owned(), existing });
+        };
+        let cursor = &self.cursors[index];
+        if self.closing {
+            return Err(DropCursorError::Closed);
+        }
+        match (cursor.is_attached(), cursor.is_closing) {
+            (false, _) => Ok(index),
+            (true, false) => Err(DropCursorError::Configured { name: owned() }),
+            (true, true) => Err(DropCursorError::Stopping { name: owned() }),
+        }
+    }
+
     /// Forgets a destination that is no longer configured; batches that it still needed are
-    /// discarded.
-    pub(crate) fn drop_cursor(&mut self, name: &str, now: Duration) -> bool {
-        let unread = |c: &CursorState| c.name == name && !c.dropped && !c.is_attached();
-        let Some(index) = self.cursors.iter().position(unread) else { return false };
+    /// discarded. Returns the number of records in them.
+    pub(crate) fn drop_cursor(
+        &mut self,
+        name: &str,
+        now: Duration,
+    ) -> Result<u64, DropCursorError> {
+        let index = self.droppable(name)?;
+        let discarded =
+            |cursor: &CursorState| cursor.total.discarded[DiscardReason::CursorDropped as usize];
+        let before = discarded(&self.cursors[index]);
         if self.cursors[index].is_active() {
             self.discard_waiting(index, now);
         }
@@ -278,6 +307,10 @@ impl State {
         cursor.total.discarded[DiscardReason::CursorDropped as usize] += kept + owed;
         cursor.committed_book = cursor.total;
         cursor.is_book_dirty = true;
+        let records = discarded(cursor) - before;
+        debug_assert_eq!(cursor.in_flight, 0, "everything is discarded");
+        // Health and metrics list what exists.
+        self.recovery.lost.retain(|lost| lost.destination != name);
         for (seq, _) in held {
             if let Some(stream) = self.slots.get(&seq).map(|slot| slot.stream) {
                 streams.push(stream);
@@ -291,7 +324,7 @@ impl State {
         self.note_absent();
         self.names_dirty = true;
         self.positions_since.get_or_insert(now);
-        true
+        Ok(records)
     }
 
     /// Returns whether there is a configured destination in that slot.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_journal::{JournalConfig, Outcome, WritePolicy};
+use weir_journal::{DropCursorError, JournalConfig, Outcome, WritePolicy};
 use weir_model::{DiscardReason, Position, StreamId};
 
 use crate::Opener;
@@ -327,7 +327,8 @@ pub(crate) fn a_removed_destination_keeps_its_frames_until_it_is_dropped(opener:
     let mut removed = cursor(&journal, "removed");
     journal.release_unclaimed();
     assert_eq!(numbers(&take(&mut removed).unwrap()).len(), 10);
-    assert!(!journal.drop_cursor("removed"), "an active destination cannot be dropped");
+    let configured = DropCursorError::Configured { name: "removed".to_owned() };
+    assert_eq!(journal.drop_cursor("removed"), Err(configured));
     opener.close(journal);
     // It is dropped.
     let journal = opener.open();
@@ -335,8 +336,10 @@ pub(crate) fn a_removed_destination_keeps_its_frames_until_it_is_dropped(opener:
     journal.release_unclaimed();
     let before = journal.ledger().cursors[1].clone();
     assert_eq!(before.in_flight, 10);
-    assert!(journal.drop_cursor("removed"));
-    assert!(!journal.drop_cursor("removed"));
+    assert_eq!(journal.drop_cursor("removed"), Ok(10));
+    let (name, existing) = ("removed".to_owned(), vec!["kept".to_owned()]);
+    let unknown = DropCursorError::Unknown { name, existing };
+    assert_eq!(journal.drop_cursor("removed"), Err(unknown));
     assert_eq!(journal.ledger().cursors.len(), 1);
     journal.flush();
     assert_eq!(journal.ledger().journal.disk_bytes, 0, "its space is freed");
@@ -538,7 +541,7 @@ pub(crate) fn streams_end_when_a_missing_destination_is_dropped(opener: &mut imp
     drop(cursor(&journal, "hec"));
     journal.release_unclaimed();
     assert_eq!(journal.ledger().sources[0].streams, 1);
-    assert!(journal.drop_cursor("missing"));
+    assert_eq!(journal.drop_cursor("missing"), Ok(5));
     assert_eq!(journal.ledger().sources[0].streams, 0);
     assert_eq!(journal.ledger().sources[0].book, book_of(5));
     opener.close(journal);

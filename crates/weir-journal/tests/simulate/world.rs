@@ -394,7 +394,7 @@ impl<'a> World<'a> {
             readers.push(cursor.map(Reader::new));
         }
         for name in self.dropped.drain(..) {
-            journal.drop_cursor(&name);
+            let _may_be_unknown = journal.drop_cursor(&name);
         }
         self.note_stated(&journal);
         let ended = self.open_streams(&journal, rng);

@@ -56,10 +56,19 @@ struct PreparedOutput {
     view: Arc<OutputView>,
 }
 
+/// An output that can be started with its cursor.
+#[derive(Debug)]
+struct Added {
+    output: PreparedOutput,
+    cursor: Cursor,
+    /// The cursor was made for it, so nothing waits for it.
+    is_new: bool,
+}
+
 /// A change of the outputs that is prepared: the remaining steps cannot fail.
 #[derive(Debug)]
 pub(super) struct Change {
-    added: Vec<(PreparedOutput, Cursor)>,
+    added: Vec<Added>,
     changed: Vec<PreparedOutput>,
     /// Names and cursor indexes afterwards, in the order of the configuration.
     pub(super) names: Vec<(String, usize)>,
@@ -100,10 +109,11 @@ impl Outputs {
                 None => new.push(self.ready(plan, None)?),
             }
         }
-        let mut added: Vec<(PreparedOutput, Cursor)> = Vec::new();
-        for ready in new {
-            match self.journal.cursor(spec(&ready.plan)) {
-                Ok(cursor) => added.push((ready, cursor)),
+        let mut added: Vec<Added> = Vec::new();
+        for output in new {
+            let is_new = !self.journal.has_cursor(&output.plan.name);
+            match self.journal.cursor(spec(&output.plan)) {
+                Ok(cursor) => added.push(Added { output, cursor, is_new }),
                 Err(error) => {
                     self.give_up(Change { added, changed: Vec::new(), names: Vec::new() });
                     return Err(error.into());
@@ -113,8 +123,8 @@ impl Outputs {
         let index_of = |plan: &OutputPlan| {
             let of_running = |output: &&RunningOutput| output.plan.name == plan.name;
             let running = self.running.iter().find(of_running).map(|output| output.cursor);
-            let of_added = |(ready, _): &&(PreparedOutput, Cursor)| ready.plan.name == plan.name;
-            running.or_else(|| added.iter().find(of_added).map(|(_, cursor)| cursor.index()))
+            let of_added = |added: &&Added| added.output.plan.name == plan.name;
+            running.or_else(|| added.iter().find(of_added).map(|added| added.cursor.index()))
         };
         let names = plans.iter().filter_map(|plan| Some((plan.name.clone(), index_of(plan)?)));
         let names = names.collect();
@@ -131,20 +141,22 @@ impl Outputs {
         Ok(PreparedOutput { plan: plan.clone(), prepared, view })
     }
 
-    /// Undoes what was prepared.
+    /// Undoes what was prepared. What is kept for an output that would have returned stays.
     pub(super) fn give_up(&self, change: Change) {
-        for (ready, cursor) in change.added {
+        for Added { output, cursor, is_new } in change.added {
             self.journal.detach(cursor.index());
-            self.journal.drop_cursor(&ready.plan.name);
+            if is_new && let Err(error) = self.journal.drop_cursor(&output.plan.name) {
+                tracing::debug!(output = output.plan.name, %error, "its cursor was not dropped");
+            }
         }
     }
 
     /// Starts new outputs, and replaces changed ones.
     pub(super) fn begin(&mut self, change: Change) -> Result<ChangedOutputs, StartError> {
         let mut done = ChangedOutputs::default();
-        for (ready, cursor) in change.added {
-            done.added.push(ready.plan.name.clone());
-            self.start(ready, cursor)?;
+        for Added { output, cursor, .. } in change.added {
+            done.added.push(output.plan.name.clone());
+            self.start(output, cursor)?;
         }
         let is_changed = |output: &mut RunningOutput| {
             change.changed.iter().any(|ready| ready.plan.name == output.plan.name)
@@ -276,5 +288,55 @@ fn spec(plan: &OutputPlan) -> CursorSpec {
         when_full: plan.when_full,
         buffer_bytes_max: plan.buffer_bytes_max,
         window_bytes: plan.window_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_host::{Clock, Disk, RealClock, RealDisk};
+    use weir_journal::{JournalConfig, WhenFull};
+
+    use super::*;
+    use crate::config::OutputKind;
+
+    fn output(name: &str) -> OutputPlan {
+        OutputPlan {
+            name: name.to_owned(),
+            when_full: WhenFull::Block,
+            buffer_bytes_max: 1 << 20,
+            window_bytes: 1 << 20,
+            dead_letter: false,
+            kind: OutputKind::Blackhole,
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_given_up_keeps_the_cursor_of_an_output_that_would_have_returned() {
+        let dir = tempfile::tempdir().unwrap();
+        let (clock, disk): (Arc<dyn Clock>, Arc<dyn Disk>) =
+            (Arc::new(RealClock::new()), Arc::new(RealDisk));
+        let config = JournalConfig {
+            dir: dir.path().join("journal"),
+            ring_bytes: 1 << 20,
+            bytes_max: 1 << 24,
+            free_bytes_min: 0,
+            segment_bytes: 1 << 20,
+            taken_bytes_max: u64::MAX,
+            commit_interval: Duration::from_millis(20),
+            spill_after: Duration::from_secs(1),
+            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        };
+        let journal = Journal::open(config, disk.clone(), clock.clone()).unwrap();
+        let context = OutputContext::new(dir.path().to_owned(), clock, disk);
+        let mut outputs = Outputs::new(journal.clone(), context);
+        let change = outputs.prepare(&[output("returns")]).unwrap();
+        outputs.begin(change).unwrap();
+        assert_eq!(outputs.end_others(&[]), ["returns"]);
+        let change = outputs.prepare(&[output("returns"), output("new")]).unwrap();
+        outputs.give_up(change);
+        assert!(journal.has_cursor("returns") && !journal.has_cursor("new"));
+        assert!(journal.ledger().cursors.iter().all(|cursor| !cursor.active));
+        outputs.join();
+        journal.shutdown();
     }
 }

@@ -1,6 +1,7 @@
 //! `weir cursor list|drop`: positions of outputs, including outputs that are no longer configured.
 //!
-//! Invariant: a journal is only opened if no other process uses it, as its lock tells.
+//! Invariants: a running weir is asked, and its errors are shown; the journal is only opened if no
+//! weir answers at the configured address and no other process uses it, as its lock tells.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,13 +9,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
-use weir_api::LedgerDocument;
+use weir_api::{DroppedCursor, LedgerDocument};
+use weir_codec::percent_encoded;
 use weir_host::units::{approx_size, group_digits};
 use weir_host::{RealClock, RealDisk};
-use weir_journal::{Journal, JournalConfig, JournalError, Ledger};
+use weir_journal::{DropCursorError, Journal, JournalConfig, JournalError, Ledger};
+use weir_pipeline::cursors::CursorChangeError;
 
 use crate::cli::{ApiArgs, ConfigArgs, CursorCommand, Output};
-use crate::client::Client;
+use crate::client::{Client, absence};
 use crate::command::config::locate;
 use crate::exit::{Exit, ExitError};
 use crate::table::Table;
@@ -24,7 +27,7 @@ use crate::term::{print_json, print_text};
 pub(crate) fn run(command: &CursorCommand) -> Result<Exit> {
     match command {
         CursorCommand::List { api, output } => list(api, *output),
-        CursorCommand::Drop { name, config } => drop_cursor(name, config),
+        CursorCommand::Drop { name, api } => drop_cursor(name, api),
     }
 }
 
@@ -37,12 +40,9 @@ struct Row {
 }
 
 fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
-    let running = Client::new(args).and_then(|client| client.get("/weir/v1/ledger"));
-    let rows = match running {
-        Ok(ledger) => rows_of_document(ledger),
-        // An explicitly given configuration must exist.
-        Err(error) if args.api.is_some() => return Err(error),
-        Err(_) => rows_of_data_dir(&args.config)?,
+    let rows = match absence_of_weir(args)? {
+        None => rows_of_document(Client::new(args)?.get("/weir/v1/ledger")?),
+        Some(absence) => rows_of_data_dir(&args.config, &absence)?,
     };
     match output {
         Output::Json => {
@@ -89,9 +89,9 @@ fn rows_of_document(ledger: LedgerDocument) -> Vec<Row> {
     ledger.cursors.into_iter().map(row).collect()
 }
 
-fn rows_of_data_dir(config: &ConfigArgs) -> Result<Vec<Row>> {
+fn rows_of_data_dir(config: &ConfigArgs, absence: &str) -> Result<Vec<Row>> {
     let settings = locate(config)?;
-    let journal = open(&settings.data_dir)?;
+    let journal = open(&settings.data_dir, absence)?;
     let ledger: Ledger = journal.ledger();
     journal.shutdown();
     let row = |cursor: &weir_journal::CursorLedger| Row {
@@ -103,30 +103,54 @@ fn rows_of_data_dir(config: &ConfigArgs) -> Result<Vec<Row>> {
     Ok(ledger.cursors.iter().map(row).collect())
 }
 
-fn drop_cursor(name: &str, config: &ConfigArgs) -> Result<Exit> {
-    let settings = locate(config)?;
-    if settings.outputs.iter().any(|output| output == name) {
-        let message =
-            format!("output {name:?} is configured: remove it from the configuration first");
-        return Err(ExitError::with(Exit::Failed, message));
-    }
-    let journal = open(&settings.data_dir)?;
-    let ledger = journal.ledger();
-    let waiting = ledger.cursors.iter().find(|cursor| cursor.name == name).map(|c| c.in_flight);
-    let is_dropped = journal.drop_cursor(name);
-    journal.shutdown();
-    let Some(records) = waiting.filter(|_| is_dropped) else {
-        let names: Vec<&str> = ledger.cursors.iter().map(|c| c.name.as_str()).collect();
-        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!("there is no cursor {name:?}; existing cursors: {known}");
-        return Err(ExitError::with(Exit::NotFound, message));
+fn drop_cursor(name: &str, args: &ApiArgs) -> Result<Exit> {
+    let records = match absence_of_weir(args)? {
+        None => {
+            // One segment of the path, whatever the name is.
+            let name = percent_encoded(name).replace('/', "%2F");
+            let path = format!("/weir/v1/cursors/{name}");
+            Client::new(args)?.delete::<DroppedCursor>(&path)?.discarded_records
+        }
+        Some(absence) => drop_in_data_dir(name, &args.config, &absence)?,
     };
     print_text(&format!("dropped {name}: {} records discarded\n", group_digits(records)))?;
     Ok(Exit::Ok)
 }
 
-/// Opens a journal that must already exist.
-fn open(data_dir: &Path) -> Result<Journal> {
+/// Returns the number of discarded records.
+fn drop_in_data_dir(name: &str, config: &ConfigArgs, absence: &str) -> Result<u64> {
+    let settings = locate(config)?;
+    if settings.outputs.iter().any(|output| output == name) {
+        return Err(refusal(&DropCursorError::Configured { name: name.to_owned() }));
+    }
+    let journal = open(&settings.data_dir, absence)?;
+    let dropped = journal.drop_cursor(name);
+    let saved = journal.try_flush();
+    journal.shutdown();
+    let records = dropped.map_err(|error| refusal(&error))?;
+    let not_saved = |error| CursorChangeError::NotSaved { name: name.to_owned(), error };
+    saved.map_err(not_saved)?;
+    Ok(records)
+}
+
+/// The error with the exit code that it also has if a running weir returns it.
+fn refusal(error: &DropCursorError) -> anyhow::Error {
+    let exit = match error {
+        DropCursorError::Unknown { .. } => Exit::NotFound,
+        DropCursorError::Configured { .. } | DropCursorError::Stopping { .. } => Exit::Failed,
+        DropCursorError::Closed => Exit::Temporary,
+    };
+    ExitError::with(exit, error.to_string())
+}
+
+/// Why the data directory is opened instead of asking a running weir; `None` if one is asked. A
+/// weir whose address was given must be there.
+fn absence_of_weir(args: &ApiArgs) -> Result<Option<String>> {
+    if args.api.is_some() { Ok(None) } else { absence(&args.config) }
+}
+
+/// Opens a journal that must already exist. `absence` is why no running weir was asked instead.
+fn open(data_dir: &Path, absence: &str) -> Result<Journal> {
     let dir = data_dir.join("journal");
     if !dir.is_dir() {
         let message = format!("there is no journal in {}", data_dir.display());
@@ -149,7 +173,8 @@ fn open(data_dir: &Path) -> Result<Journal> {
             JournalError::Locked { .. } => ExitError::with(
                 Exit::Temporary,
                 format!(
-                    "{} is in use: stop the weir process that uses it first",
+                    "{} is in use by a weir that cannot be asked ({absence}): pass the address of \
+                     its API with --api, or stop it first",
                     data_dir.display()
                 ),
             ),

@@ -1,6 +1,7 @@
 //! What a command needs that only talks to a running weir.
 
 use weir_pipeline::config::OutputType;
+use weir_pipeline::drain;
 
 use super::diagnostic::Diagnostics;
 use super::plan::STORE;
@@ -8,7 +9,8 @@ use super::section;
 use super::tables::{ComponentType as _, TABLES, TOP};
 use super::tree::{NodeTable, NodeValue};
 
-/// Reads only the data directory, the API address and the names of the outputs.
+/// Reads only the data directory, the API address and the names of the outputs and other
+/// destinations.
 pub(crate) fn client_settings(
     tree: &NodeTable,
     diagnostics: &mut Diagnostics,
@@ -23,11 +25,13 @@ pub(crate) fn client_settings(
             _ => &empty,
         };
         // Secrets may be readable only for the running weir.
-        let entries = node.entries.iter().filter(|entry| entry.key != "access").cloned();
+        let is_needed =
+            |key: &str| if name == "drains" { key == "enabled" } else { key != "access" };
+        let entries = node.entries.iter().filter(|entry| is_needed(&entry.key)).cloned();
         let node = NodeTable { entries: entries.collect() };
         Some(section::read(&node, &[table.fields], &[], name, None, diagnostics))
     };
-    let (api, store) = (table("api"), table("store"));
+    let (api, store, drains) = (table("api"), table("store"), table("drains"));
     let mut outputs: Vec<String> = match tree.get(OutputType::FAMILY).map(|entry| &entry.node.value)
     {
         Some(NodeValue::Table(outputs)) => {
@@ -37,6 +41,10 @@ pub(crate) fn client_settings(
     };
     if store.is_some_and(|store| store.bool("enabled")) {
         outputs.push(STORE.to_owned());
+    }
+    let has_drains = tree.get("drains").is_some() || tree.get("drain").is_some();
+    if has_drains && drains.is_some_and(|drains| drains.bool("enabled")) {
+        outputs.extend([drain::NAME, drain::LAGGING].map(str::to_owned));
     }
     super::ClientSettings {
         data_dir: top.file("data_dir").unwrap_or_default(),
@@ -66,5 +74,27 @@ mod tests {
         let settings = client_settings(&tree, &mut diagnostics);
         assert!(diagnostics.0.is_empty(), "{:?}", diagnostics.0);
         assert_eq!(settings.api_listen, Some("127.0.0.1:7081".parse().unwrap()));
+    }
+
+    #[test]
+    fn every_destination_with_a_cursor_is_named() {
+        let outputs = |text: &str| {
+            let mut texts = Texts::default();
+            texts.add("weir.toml", text.to_owned());
+            let mut diagnostics = Diagnostics::default();
+            let tree = tree::parse(&texts, &mut diagnostics);
+            let settings = client_settings(&tree, &mut diagnostics);
+            assert!(diagnostics.0.is_empty(), "{:?}", diagnostics.0);
+            settings.outputs
+        };
+        let off = "[store]\nenabled = false\n";
+        let one = "[output.one]\ntype = \"stdout\"\n";
+        assert_eq!(outputs(&format!("{off}{one}")), ["one"]);
+        assert_eq!(outputs(one), ["one", "store"]);
+        let drains = "[drains.cloud_controller]\nclient_key = \"/nonexistent\"\n";
+        assert_eq!(outputs(&format!("{off}{drains}")), ["drains", "drains/lagging"]);
+        let drain = "[[drain]]\nurl = \"syslog://10.0.0.1:514\"\n";
+        assert_eq!(outputs(&format!("{off}{drain}")), ["drains", "drains/lagging"]);
+        assert_eq!(outputs(&format!("{off}{drain}[drains]\nenabled = false\n")), [""; 0]);
     }
 }

@@ -85,7 +85,7 @@ pub(crate) struct ClientSettings {
     pub(crate) api_listen: Option<SocketAddr>,
     /// Its certificate; `None` if it does not use TLS.
     pub(crate) api_cert_file: Option<PathBuf>,
-    /// Names of the outputs.
+    /// Names of the outputs, and of other destinations that have a cursor.
     pub(crate) outputs: Vec<String>,
 }
 
