@@ -392,7 +392,8 @@ fn the_backlog_is_what_was_in_the_files_at_the_start() {
     // The writer has not completed its last line.
     write(log("open.log"), lines(3, 4) + "{\"log\":\"").unwrap();
     write(log("empty.log"), "").unwrap();
-    let mut run = world.start(Some(RateLimit { lines_per_second: 1.0, shed: false }));
+    let limit = RateLimit { lines_per_second: 1.0, shed: false };
+    let mut run = world.start_with("*.log", Some(limit));
     let append = |name: &str, text: String| {
         use std::io::Write as _;
         let file = std::fs::OpenOptions::new().append(true).open(log(name));
