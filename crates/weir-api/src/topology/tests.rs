@@ -140,7 +140,7 @@ fn nodes_have_the_values_of_their_status() {
     let journal = node(&document, "journal").journal.as_ref();
     assert_eq!(journal.map(|status| status.disk_bytes_max), Some(4));
     let inactive = document.inactive.iter().map(|output| output.book.name.as_str());
-    assert_eq!(Vec::from_iter(inactive), ["removed"]);
+    assert_eq!(inactive.collect::<Vec<_>>(), ["removed"]);
     assert!(document.nodes.iter().all(|node| node.state == NodeState::Ok));
 }
 

@@ -205,7 +205,9 @@ impl FileTree for FakeTree {
             let part = self.called().list(dir, after, LISTED_AT_A_TIME)?;
             let Some((last, _)) = part.last() else { return Ok(()) };
             after = Some(*last);
-            part.into_iter().for_each(|(_, entry)| each(entry));
+            for (_, entry) in part {
+                each(entry);
+            }
         }
     }
 
@@ -277,7 +279,9 @@ impl TreeWatch for FakeWatch {
 
     fn drain(&self, tell: &mut dyn FnMut(WatchEvent<'_>)) -> bool {
         let reports = self.tree.called().take_reports(self.queue);
-        reports.iter().for_each(|report| tell(report.as_event()));
+        for report in &reports {
+            tell(report.as_event());
+        }
         true
     }
 
