@@ -64,9 +64,12 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         secs: u64,
     },
-    /// Run simulated histories of the journal against an oracle for each destination, and print the
-    /// shortest history that still fails.
+    /// Run simulated histories of the journal, or of a source of files, against an oracle for each
+    /// destination, and print the shortest history that still fails.
     Simulate {
+        /// A source that follows files: programs write and rotate logs while it runs.
+        #[arg(long, conflicts_with = "damage")]
+        tail: bool,
         /// Number of seeds, one history each.
         #[arg(long, default_value_t = 20_000)]
         seeds: u64,
@@ -120,8 +123,8 @@ fn execute(task: Task) -> Result<()> {
         }
         Task::Bench { arguments } => bench(&arguments),
         Task::Fuzz { name, secs } => fuzz(name.as_deref(), secs),
-        Task::Simulate { seeds, from, seed, failures, damage } => {
-            let mut command = simulator();
+        Task::Simulate { tail, seeds, from, seed, failures, damage } => {
+            let mut command = simulator(tail);
             command.env("WEIR_SIMULATE_SEEDS", seeds.to_string());
             command.env("WEIR_SIMULATE_FROM", from.to_string());
             command.env("WEIR_SIMULATE_FAILURES", failures.to_string());
@@ -196,13 +199,18 @@ fn bench(arguments: &[String]) -> Result<()> {
     run(&mut command)
 }
 
-/// The simulator is one of the journal's tests, so that a part of it runs with all other tests;
-/// environment variables control the rest.
-fn simulator() -> Command {
+/// The simulators are tests of the journal and of the pipeline, so that a part of them runs with
+/// all other tests; environment variables control the rest.
+fn simulator(tail: bool) -> Command {
     let mut command = cargo();
     command.args(["test", "--profile", Profile::Checked.name(), "--workspace"]);
-    command.args(["--test", "simulate", "--", "--exact", "--nocapture"]);
-    command.arg("every_record_has_arrived_at_each_destination_or_is_in_its_own_discards");
+    if tail {
+        command.args(["--lib", "--", "--nocapture"]);
+        command.arg("every_line_has_arrived_at_each_destination_or_the_books_say_why_not");
+    } else {
+        command.args(["--test", "simulate", "--", "--exact", "--nocapture"]);
+        command.arg("every_record_has_arrived_at_each_destination_or_is_in_its_own_discards");
+    }
     // The printed history shows the failure; a stack trace of the test does not help.
     command.env("RUST_BACKTRACE", "0");
     command

@@ -1,5 +1,5 @@
-//! Injected access to the outside world: clock, disk, files of other programs, wake-ups, network, secrets, values with
-//! units, and time zones.
+//! Injected access to the outside world: clock, disk, files of other programs, wake-ups, network,
+//! secrets, values with units, and time zones.
 //!
 //! Invariants: this crate is a leaf (it depends on no other weir crate); nothing else in weir asks
 //! the operating system for the time or opens a data file, so that tests can substitute a fake.

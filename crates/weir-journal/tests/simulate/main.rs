@@ -6,15 +6,8 @@
 //! its events. A crash or a disk error can occur in the middle of a step; `tests/crash` is slower
 //! and stops the writer between any two disk calls.
 //!
-//! A seed is the same history on every machine. `cargo xtask simulate` runs many of them: it sets
-//! `WEIR_SIMULATE_SEEDS`, `WEIR_SIMULATE_FROM`, `WEIR_SIMULATE_SEED` (a single one, printing all of
-//! its events) and `WEIR_SIMULATE_DAMAGE`. For a seed that fails, the shortest history that still
-//! fails is printed.
-
-#![expect(
-    clippy::print_stdout,
-    reason = "failures and the coverage table are printed for the user"
-)]
+//! `cargo xtask simulate` runs many seeds, see [`weir_testkit::history`]; with
+//! `WEIR_SIMULATE_DAMAGE` they also damage files.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -27,14 +20,11 @@ mod process;
 mod waiting;
 mod world;
 
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
-use std::time::Instant;
+use weir_testkit::history::{self, Seeds, Trace};
 
 use coverage::{Condition, Coverage};
 use plan::Event;
-use world::{Trace, World};
+use world::World;
 
 /// What may happen in a history.
 #[derive(Debug, Clone)]
@@ -79,25 +69,6 @@ impl Settings {
     }
 }
 
-thread_local! {
-    /// The message of the last panic of this thread, while its panics are expected.
-    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Keeps a history's failure instead of printing it: shortening it causes hundreds.
-fn keep_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            SAID.with(|said| match &mut *said.borrow_mut() {
-                Some(said) => *said = info.to_string(),
-                None => before(info),
-            });
-        }));
-    });
-}
-
 /// Runs a history; returns why it failed, if it did.
 fn attempt(
     settings: &Settings,
@@ -105,71 +76,33 @@ fn attempt(
     trace: &Trace,
     coverage: &mut Coverage,
 ) -> Result<(), String> {
-    SAID.with(|said| *said.borrow_mut() = Some(String::new()));
-    let run = || World::new(settings.clone(), trace.clone(), coverage).run(events);
-    let ended = catch_unwind(AssertUnwindSafe(run));
-    let said = SAID.with(|said| said.borrow_mut().take()).unwrap_or_default();
-    ended.map_err(|_| said)
+    history::attempt(|| World::new(settings.clone(), trace.clone(), coverage).run(events))
 }
 
 /// Returns the shortest history of the seed that still fails, and its course.
 fn shortest(seed: u64, settings: &Settings, events: Vec<Event>) -> String {
-    let fails = |events: &[Event]| {
-        attempt(settings, events, &Trace::default(), &mut Coverage::default()).is_err()
-    };
-    let all = events.len();
-    let events = plan::shrink(events, fails);
-    let trace = Trace::kept();
-    let why = attempt(settings, &events, &trace, &mut Coverage::default()).unwrap_err();
-    format!(
-        "seed {seed} fails with {} of its {all} events:\n{}\n{why}",
-        events.len(),
-        trace.lines().join("\n")
-    )
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-fn print_lines(trace: &Trace) {
-    for line in trace.lines() {
-        println!("{line}");
-    }
+    history::shortest(seed, events, |events, trace| {
+        attempt(settings, events, trace, &mut Coverage::default())
+    })
 }
 
 #[test]
 fn every_record_has_arrived_at_each_destination_or_is_in_its_own_discards() {
-    keep_panics();
-    let single = number("WEIR_SIMULATE_SEED");
-    let first = single.or(number("WEIR_SIMULATE_FROM")).unwrap_or(0);
-    let count = if single.is_some() { 1 } else { number("WEIR_SIMULATE_SEEDS").unwrap_or(2000) };
-    let limit = number("WEIR_SIMULATE_FAILURES").unwrap_or(1) as usize;
+    let seeds = Seeds::from_env(2000);
+    let count = seeds.range.end - seeds.range.start;
     let mut coverage = Coverage::default();
-    let mut failed = Vec::new();
-    let mut done = 0_u64;
-    let started = Instant::now();
-    for seed in first..first + count {
+    let report = seeds.run(|seed, trace| {
         let settings = Settings::of(seed);
         let events = plan::events(seed, &settings);
-        let trace = if single.is_some() { Trace::kept() } else { Trace::default() };
-        let ended = attempt(&settings, &events, &trace, &mut coverage);
-        done += 1;
-        print_lines(&trace);
+        let ended = attempt(&settings, &events, trace, &mut coverage);
+        trace.lines().iter().for_each(|line| println!("{line}"));
         if ended.is_err() {
             println!("{}", shortest(seed, &settings, events));
-            failed.push(seed);
         }
-        if failed.len() >= limit {
-            break;
-        }
-    }
-    let seconds = started.elapsed().as_secs_f64();
-    println!(
-        "{coverage}\n{done} seeds in {seconds:.1} s: {:.0}/s on one core",
-        done as f64 / seconds
-    );
-    assert!(failed.is_empty(), "seeds {failed:?} fail");
+        ended.is_ok()
+    });
+    println!("{coverage}\n{}", report.summary);
+    assert!(report.failed.is_empty(), "seeds {:?} fail", report.failed);
     if count >= 2000 {
         for fault in ["Cut", "Delete", "Crash"] {
             let met = coverage.met(fault, Condition::Apart);
@@ -193,7 +126,6 @@ const ONCE_FAILED_SOON: [u64; 4] = [14_379, 33_310, 335_475, 610_254];
 
 #[test]
 fn histories_that_once_failed_pass() {
-    keep_panics();
     let of = |seed| Settings { readers: false, is_quick: false, keys: false, ..Settings::of(seed) };
     let acknowledged = |seed| (seed, Settings { soon_lanes: 0, ..of(seed) });
     let soon = ONCE_FAILED_SOON.map(|seed| (seed, of(seed)));
@@ -206,7 +138,6 @@ fn histories_that_once_failed_pass() {
 
 #[test]
 fn equal_seeds_give_equal_histories() {
-    keep_panics();
     for seed in 0..50 {
         let settings = Settings::of(seed);
         let events = plan::events(seed, &settings);

@@ -1,6 +1,4 @@
-//! A history as a list of events, each with its own seed: the effect of an event depends only on
-//! that seed and the state of the world, so any event can be left out. That makes it possible to
-//! search for the shortest history that still fails.
+//! Histories of the journal as lists of events, each with its own seed.
 
 use fastrand::Rng;
 
@@ -168,27 +166,4 @@ fn interspersed(events: Vec<Event>, seed: u64, further: impl Fn(u8) -> Option<Wh
         }
     }
     all
-}
-
-/// Leaves out events, in ever smaller groups, as long as the rest still fails.
-pub(crate) fn shrink(events: Vec<Event>, fails: impl Fn(&[Event]) -> bool) -> Vec<Event> {
-    let mut left = events;
-    let mut size = left.len().div_ceil(2);
-    loop {
-        let before = left.len();
-        let mut at = 0;
-        while at < left.len() {
-            let end = (at + size).min(left.len());
-            let candidate = [&left[..at], &left[end..]].concat();
-            if fails(&candidate) {
-                left = candidate;
-            } else {
-                at = end;
-            }
-        }
-        if size == 1 && left.len() == before {
-            return left;
-        }
-        size = size.div_ceil(2);
-    }
 }

@@ -6,12 +6,13 @@ mod readers;
 mod soon;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use weir_journal::{CursorLedger, Journal, JournalConfig, WritePolicy};
 use weir_model::{SourceId, StreamId};
+use weir_testkit::history::Trace;
 use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
 
 use self::append::append;
@@ -28,27 +29,6 @@ use crate::support::{KIB, MIB, assert_books_balance, config};
 const DIR: &str = "/data/journal";
 const FILES_MAX: usize = 6;
 const SINKS_MAX: usize = 4;
-
-/// What happened, line by line; kept only if it will be printed.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Trace(Option<Arc<Mutex<Vec<String>>>>);
-
-impl Trace {
-    pub(crate) fn kept() -> Self {
-        Self(Some(Arc::default()))
-    }
-
-    fn note(&self, line: impl FnOnce() -> String) {
-        if let Some(lines) = &self.0 {
-            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line());
-        }
-    }
-
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let lines = self.0.as_ref().map(|lines| lines.lock());
-        lines.map(|lines| lines.unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
-    }
-}
 
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct World<'a> {

@@ -53,6 +53,16 @@ pub(super) struct Published {
     pub unlinked_bytes: u64,
 }
 
+/// Content that an earlier run had read, in the same epoch, while some destination still needs it:
+/// it is read again, and must be the same for as long as that takes.
+#[derive(Debug)]
+pub(super) struct ReadBefore {
+    /// Offset after it.
+    pub to: u64,
+    /// Fingerprint of the content before that offset.
+    pub print: Fingerprint,
+}
+
 /// A followed file.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
@@ -95,9 +105,7 @@ pub(super) struct File {
     /// verified: nothing is read before it was.
     pub unverified: Vec<(u64, Fingerprint)>,
     pub book: SourceBook,
-    /// Content before this offset was already read by an earlier run, but not all of it was
-    /// delivered to every destination. 0 if there is no such run, or in an epoch unknown to it.
-    pub read_before: u64,
+    pub read_before: Option<Box<ReadBefore>>,
     /// Length at the last look.
     pub size: u64,
     /// Growth over all epochs.
@@ -182,7 +190,7 @@ impl File {
             memory: RememberedContent::default(),
             unverified: Vec::new(),
             book: SourceBook::default(),
-            read_before: 0,
+            read_before: None,
             size: 0,
             seen: 0,
             examined_to: 0,
@@ -354,7 +362,7 @@ impl File {
         self.size = 0;
         self.examined_to = 0;
         self.backlog = 0;
-        self.read_before = 0;
+        self.read_before = None;
         self.memory = RememberedContent::default();
         self.unverified.clear();
         if let Some(old) = &mut self.decoder {

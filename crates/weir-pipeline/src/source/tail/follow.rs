@@ -64,6 +64,14 @@ fn is_unchanged(file: &File) -> bool {
     !matches!(read_block(handle, file.at(), file.memory.window(), &mut []), Ok(Block::Rewritten))
 }
 
+/// Returns true if content that is read again is still the one that an earlier run had read.
+fn has_read_before(file: &mut File) -> Result<bool, Errno> {
+    let at = file.at();
+    file.read_before.take_if(|before| before.to <= at);
+    let (Some(before), Some(handle)) = (&file.read_before, file.handle()) else { return Ok(true) };
+    Ok(verify(handle, before.to, &before.print)?.is_some())
+}
+
 impl Engine {
     /// Does the work that is due for a file.
     pub(super) fn visit(&mut self, file: &mut File) -> Next {
@@ -202,7 +210,8 @@ impl Engine {
         if stat.links == 0 && !file.is_unlinked {
             self.unlinked(file);
         }
-        if size < file.at().max(file.read_before) {
+        let read_before = file.read_before.as_ref().map_or(0, |before| before.to);
+        if size < file.at().max(read_before) {
             return Some(self.truncated(file));
         }
         if size < file.size {
@@ -293,8 +302,8 @@ impl Engine {
         let Some(handle) = file.handle() else { return Err(Errno::BADF) };
         let space = self.builder.read_space(want);
         Ok(match read_block(handle, at, file.memory.window(), space)? {
-            Block::Bytes(count) => Some(self.builder.advance(count)),
-            Block::Rewritten => None,
+            Block::Bytes(count) if has_read_before(file)? => Some(self.builder.advance(count)),
+            Block::Bytes(_) | Block::Rewritten => None,
         })
     }
 

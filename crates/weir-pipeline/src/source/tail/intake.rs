@@ -15,7 +15,7 @@ use weir_model::{AbandonReason, Position, Resource, SourceBook, hash64};
 use super::containers::{self, Container};
 use super::discovery::{DirId, FileKey, FileLocation, Report, Sighting};
 use super::engine::{Engine, Next};
-use super::file::{File, Phase};
+use super::file::{File, Phase, ReadBefore};
 use super::identity::{stream_of, verify};
 use super::layout::Class;
 use super::limit::TokenBucket;
@@ -324,7 +324,7 @@ impl Engine {
         let consumed = resume.book.bytes_read + resume.book.abandoned_total();
         let is_same = self.resume_at(file, resume);
         let is_reread = is_there && file.epoch == known.furthest.position.epoch;
-        file.read_before = if is_reread { known.furthest.position.offset } else { 0 };
+        file.read_before.take_if(|_| !is_reread);
         let bytes = std::mem::take(&mut file.appended.state);
         if let Some(saved) = state::decode(&bytes) {
             file.size = saved.size.max(file.at());
@@ -349,11 +349,10 @@ impl Engine {
         let at = decoder.map_or(offset, |decoder| decoder.file_offset());
         let Some(handle) = file.handle() else { return true };
         let is_long_enough = handle.stat().map_or(true, |stat| stat.size >= at);
-        let checked = verify(handle, at, &saved.print);
-        if checked.is_err() {
-            file.unverified.push((at, saved.print));
-        }
-        is_long_enough && checked.map_or(true, |memory| memory.is_some())
+        // A file that cannot be read now is verified when it is read.
+        let is_same = verify(handle, at, &saved.print).map_or(true, |memory| memory.is_some());
+        file.read_before = Some(Box::new(ReadBefore { to: at, print: saved.print }));
+        is_long_enough && is_same
     }
 
     /// Restores position, counts and state. Returns false if the file's content has changed.

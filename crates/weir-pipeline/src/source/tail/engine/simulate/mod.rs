@@ -8,8 +8,6 @@
 //!
 //! `cargo xtask simulate --tail` runs many seeds, see [`weir_testkit::history`].
 
-#![expect(clippy::print_stdout, reason = "failures and the summary are printed for the user")]
-
 mod oracle;
 mod plan;
 mod process;

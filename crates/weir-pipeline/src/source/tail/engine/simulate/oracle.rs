@@ -76,6 +76,12 @@ impl Oracle {
         known.unwrap_or(content.lines) - received(sink)
     }
 
+    fn was_never_seen(&self, index: usize, content: &Content) -> bool {
+        // What arrived in an earlier life may be forgotten, if it was not flushed.
+        let is_seen = |arrival: &Arrival| arrival.is_fresh || arrival.is_sure;
+        content.is_cut && !self.sinks.iter().flat_map(|sink| arrivals_of(sink, index)).any(is_seen)
+    }
+
     /// The end: everything that can be read was read, and everything was settled. `present` are the
     /// contents that have a name which is followed.
     pub(super) fn compare(
@@ -103,7 +109,9 @@ impl Oracle {
             let missing: u64 = contents
                 .iter()
                 .enumerate()
-                .filter(|(_, content)| content.is_known)
+                .filter(|(index, content)| {
+                    content.is_known && !self.was_never_seen(*index, content)
+                })
                 .map(|(index, content)| self.missing(sink, index, content))
                 .sum();
             let discarded = cursor.book.discarded_total();

@@ -28,9 +28,12 @@ pub(super) struct Content {
     pub(super) lines: u64,
     /// The source had the chance to see it under a name that it follows.
     pub(super) is_known: bool,
-    /// A process ended when its file had no name any more: what was written to it that no
-    /// destination received cannot be known.
+    /// A process ended when its file had no name in the directory any more: what was written to it
+    /// and reached no destination cannot be known.
     pub(super) is_forgotten: bool,
+    /// It was truncated away: if that was before the source looked at its size, nothing of it was
+    /// ever seen.
+    pub(super) is_cut: bool,
 }
 
 /// Returns a line.
@@ -114,7 +117,7 @@ pub(super) struct Programs {
     tree: FakeTree,
     clock: FakeClock,
     trace: Trace,
-    programs: Vec<Program>,
+    all: Vec<Program>,
     pub(super) contents: Vec<Content>,
     habit: Habit,
     /// A source is running.
@@ -140,7 +143,7 @@ impl Programs {
             tree,
             clock,
             trace,
-            programs: (0..count).map(|_| Program::default()).collect(),
+            all: (0..count).map(|_| Program::default()).collect(),
             contents: Vec::new(),
             habit,
             is_followed: false,
@@ -168,7 +171,7 @@ impl Programs {
 
     /// Some program does something.
     pub(super) fn act(&mut self, rng: &mut Rng) {
-        let program = rng.usize(..self.programs.len());
+        let program = rng.usize(..self.all.len());
         let action = Action::any(rng, self.habit);
         let path = path_of(program);
         match action {
@@ -204,7 +207,7 @@ impl Programs {
 
     fn new_content(&mut self, path: &str) -> usize {
         let (path, is_known) = (path.to_owned(), self.is_followed);
-        let content = Content { path, lines: 0, is_known, is_forgotten: false };
+        let content = Content { path, lines: 0, is_known, is_forgotten: false, is_cut: false };
         self.contents.push(content);
         self.contents.len() - 1
     }
@@ -220,7 +223,7 @@ impl Programs {
         let last = existing
             .as_ref()
             .and_then(|bytes| parse(bytes.split_last_chunk::<24>()?.1.strip_suffix(b"\n")?));
-        let content = match (&existing, last, &self.programs[program].open) {
+        let content = match (&existing, last, &self.all[program].open) {
             (Some(_), Some((content, _)), _) => content,
             // An empty file: the one that is open, or unknown here.
             (Some(_), None, Some((_, content))) if self.contents[*content].lines == 0 => *content,
@@ -228,30 +231,33 @@ impl Programs {
         };
         let writer = self.tree.append_to(&path);
         self.note(|| format!("  {path} is opened: content {content}"));
-        self.programs[program].open = writer.map(|writer| (writer, content));
+        self.all[program].open = writer.map(|writer| (writer, content));
     }
 
     fn write(&mut self, program: usize, rng: &mut Rng) {
-        if self.programs[program].open.is_none() {
+        if self.all[program].open.is_none() {
             self.reopen(program);
         }
         self.complete(program);
-        let Some((writer, content)) = &self.programs[program].open else { return };
+        let Some((writer, content)) = &self.all[program].open else { return };
         let (content, count) = (*content, rng.u64(1..8));
         let first = self.contents[content].lines;
         let text: String = (first..first + count).map(|number| line(content, number)).collect();
         self.contents[content].lines += count;
-        let split = if rng.u8(..4) == 0 { text.len() - rng.usize(1..24) } else { text.len() };
+        // A rotated file that ends within a line is taken to be complete after the grace period.
+        let is_log = contents_now(&self.tree).contains(&content);
+        let is_split = rng.u8(..4) == 0 && is_log;
+        let split = if is_split { text.len() - rng.usize(1..24) } else { text.len() };
         writer.append(&text.as_bytes()[..split]);
         if split < text.len() {
-            self.programs[program].half = Some(text[split..].to_owned());
+            self.all[program].half = Some(text[split..].to_owned());
         }
         self.note(|| format!("  {count} lines of content {content}, {split} bytes"));
     }
 
     /// Writes the rest of a line.
     fn complete(&mut self, program: usize) {
-        let program = &mut self.programs[program];
+        let program = &mut self.all[program];
         if let (Some(half), Some((writer, _))) = (program.half.take(), &program.open) {
             writer.append(half.as_bytes());
         }
@@ -259,7 +265,7 @@ impl Programs {
 
     /// No line stays incomplete for long.
     pub(super) fn complete_all(&mut self) {
-        (0..self.programs.len()).for_each(|program| self.complete(program));
+        (0..self.all.len()).for_each(|program| self.complete(program));
     }
 
     fn rotate(&mut self, path: &str) {
@@ -269,7 +275,7 @@ impl Programs {
         let name = |n: u32| format!("{path}.{n}");
         if self.habit == Habit::Gentle {
             // Every generation is kept.
-            let last = (1..).find(|n| self.tree.content(&name(*n)).is_none()).unwrap_or(1);
+            let last = (1..1000).find(|n| self.tree.content(&name(*n)).is_none()).unwrap_or(1);
             for n in (1..last).rev() {
                 self.tree.rename(&name(n), &name(n + 1));
             }
@@ -308,7 +314,10 @@ impl Programs {
         let content = self.new_content(&path);
         self.note(|| format!("  {path} is truncated: content {content} follows"));
         let last = bytes.split_last_chunk::<24>().and_then(|(_, line)| parse(&line[..23]));
-        for program in &mut self.programs {
+        if let Some((before, _)) = last {
+            self.contents[before].is_cut = true;
+        }
+        for program in &mut self.all {
             let Some((_, open)) = &mut program.open else { continue };
             if last.is_some_and(|(before, _)| before == *open) {
                 *open = content;
@@ -365,7 +374,8 @@ impl Programs {
     pub(super) fn end(&mut self) {
         self.is_followed = false;
         self.complete_all();
-        let named = contents_of(self.tree.files_below("/"));
+        // What is moved elsewhere is not followed by a later run either.
+        let named = contents_of(self.tree.files_below(LOGS));
         for (index, content) in self.contents.iter_mut().enumerate() {
             content.is_forgotten |= named.binary_search(&index).is_err();
         }

@@ -92,7 +92,7 @@ impl World {
             What::ReadsFail => self.tree.fail_reads(rng.u32(1..4)),
             What::DiskFails => self.fail_disk(&mut rng),
             What::DiskIsWell => self.disk.faults().clear(),
-            What::Kill => self.die(|disk| disk.kill()),
+            What::Kill => self.die(FaultyDisk::kill),
             What::Crash => self.die(|disk| disk.crash(seed)),
             What::End => self.end(),
             _ => self.go_on(what, &mut rng),
@@ -107,6 +107,10 @@ impl World {
             let count = rng.u32(1..6);
             self.programs().race = Some((rng.fork(), count));
         }
+        if matches!(what, What::Pass | What::Work | What::Flush) {
+            // No line stays incomplete while time passes.
+            self.programs().complete_all();
+        }
         if what == What::Pass {
             self.pass(rng);
         }
@@ -119,17 +123,13 @@ impl World {
                 self.clock.advance(Duration::from_micros(rng.u64(..20_000)));
                 process.work(rng.u32(1..12));
             }
-            What::Flush => {
-                self.programs().complete_all();
-                self.flush();
-            }
+            What::Flush => self.flush(),
             _ => self.deliver(what, rng),
         }
     }
 
     /// Time passes until the source acts on its own, or for longer.
     fn pass(&mut self, rng: &mut Rng) {
-        self.programs().complete_all();
         let Some(process) = &self.process else { return };
         let now = self.clock.monotonic();
         let until = process.next_turn().unwrap_or(now);
