@@ -72,6 +72,7 @@ test('the source that a full output blocks is marked, without a reload', async (
   const streams = answers.filter((one) => one === '/weir/v1/topology/stream')
   assert.equal(streams.length, 1, 'one stream has told all of it')
   assert.ok(!answers.includes('/weir/v1/topology'), 'no snapshot was asked for')
+  assert.ok(!answers.includes('/weir/v1/status'), 'books and figures are in the stream')
   assert.deepEqual(complaints, [])
   await close()
 })

@@ -301,11 +301,13 @@ test('the books are shown, and dead rules marked', async () => {
 
 test('a book that does not balance is a clear sign', async () => {
   const { page, close } = await openPage(here.browser)
-  await page.route('**/weir/v1/status', async (route) => {
+  await page.route('**/weir/v1/topology/stream', (route) => route.abort())
+  await page.route('**/weir/v1/topology', async (route) => {
     const answer = await route.fetch()
-    const status = await answer.json()
-    status.outputs[0].book.unaccounted_records = 3
-    await route.fulfill({ json: status })
+    const topology = await answer.json()
+    const { output } = topology.nodes.find((node) => node.output)
+    output.book.unaccounted_records = 3
+    await route.fulfill({ json: topology })
   })
   await page.goto(`${here.server.address}/pipeline`)
   await page.locator('.balance.bad', { hasText: '3 unaccounted' }).waitFor()

@@ -221,7 +221,7 @@ function toContent(): void {
 }
 
 const pulse = computed(() => {
-  const document = status.data.value
+  const document = status.value
   if (!document) return undefined
   return { ...totalsOf(document), rate: incoming(document) }
 })

@@ -13,7 +13,7 @@ import { App } from './app'
 import { followLinks } from './state/location'
 import { loadSession } from './state/session'
 import { applyTheme } from './state/settings'
-import { watchStatus } from './state/status'
+import { watchTopology } from './state/topology'
 import { listenForKeys } from './ui/keys'
 import { watchTheme } from './ui/theme'
 
@@ -22,7 +22,7 @@ watchTheme()
 listenForKeys()
 followLinks()
 // Not everybody may see the status.
-loadSession().finally(watchStatus)
+loadSession().finally(watchTopology)
 
 const page = document.getElementById('page')
 if (page) render(<App />, page)

@@ -314,6 +314,10 @@ fn drains_are_added_paused_resumed_and_removed_and_kept_over_restarts() {
     assert_eq!(api(&weir, "POST", &path("pause"), &json!({})).0, 200);
     logs(&scene, &weir, "app", 100, 100);
     wait(&weir, "they wait on disk", || weir.books().routed("drains/lagging") == 100);
+    let (_, status) = api(&weir, "GET", "/weir/v1/status", &Value::Null);
+    for output in status["outputs"].as_array().unwrap() {
+        assert_eq!(output["book"]["type"], "drains", "{output}");
+    }
     let lag = |weir: &Weir| drains(weir)[0]["lag_seconds"].clone();
     wait(&weir, "it lags", || lag(&weir).as_f64().is_some_and(|seconds| seconds > 0.0));
     weir.stop();

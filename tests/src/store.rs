@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use fastrand::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_measure::load::{RotateWhen, Rotation};
 use weir_testkit::{Answer, Books, Collector, PATIENCE, Weir, Writing, wait_for};
 
+use crate::drains::api;
 use crate::explore::{said, wait_found};
 use crate::scene::{OUTPUT, Scene, at_rest, moment, total_lines};
 
@@ -109,5 +110,81 @@ fn lines_of_files_that_go_while_they_are_only_in_memory_are_stored_once() {
     let distinct: HashSet<&String> = messages.iter().collect();
     assert_eq!((messages.len(), distinct.len()), (3000, 3000));
     weir.books().assert_balanced();
+    weir.stop();
+}
+
+/// Returns how many records an answer counts, and whether it says that the store is catching up.
+fn counted(weir: &Weir) -> (u64, bool) {
+    let body = json!({
+        "filter": { "query": "*", "from": "now-1h", "to": "now" },
+        "compute": [{ "aggregation": "count" }],
+    });
+    let (status, answer) = api(weir, "POST", "/api/v2/logs/analytics/aggregate", &body);
+    assert_eq!(status, 200, "{answer}");
+    let count = answer["data"]["buckets"][0]["computes"]["c0"].as_u64().unwrap_or(0);
+    let is_partial = answer["meta"]["weir"]["partial"].as_bool().unwrap();
+    let mut warnings = answer["meta"]["warnings"].as_array().into_iter().flatten();
+    assert_eq!(is_partial, warnings.any(|warning| warning["code"] == "catching_up"), "{answer}");
+    (count, is_partial)
+}
+
+/// Waits for an answer that is not partial; every one before it lacks something of `backlog`
+/// records. Returns the number of partial answers.
+fn wait_caught_up(weir: &Weir, backlog: u64) -> u64 {
+    let mut partial = 0;
+    let whole = wait_for(PATIENCE, || {
+        let (count, is_partial) = counted(weir);
+        partial += u64::from(is_partial);
+        (!is_partial).then_some(count)
+    });
+    let count = whole.unwrap_or_else(|| panic!("every answer is partial: {}", weir.books()));
+    assert!(count >= backlog, "an answer of {count} records is said to be whole");
+    let (_, report) = api(weir, "GET", "/weir/v1/store", &Value::Null);
+    assert_eq!(report["has_caught_up"], true, "{report}");
+    partial
+}
+
+#[test]
+fn answers_are_whole_soon_after_a_restart_under_steady_traffic() {
+    let scene = Scene::new();
+    let config = scene.source("docker_json") + STORE;
+    let mut plan = scene.plan();
+    plan.lines_per_second = Some(200.0);
+    let writing = Writing::start(plan);
+    let mut weir = scene.start(&config);
+    weir.wait_books("some are stored", PATIENCE, |books| books.delivered("store") > 100);
+    weir.kill();
+    let before = writing.lines();
+    let mut weir = scene.start(&config);
+    wait_caught_up(&weir, before);
+    let lines = writing.stop().lines;
+    assert!(lines > before, "the traffic went on");
+    wait_found(&weir, lines);
+    at_rest(&weir, "store");
+    weir.stop();
+}
+
+#[test]
+fn answers_are_partial_while_the_backlog_of_a_file_is_read() {
+    let mut scene = Scene::new();
+    let mut plan = scene.plan();
+    plan.lines = Some(900);
+    Writing::all(plan.clone());
+    // The other source always has something new, and no backlog to speak of.
+    std::fs::create_dir(scene.dir().join("live")).unwrap();
+    plan.dir = scene.dir().join("live");
+    (plan.lines, plan.lines_per_second) = (None, Some(200.0));
+    scene.extra = format!(
+        "[source.live]\ntype = \"file\"\ninclude = [\"{}/*.log\"]\nformat = \"docker_json\"\n",
+        plan.dir.display()
+    );
+    let writing = Writing::start(plan);
+    let limited = scene.source("docker_json") + "rate_limit = 300\n";
+    let mut weir = scene.start(&(limited + &scene.extra + STORE));
+    let partial = wait_caught_up(&weir, 900);
+    assert!(partial > 0, "900 lines at 300 a second take two seconds");
+    let lines = 900 + writing.stop().lines;
+    wait_found(&weir, lines);
+    at_rest(&weir, "store");
     weir.stop();
 }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use weir_journal::{JournalStatus, LostRecords, Recovery};
 
 /// The buffer: what it holds, and what it has done since the start.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalEntry {
     /// Memory held by batches, in bytes.
     pub ring_bytes: u64,
@@ -35,7 +35,7 @@ pub struct JournalEntry {
 }
 
 /// The findings when the journal was opened.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RecoveryEntry {
     /// Intact batches found in segments.
     pub frames: u64,
@@ -58,7 +58,7 @@ pub struct RecoveryEntry {
 }
 
 /// Records of one source that one destination has not received and never will.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LostRecordsEntry {
     /// Name of the source.
     pub source: String,

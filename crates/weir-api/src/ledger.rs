@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
+use weir_pipeline::drain;
 use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
 use weir_pipeline::view::{OutputView, PipelineView};
 
@@ -45,7 +46,7 @@ pub struct LedgerDocument {
 }
 
 /// A source.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceEntry {
     /// Name of the source.
     pub name: String,
@@ -68,7 +69,7 @@ pub struct SourceEntry {
 
 /// Records above the rate limit of a listening source, since weir was started. This is not a book:
 /// discarded records are in the source's book, as `rate_limit`, over all starts.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RateLimitEntry {
     /// The limit of each key, such as `limit 1000 records/s`.
     pub limit: String,
@@ -85,7 +86,7 @@ pub struct RateLimitEntry {
 }
 
 /// A key that has exceeded its limit.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitedKeyEntry {
     /// Such as `host=web7 app_name=nginx`; control characters are escaped.
     pub key: String,
@@ -116,7 +117,7 @@ pub struct LimitedEntry {
 }
 
 /// `lines = records + joined + discarded`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceCounts {
     /// Lines, as counted by the source's format.
     pub lines: u64,
@@ -137,7 +138,7 @@ pub struct SourceCounts {
 }
 
 /// `bytes_seen = bytes_read + bytes_unread + bytes_abandoned`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FileBytes {
     /// Bytes by which the files have grown.
     pub bytes_seen: u64,
@@ -163,11 +164,12 @@ pub struct FileBytes {
 }
 
 /// An output.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CursorEntry {
     /// Name of the output.
     pub name: String,
-    /// Type of the output; empty if it is no longer configured.
+    /// Type of the output, `drains` for all drains and for those that lag; empty if it is no longer
+    /// configured.
     #[serde(rename = "type")]
     pub type_name: String,
     /// Whether it is configured.
@@ -193,7 +195,7 @@ pub struct CursorEntry {
 }
 
 /// `routed = delivered + discarded + dead_lettered + moved + unbound + in_flight`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CursorCounts {
     /// Records routed to the output.
     pub routed: u64,
@@ -322,9 +324,12 @@ impl CursorEntry {
     /// `known` is the output, if it is configured.
     pub(crate) fn of(cursor: &CursorLedger, known: Option<&OutputView>) -> Self {
         let when_full = serde_json::to_value(cursor.when_full).unwrap_or_default();
+        // What lagging drains have is a destination of the drains, and has no statistics of its own.
+        let is_lagging = cursor.active && cursor.name == drain::LAGGING;
+        let unknown = if is_lagging { drain::TYPE_NAME } else { "" };
         Self {
             name: cursor.name.clone(),
-            type_name: known.map_or("", |known| known.type_name).to_owned(),
+            type_name: known.map_or(unknown, |known| known.type_name).to_owned(),
             active: cursor.active,
             when_full: when_full.as_str().unwrap_or_default().to_owned(),
             book: CursorCounts {

@@ -42,7 +42,7 @@ pub struct StatusDocument {
 }
 
 /// A source: its books and its current values.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceStatus {
     /// Books.
     pub book: SourceEntry,
@@ -69,7 +69,7 @@ pub struct SourceStatus {
 }
 
 /// An output: its books and its current values.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OutputStatus {
     /// Books.
     pub book: CursorEntry,

@@ -7,6 +7,10 @@ pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
 /// Maximum nesting of groups and negations. Evaluation and printing recurse this deep.
 pub const DEPTH_MAX: usize = 100;
 
+/// Maximum number of errors that one suggestion corrects. Typing mistakes are fewer; beyond that it
+/// would be a guess.
+pub const CORRECTIONS_MAX: usize = 4;
+
 /// Maximum nesting inside a regular expression.
 pub const REGEXP_DEPTH_MAX: u32 = 100;
 

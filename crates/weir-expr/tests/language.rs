@@ -191,6 +191,9 @@ proptest! {
             Err(error) => {
                 prop_assert!(text.get(error.span.start..error.span.end).is_some());
                 prop_assert!(!error.to_string().is_empty());
+                if let Some(suggestion) = error.suggestion {
+                    prop_assert!(parse(&suggestion).is_ok(), "{:?} for {:?}", suggestion, text);
+                }
             }
         }
     }

@@ -324,10 +324,14 @@ impl Cursor {
         CursorMemory { shared: self.shared.clone(), index: self.index }
     }
 
-    /// Returns whether every source has completed its first scan
-    /// ([`crate::Journal::release_unclaimed`]).
-    pub fn sources_are_open(&self) -> bool {
-        self.shared.lock().sources_are_open
+    /// Returns whether this destination has taken its backlog: every batch that was appended before
+    /// [`crate::Journal::end_backlog`] was called and before this reader was attached, whatever has
+    /// been appended since. `unfinished` is a delivery that was taken and does not count as such,
+    /// because the destination does not have all of its records yet.
+    pub fn has_taken_backlog(&self, unfinished: Option<&Delivery>) -> bool {
+        let state = self.shared.lock();
+        let end = state.cursors[self.index].backlog_end;
+        unfinished.is_none_or(|delivery| delivery.seq >= end) && state.has_taken_backlog(self.index)
     }
 
     fn settle(&self, stream: StreamId, seq: u64, outcome: Outcome) {

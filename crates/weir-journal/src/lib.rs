@@ -310,6 +310,13 @@ impl Journal {
         self.shared.change(|state| state.release_unclaimed(now));
     }
 
+    /// Reports that every source has appended what its streams had when it opened them. What was
+    /// appended up to now is the backlog of this start ([`Cursor::has_taken_backlog`]). Call this
+    /// after [`Self::release_unclaimed`].
+    pub fn end_backlog(&self) {
+        self.shared.change(State::end_backlog);
+    }
+
     /// Ends a stream: nothing more will be appended to it. When every destination has committed it,
     /// its counts are folded into its source's and the journal forgets it.
     pub fn close_stream(&self, stream: StreamId) {

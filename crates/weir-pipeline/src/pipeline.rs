@@ -23,7 +23,7 @@ use crate::health::Severity;
 use crate::output::{OutputContext, OutputError};
 use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
 use crate::source::{
-    self, Discovered, OwnPath, OwnPaths, SourceContext, SourceError, SourceHandle, SourceNames,
+    self, OwnPath, OwnPaths, Progress, SourceContext, SourceError, SourceHandle, SourceNames,
     ViewSlot,
 };
 use crate::view::{OutputView, PipelineView, SourceView};
@@ -39,6 +39,8 @@ const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long batches of apparently missing files wait for a source to open them.
 const DISCOVERY_MAX: Duration = Duration::from_mins(1);
+/// How long one wait for a source to read its backlog takes; there is another one after it.
+const BACKLOG_WAIT: Duration = Duration::from_mins(1);
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -176,7 +178,11 @@ impl Pipeline {
         let drains = start_drains(plan, &journal, disk, clock)?;
         destinations.extend(drains.as_ref().map(|drains| OtherDestination {
             running: drains.clone(),
-            view: Arc::new(OutputView::other(drain::NAME.to_owned(), "drains", drains.clone())),
+            view: Arc::new(OutputView::other(
+                drain::NAME.to_owned(),
+                drain::TYPE_NAME,
+                drains.clone(),
+            )),
             cursor: drains.cursor,
         }));
         let mut generations = Generations::open(disk.clone(), &plan.data_dir)?;
@@ -380,13 +386,18 @@ fn own_paths<'a>(
 }
 
 /// Waits for the first discovery of every source, then releases batches that none of them claimed.
+/// Tells the journal also when every source has read what it found, or has ended.
 fn release_when_discovered(sources: &[SourceHandle], journal: Journal) -> Result<(), StartError> {
-    let discovered: Vec<Discovered> = sources.iter().map(SourceHandle::discovered).collect();
+    let sources: Vec<Progress> = sources.iter().map(SourceHandle::progress).collect();
     let wait = move || {
-        for source in &discovered {
-            source.wait(DISCOVERY_MAX);
+        for source in &sources {
+            source.wait_discovered(DISCOVERY_MAX);
         }
         journal.release_unclaimed();
+        for source in &sources {
+            while !source.wait_backlog_read(BACKLOG_WAIT) {}
+        }
+        journal.end_backlog();
     };
     let thread = std::thread::Builder::new().name("discovery".to_owned()).spawn(wait);
     thread.map(drop).map_err(StartError::Thread)

@@ -147,7 +147,7 @@ function Figures({ data, rates }: { data: Found; rates: Map<string, number> }) {
   const document = data.after
   const totals = drainTotals(document)
   const sent = [...rates.values()].reduce((sum, one) => sum + one, 0)
-  const lagging = status.data.value?.outputs.find(({ book }) => book.name === 'drains/lagging')
+  const lagging = status.value?.outputs.find(({ book }) => book.name === 'drains/lagging')
   const lag = lagging?.book.lag_seconds ?? 0
   return (
     <section class="figures" aria-label="Summary">

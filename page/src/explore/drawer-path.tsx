@@ -1,13 +1,13 @@
 // The path of a record through weir with its times, as far as they are known: when it was written, when
 // weir received it and where it stands in its stream, and what each output still has to do with it.
 import { useRef } from 'preact/hooks'
-import type { LogEntry, OutputStatus, StatusDocument } from '../api/schema'
+import type { LogEntry, OutputStatus } from '../api/schema'
 import { duration, seconds, short } from '../format/numbers'
 import { full } from '../format/times'
 import { outputState } from '../pipeline/figures'
 import { link } from '../state/location'
 import { seesEverything } from '../state/session'
-import { status } from '../state/status'
+import { type Status, status } from '../state/status'
 import { LogText } from '../ui/log-text'
 import { type Outcome, outcomeAt } from './path'
 
@@ -18,7 +18,7 @@ interface PathProps {
 }
 
 export function PathTab({ record, isStored }: PathProps) {
-  const document = status.data.value
+  const document = status.value
   const outputs = document?.outputs.filter((output) => output.book.active) ?? []
   return (
     <div class="path">
@@ -146,7 +146,7 @@ interface OutputHopProps {
   output: OutputStatus
   record: LogEntry
   isStored: boolean
-  document: StatusDocument
+  document: Status
 }
 
 function OutputHop({ output, record, isStored, document }: OutputHopProps) {

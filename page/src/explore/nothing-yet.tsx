@@ -10,7 +10,7 @@ import { Empty } from '../ui/states'
 
 /** Whether weir is known not to have received any record. */
 export const nothingTaken = computed(() => {
-  const document = status.data.value
+  const document = status.value
   return document !== undefined && totalsOf(document).taken === 0
 })
 

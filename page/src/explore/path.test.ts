@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
-import type { OutputStatus, StatusDocument } from '../api/schema'
+import type { OutputStatus } from '../api/schema'
+import type { Status } from '../state/status'
 import { hasPassed, outcomeAt } from './path'
 
 const output = (in_flight: number, taken: number, lag_seconds: number, type = 'splunk_hec') =>
@@ -29,7 +30,7 @@ it('the outcome is certain only where the books leave no other way', () => {
     return outcomeAt(
       { book: { ...state, book: { ...counts, ...book } } } as OutputStatus,
       '2026-01-01T00:59:00Z',
-      document as StatusDocument,
+      document as Status,
     )
   }
   expect(at({})).toBe('delivered')

@@ -1,5 +1,7 @@
 // What is known of one record at an output from the output's state: whether it can still wait there.
-import type { OutputStatus, StatusDocument } from '../api/schema'
+
+import type { OutputStatus } from '../api/schema'
+import type { Status } from '../state/status'
 
 /** From its arrival until a record stands in the books of the outputs, at most, milliseconds. */
 const settling = 1_000
@@ -11,7 +13,7 @@ const settling = 1_000
 export function hasPassed(
   { book }: OutputStatus,
   arrival: string | null | undefined,
-  { time, uptime_seconds }: Pick<StatusDocument, 'time' | 'uptime_seconds'>,
+  { time, uptime_seconds }: Pick<Status, 'time' | 'uptime_seconds'>,
 ): boolean {
   const [arrived, now] = [Date.parse(arrival ?? ''), Date.parse(time)]
   if (Number.isNaN(arrived) || Number.isNaN(now) || arrived + settling > now) return false
@@ -33,7 +35,7 @@ export type Outcome = 'waiting' | 'not sent' | 'delivered' | 'settled'
 export function outcomeAt(
   output: OutputStatus,
   arrival: string | null | undefined,
-  document: StatusDocument,
+  document: Status,
 ): Outcome {
   const { routed, discarded, dead_lettered, unbound } = output.book.book
   if (!hasPassed(output, arrival, document)) return 'waiting'

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
-import type { StatusDocument } from '../api/schema'
+import type { Status } from '../state/status'
 import { lossOf, rateOf, totalsOf } from './figures'
 
-function documentOf(lines: number, at: number): StatusDocument {
+function documentOf(lines: number, at: number): Status {
   const book = {
     lines,
     records: lines - 2,
@@ -12,14 +12,12 @@ function documentOf(lines: number, at: number): StatusDocument {
     truncated: 0,
   }
   return {
-    schema: 'weir.status.v1',
     version: '0',
     time: '',
     time_unix_ns: at * 1e9,
     uptime_seconds: at,
     cpu_seconds: at / 10,
     resident_bytes: 1,
-    health: {},
     journal: {
       ring_bytes: 0,
       ring_bytes_max: 8,

@@ -1,6 +1,8 @@
 // Figures of the pipeline from the counters of weir: rates between two looks, losses by whether
 // somebody chose them, and states in words.
-import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
+
+import type { OutputStatus, SourceStatus } from '../api/schema'
+import type { Status } from '../state/status'
 
 /** Discards that somebody asked for; all others are losses. The metrics have the same list. */
 const chosen = new Set([
@@ -38,7 +40,7 @@ export interface Totals {
   balanced: boolean
 }
 
-export function totalsOf(document: StatusDocument): Totals {
+export function totalsOf(document: Status): Totals {
   const sources = document.sources.map((source) => source.book)
   const outputs = document.outputs.map((output) => output.book)
   const add = (values: number[]) => values.reduce((total, value) => total + value, 0)
@@ -58,9 +60,9 @@ export function totalsOf(document: StatusDocument): Totals {
 
 /** By how much a counter grew a second between two documents; undefined without two of them. */
 export function rateOf(
-  before: StatusDocument | undefined,
-  after: StatusDocument,
-  counter: (document: StatusDocument) => number | undefined,
+  before: Status | undefined,
+  after: Status,
+  counter: (document: Status) => number | undefined,
 ): number | undefined {
   if (!before) return undefined
   const length = (after.time_unix_ns - before.time_unix_ns) / 1e9
@@ -69,11 +71,11 @@ export function rateOf(
   return Math.max(0, (last - first) / length)
 }
 
-export function sourceIn(name: string, document: StatusDocument): SourceStatus | undefined {
+export function sourceIn(name: string, document: Status): SourceStatus | undefined {
   return document.sources.find((source) => source.book.name === name)
 }
 
-export function outputIn(name: string, document: StatusDocument): OutputStatus | undefined {
+export function outputIn(name: string, document: Status): OutputStatus | undefined {
   return document.outputs.find((output) => output.book.name === name)
 }
 
@@ -119,11 +121,11 @@ export function fillOf({ book }: OutputStatus): number {
 
 /** How long until an output is full at the present rate, seconds; undefined while it does not grow. */
 export function fullIn(
-  before: StatusDocument | undefined,
-  after: StatusDocument,
+  before: Status | undefined,
+  after: Status,
   name: string,
 ): number | undefined {
-  const pending = (document: StatusDocument) => outputIn(name, document)?.book.pending_bytes
+  const pending = (document: Status) => outputIn(name, document)?.book.pending_bytes
   const growth = rateOf(before, after, pending)
   const book = outputIn(name, after)?.book
   if (!growth || !book) return undefined

@@ -1,8 +1,8 @@
 // The last minutes of every rate, for the small lines beside them, and the one figure of each rate that
 // every part of the page shows.
 import { batch, effect, signal } from '@preact/signals'
-import type { OutputStatus, StatusDocument } from '../api/schema'
-import { status, statusBefore } from '../state/status'
+import type { OutputStatus } from '../api/schema'
+import { type Status, status, statusBefore } from '../state/status'
 import { rateOf } from './figures'
 
 const kept = 150
@@ -13,7 +13,7 @@ export const history = signal<Record<string, number[]>>({})
 const lengths = signal<number[]>([])
 
 /** Bytes that all sources have taken in. */
-function bytesTaken(document: StatusDocument): number {
+function bytesTaken(document: Status): number {
   return document.sources.reduce((sum, { book }) => sum + book.book.bytes_read, 0)
 }
 
@@ -24,9 +24,9 @@ function deliveredBy(output: OutputStatus | undefined): number | undefined {
   return type === 'store' ? book.delivered + taken : book.delivered
 }
 
-type Counter = [string, (document: StatusDocument) => number | undefined]
+type Counter = [string, (document: Status) => number | undefined]
 
-function countersOf(document: StatusDocument): Counter[] {
+function countersOf(document: Status): Counter[] {
   const sources = document.sources.map(
     ({ book }): Counter => [
       `source:${book.name}`,
@@ -45,7 +45,7 @@ function countersOf(document: StatusDocument): Counter[] {
 /** Keeps the history from now on. */
 export function keepHistory(): () => void {
   return effect(() => {
-    const document = status.data.value
+    const document = status.value
     const before = statusBefore.value
     if (!document || !before) return
     const next = { ...history.peek() }
@@ -81,7 +81,7 @@ export function meanOf(rates: number[], seconds: number[]): number | undefined {
 }
 
 /** What all sources take in, lines per second. */
-export function incoming(document: StatusDocument): number | undefined {
+export function incoming(document: Status): number | undefined {
   const rates = document.sources.map(({ book }) => steady(`source:${book.name}`))
   const known = rates.filter((one) => one !== undefined)
   return known.length > 0 ? known.reduce((all, one) => all + one, 0) : undefined

@@ -1,13 +1,15 @@
 // The ledger: three books, each of which must balance, with a clear sign when one does not.
-import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
+
+import type { OutputStatus, SourceStatus } from '../api/schema'
 import { bytes, exact } from '../format/numbers'
+import type { Status } from '../state/status'
 import { Count } from '../ui/count'
 import { Icon } from '../ui/icon'
 import { ScrollBox } from '../ui/scroll-box'
 import { Discards } from './discards'
 import { totalsOf } from './figures'
 
-export function Ledger({ document }: { document: StatusDocument }) {
+export function Ledger({ document }: { document: Status }) {
   const { balanced, unaccounted } = totalsOf(document)
   return (
     <section class="panel" aria-label="Ledger">

@@ -1,8 +1,8 @@
 // Everything that is known of one part of the pipeline.
-import type { OutputStatus, SourceStatus, StatusDocument } from '../api/schema'
+import type { OutputStatus, SourceStatus } from '../api/schema'
 import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { go } from '../state/location'
-import { status, statusBefore } from '../state/status'
+import { type Status, status, statusBefore } from '../state/status'
 import { IconButton } from '../ui/button'
 import { useKeys } from '../ui/keys'
 import { LogText } from '../ui/log-text'
@@ -22,7 +22,7 @@ function closeNode(): void {
 }
 
 interface Props {
-  document: StatusDocument
+  document: Status
   topology: Topology
 }
 
@@ -66,7 +66,7 @@ export function NodeDrawer({ document, topology }: Props) {
   )
 }
 
-function pairsOf(node: PipelineNode, document: StatusDocument): Pair[] {
+function pairsOf(node: PipelineNode, document: Status): Pair[] {
   if (node.kind === 'journal') return journalPairs(document)
   if (node.kind === 'source') {
     const source = sourceIn(node.name, document)
@@ -81,8 +81,8 @@ function pairsOf(node: PipelineNode, document: StatusDocument): Pair[] {
   ]
 }
 
-function cpuText(counter: (document: StatusDocument) => number | undefined): string {
-  const now = status.data.value
+function cpuText(counter: (document: Status) => number | undefined): string {
+  const now = status.value
   const found = now && rateOf(statusBefore.value, now, counter)
   return found === undefined ? '…' : `${percent(found)} of a core`
 }
@@ -104,7 +104,7 @@ function sourcePairs(source: SourceStatus): Pair[] {
   ]
 }
 
-function outputPairs(output: OutputStatus, document: StatusDocument): Pair[] {
+function outputPairs(output: OutputStatus, document: Status): Pair[] {
   const { book } = output
   const full = fullIn(statusBefore.value, document, book.name)
   const mean = (sum: number, count: number) => (count > 0 ? seconds(sum / count) : '–')
@@ -128,9 +128,10 @@ function outputPairs(output: OutputStatus, document: StatusDocument): Pair[] {
   ]
 }
 
-function journalPairs(document: StatusDocument): Pair[] {
-  const journal = document.journal
-  const written = rateOf(statusBefore.value, document, (one) => one.journal.disk_bytes)
+function journalPairs(document: Status): Pair[] {
+  const { journal } = document
+  if (!journal) return []
+  const written = rateOf(statusBefore.value, document, (one) => one.journal?.disk_bytes)
   return [
     ['in memory', `${bytes(journal.ring_bytes)} of ${bytes(journal.ring_bytes_max)}`],
     ['on disk', `${bytes(journal.disk_bytes)} of ${bytes(journal.disk_bytes_max)}`],

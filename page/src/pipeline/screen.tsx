@@ -3,12 +3,12 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/pipeline.css'
 import { get } from '../api/client'
-import type { RulesDocument, StatusDocument } from '../api/schema'
+import type { RulesDocument } from '../api/schema'
 import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { ago } from '../format/times'
 import { createResource, type Resource } from '../state/resource'
-import { health, status, statusAt } from '../state/status'
-import { topology, watchTopology } from '../state/topology'
+import { health, type Status, status } from '../state/status'
+import { topology, topologyAt, topologyProblem } from '../state/topology'
 import { Figure } from '../ui/figure'
 import { LogText } from '../ui/log-text'
 import { ProblemView, Skeleton } from '../ui/states'
@@ -28,7 +28,6 @@ const longestWait = 1_500
 
 export function Pipeline() {
   const rules = useSignal(createResource<RulesDocument>()).value
-  useEffect(watchTopology, [])
   useEffect(() => {
     const ask = () => rules.ask((signal) => get('/weir/v1/rules', {}, signal))
     ask()
@@ -37,8 +36,8 @@ export function Pipeline() {
   }, [rules])
 
   const waited = useWaited()
-  const found = status.data.value
-  const problem = status.problem.value
+  const found = status.value
+  const problem = topologyProblem.value
   if (!found && problem) return <ProblemView problem={problem} again={() => undefined} />
   const graph = topology.value && topologyOf(topology.value, rules.data.value)
   // All at once, so that what is there already does not move when the rest comes.
@@ -76,7 +75,7 @@ function useWaited(): boolean {
 
 interface BelowProps {
   rules: Resource<RulesDocument>
-  document: StatusDocument
+  document: Status
 }
 
 function Below({ rules, document }: BelowProps) {
@@ -89,12 +88,12 @@ function Below({ rules, document }: BelowProps) {
   )
 }
 
-function Figures({ document }: { document: StatusDocument }) {
+function Figures({ document }: { document: Status }) {
   const totals = totalsOf(document)
   const cpu = steady('cpu')
   const loss = totals.lost + totals.deadLettered
   const base = totals.taken + totals.lost
-  const stale = Date.now() - statusAt.value > 5_000
+  const stale = Date.now() - topologyAt.value > 5_000
   return (
     <section class={`figures${stale ? ' stale' : ''}`} aria-label="Summary">
       <Figure
@@ -127,7 +126,7 @@ function Figures({ document }: { document: StatusDocument }) {
       <Figure
         name="up"
         value={seconds(document.uptime_seconds)}
-        note={`weir ${document.version}${stale ? `, as of ${ago(statusAt.value, Date.now())}` : ''}`}
+        note={`weir ${document.version}${stale ? `, as of ${ago(topologyAt.value, Date.now())}` : ''}`}
       />
     </section>
   )

@@ -32,6 +32,9 @@ function documentOf(...changed: TopologyNode[]): TopologyDocument {
     schema: 'weir.topology.v1',
     time: '',
     time_unix_ns: 1,
+    process: { version: '1', started_unix_ns: 0, cpu_seconds: 2, resident_bytes: 3 },
+    health: { status: 'ok', reasons: [] },
+    inactive: [],
     nodes: [
       node('source:a', 'source'),
       node('source:b', 'source'),

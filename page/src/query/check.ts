@@ -1,11 +1,9 @@
 // Whether an expression can be read, asked of weir itself: one reader of the language for all.
 import { Problem, post } from '../api/client'
-import { closed } from './scan'
 
-/** What was probably meant, closed where that is all that was missing. */
+/** What was probably meant. It can be asked as it is. */
 export function suggestionOf(problem: Problem): string | undefined {
-  const { suggestion } = problem.document
-  return suggestion ? closed(suggestion) : undefined
+  return problem.document.suggestion ?? undefined
 }
 
 /** What is wrong with an expression, or nothing. */

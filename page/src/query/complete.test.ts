@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
 import { operatorsOf, placeAt } from './complete'
-import { closed } from './scan'
 
 const at = (text: string) => {
   const cursor = text.indexOf('|')
@@ -42,14 +41,5 @@ describe('brackets', () => {
       ['>', undefined],
       ['[ TO ]', 1],
     ])
-  })
-
-  it('are closed where that is all that is missing', () => {
-    expect(closed('service:( "@dur:>"')).toBe('service:( "@dur:>")')
-    expect(closed('@a:[1 TO 2')).toBe('@a:[1 TO 2]')
-    expect(closed('(a OR (b "c d')).toBe('(a OR (b "c d"))')
-    expect(closed('a:"("')).toBe('a:"("')
-    expect(closed('(a) b')).toBe('(a) b')
-    expect(closed('a:"x\\"')).toBe('a:"x\\""')
   })
 })

@@ -36,20 +36,6 @@ export function scan(text: string): Token[] {
   return tokens
 }
 
-/** An expression whose last quotation mark and brackets are closed. */
-export function closed(text: string): string {
-  const closing: Record<string, string> = { '(': ')', '[': ']', '{': '}' }
-  const open: string[] = []
-  let quote = ''
-  for (const { kind, from, to } of scan(text)) {
-    const piece = text.slice(from, to)
-    if (kind === 'quoted') quote = /^.(?:\\.|[^\\])*["“”]$/s.test(piece) ? '' : '"'
-    else if (closing[piece]) open.push(closing[piece])
-    else if (kind === 'bracket') open.pop()
-  }
-  return text + quote + open.reverse().join('')
-}
-
 function next(text: string, from: number, afterKey: boolean): Token {
   const rest = text.slice(from)
   const space = /^\s+/.exec(rest)

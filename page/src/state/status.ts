@@ -1,63 +1,44 @@
-// What weir says of itself, asked for again and again: every second while somebody looks at the
-// pipeline, now and then otherwise, not at all while the page is hidden.
-import { computed, effect, signal } from '@preact/signals'
-import { get, signInNeeded } from '../api/client'
-import type { StatusDocument } from '../api/schema'
-import { type Screen, screen } from './location'
-import { createResource } from './resource'
-import { seesEverything } from './session'
+// The books and figures of the pipeline by sources and outputs, as they are in its topology.
+import { computed, type ReadonlySignal } from '@preact/signals'
+import type { JournalEntry, OutputStatus, SourceStatus, TopologyDocument } from '../api/schema'
+import { topology, topologyBefore } from './topology'
 
-export const status = createResource<StatusDocument>()
+/** One reading of the process and of the books. */
+export interface Status {
+  version: string
+  time: string
+  time_unix_ns: number
+  uptime_seconds: number
+  cpu_seconds: number
+  resident_bytes: number
+  sources: SourceStatus[]
+  /** Those that are no longer configured come last. */
+  outputs: OutputStatus[]
+  journal: JournalEntry | undefined
+}
 
-/** The document before the last one, for rates. */
-export const statusBefore = signal<StatusDocument | undefined>(undefined)
+export const status: ReadonlySignal<Status | undefined> = computed(
+  () => topology.value && statusOf(topology.value),
+)
 
-/** When the last document came, by the browser's clock. */
-export const statusAt = signal(0)
+/** The one before, for rates. */
+export const statusBefore: ReadonlySignal<Status | undefined> = computed(
+  () => topologyBefore.value && statusOf(topologyBefore.value),
+)
 
-const often = 1_000
-/** The screens that show rates of the pipeline. */
-const watched = new Set<Screen>(['pipeline', 'capacity'])
-const seldom = 4_000
+export const health = computed(() => topology.value?.health)
 
-export function watchStatus(): void {
-  let timer = 0
-  async function ask() {
-    window.clearTimeout(timer)
-    const maySee = !signInNeeded.peek() && seesEverything.peek()
-    if (!document.hidden && maySee) await load()
-    timer = window.setTimeout(ask, watched.has(screen.peek()) ? often : seldom)
+export function statusOf(document: TopologyDocument): Status {
+  const { process, nodes, inactive, time, time_unix_ns } = document
+  return {
+    version: process.version,
+    time,
+    time_unix_ns,
+    uptime_seconds: Math.max(0, time_unix_ns - process.started_unix_ns) / 1e9,
+    cpu_seconds: process.cpu_seconds,
+    resident_bytes: process.resident_bytes,
+    sources: nodes.flatMap(({ source }) => source ?? []),
+    outputs: [...nodes.flatMap(({ output }) => output ?? []), ...inactive],
+    journal: nodes.find(({ journal }) => journal)?.journal ?? undefined,
   }
-  effect(() => {
-    screen.value
-    ask()
-  })
-  document.addEventListener('visibilitychange', () => {
-    if (!document.hidden) ask()
-  })
 }
-
-async function load(): Promise<void> {
-  await status.ask(async (signal) => {
-    const before = status.data.peek()
-    const next = await get('/weir/v1/status', {}, signal)
-    // After a restart counters begin anew, and rates with them.
-    const same = before && before.uptime_seconds < next.uptime_seconds
-    statusBefore.value = same ? before : undefined
-    statusAt.value = Date.now()
-    return next
-  })
-}
-
-export interface Problems {
-  status: string
-  reasons: Array<{ component: string; text: string; since: string }>
-}
-
-/** The health part of the document, which its schema does not describe yet. */
-export const health = computed<Problems | undefined>(() => {
-  const found = status.data.value?.health
-  if (typeof found !== 'object' || found === null) return undefined
-  const { status: name, reasons } = found as Partial<Problems>
-  return { status: name ?? 'unknown', reasons: reasons ?? [] }
-})

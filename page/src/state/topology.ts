@@ -1,16 +1,28 @@
-// The pipeline as a graph while somebody looks at it: a snapshot that a stream of changes keeps up to
-// date, asked for again and again while there is no stream; nothing while the page is hidden.
-import { signal } from '@preact/signals'
-import { address, get, signInNeeded } from '../api/client'
+// What weir says of itself, on every screen: the process, its health, and the pipeline as a graph whose
+// nodes have their books. A snapshot that a stream of changes keeps up to date each second, asked for
+// again and again while there is no stream; nothing while the page is hidden.
+import { batch, signal } from '@preact/signals'
+import { address, asProblem, get, isAbort, type Problem, signInNeeded } from '../api/client'
 import { readStream, type ServerEvent } from '../api/events'
 import type { TopologyChange, TopologyDocument } from '../api/schema'
+import { seesEverything } from './session'
 
 export const topology = signal<TopologyDocument | undefined>(undefined)
+
+/** The document before it, of the same process, for rates. */
+export const topologyBefore = signal<TopologyDocument | undefined>(undefined)
+
+/** When the last document came, by the browser's clock. */
+export const topologyAt = signal(0)
+
+/** Why there is no newer one. */
+export const topologyProblem = signal<Problem | undefined>(undefined)
 
 /** How often a snapshot is asked for, and the stream tried again, while it is cut. */
 const retryEvery = 1_000
 
-export function watchTopology(): () => void {
+/** Follows from now on, as long as the page is there. */
+export function watchTopology(): void {
   let current = new AbortController()
   function begin() {
     current.abort()
@@ -19,17 +31,13 @@ export function watchTopology(): () => void {
   }
   begin()
   document.addEventListener('visibilitychange', begin)
-  return () => {
-    document.removeEventListener('visibilitychange', begin)
-    current.abort()
-  }
 }
 
 async function follow(signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    if (!signInNeeded.peek()) {
+    if (!signInNeeded.peek() && seesEverything.peek()) {
       await streamed(signal).catch(() => undefined)
-      await polled(signal).catch(() => undefined)
+      await polled(signal).catch(note)
     }
     await new Promise((resolve) => window.setTimeout(resolve, retryEvery))
   }
@@ -41,18 +49,31 @@ async function streamed(signal: AbortSignal): Promise<void> {
 }
 
 async function polled(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return
-  topology.value = await get('/weir/v1/topology', {}, signal)
+  if (!signal.aborted) show(await get('/weir/v1/topology', {}, signal))
+}
+
+function note(error: unknown): void {
+  if (!isAbort(error)) topologyProblem.value = asProblem(error)
 }
 
 function take(events: ServerEvent[]): void {
   for (const { event, data } of events) {
-    if (event === 'snapshot') topology.value = JSON.parse(data) as TopologyDocument
+    if (event === 'snapshot') show(JSON.parse(data) as TopologyDocument)
     const before = topology.peek()
-    if (event === 'change' && before) {
-      topology.value = merged(before, JSON.parse(data) as TopologyChange)
-    }
+    if (event === 'change' && before) show(merged(before, JSON.parse(data) as TopologyChange))
   }
+}
+
+function show(next: TopologyDocument): void {
+  const before = topology.peek()
+  // After a restart counters begin anew, and rates with them.
+  const same = before?.process.started_unix_ns === next.process.started_unix_ns
+  batch(() => {
+    topologyBefore.value = same ? before : undefined
+    topology.value = next
+    topologyAt.value = Date.now()
+    topologyProblem.value = undefined
+  })
 }
 
 /** A document with what has changed since. */
@@ -62,6 +83,9 @@ export function merged(document: TopologyDocument, change: TopologyChange): Topo
     ...document,
     time,
     time_unix_ns,
+    process: change.process ?? document.process,
+    health: change.health ?? document.health,
+    inactive: change.inactive ?? document.inactive,
     nodes: mergedById(document.nodes, nodes, removed),
     edges: mergedById(document.edges, edges, removed),
   }

@@ -1,10 +1,11 @@
 // Capacity: what weir carries now, how long its buffers would last, and how to measure its limit.
 import '../styles/pipeline.css'
 import '../styles/trust.css'
-import type { OutputStatus, StatusDocument } from '../api/schema'
+import type { OutputStatus } from '../api/schema'
 import { bytes, percent, rate, seconds } from '../format/numbers'
 import { incoming, steady } from '../pipeline/history'
-import { status } from '../state/status'
+import { type Status, status } from '../state/status'
+import { topologyProblem } from '../state/topology'
 import { Command } from '../ui/command'
 import { Figure } from '../ui/figure'
 import { ScrollBox } from '../ui/scroll-box'
@@ -13,9 +14,9 @@ import { bufferLasts } from './delivery'
 import { Planning } from './planning'
 
 export function Capacity() {
-  const found = status.data.value
+  const found = status.value
   if (!found) {
-    const problem = status.problem.value
+    const problem = topologyProblem.value
     if (problem) return <ProblemView problem={problem} again={() => undefined} />
     return <Skeleton lines={12} label="Loading the current load" />
   }
@@ -31,7 +32,7 @@ export function Capacity() {
 }
 
 interface Props {
-  document: StatusDocument
+  document: Status
   /** Bytes a second. */
   taken: number | undefined
 }

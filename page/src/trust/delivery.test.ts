@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { StatusDocument } from '../api/schema'
+import type { Status } from '../state/status'
 import {
   budgetLeft,
   bufferLasts,
@@ -43,7 +43,7 @@ it('counts what was moved or unwanted as settled, and a rule as a choice', () =>
   }
   const waits = { type: 'store', in_flight: 3, taken: 1, lag_seconds: 2 }
   const output = { book: { name: 'o', book, ...waits, unaccounted_records: 0 } }
-  const document = { sources: [], outputs: [output] } as unknown as StatusDocument
+  const document = { sources: [], outputs: [output] } as unknown as Status
   expect(deliveriesOf(document)[0]).toEqual({
     ...one,
     name: 'o',

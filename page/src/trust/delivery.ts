@@ -1,7 +1,8 @@
 // How much of what came in has arrived, from the books alone: they begin with the data directory and
 // go on over restarts.
-import type { StatusDocument } from '../api/schema'
+
 import { lossOf } from '../pipeline/figures'
+import type { Status } from '../state/status'
 
 /** What became of records on one way through weir. */
 export interface Delivery {
@@ -21,7 +22,7 @@ export interface Delivery {
   balanced: boolean
 }
 
-export function deliveriesOf(document: StatusDocument): Delivery[] {
+export function deliveriesOf(document: Status): Delivery[] {
   const sources = document.sources.map(({ book, lag_seconds }): Delivery => {
     const { lost, chosen } = lossOf(book.book.discarded)
     return {

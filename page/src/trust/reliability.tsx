@@ -6,6 +6,7 @@ import { totalsOf } from '../pipeline/figures'
 import { link } from '../state/location'
 import { status } from '../state/status'
 import { oneOf, stored } from '../state/stored'
+import { topologyProblem } from '../state/topology'
 import { Command } from '../ui/command'
 import { Count } from '../ui/count'
 import { Figure } from '../ui/figure'
@@ -19,9 +20,9 @@ const targets = ['99', '99.9', '99.99', '99.999'] as const
 const target = stored<string>('target', '99.9', oneOf<string>(...targets))
 
 export function Reliability() {
-  const found = status.data.value
+  const found = status.value
   if (!found) {
-    const problem = status.problem.value
+    const problem = topologyProblem.value
     if (problem) return <ProblemView problem={problem} again={() => undefined} />
     return <Skeleton lines={12} label="Loading the books" />
   }

@@ -32,7 +32,7 @@ pub struct StoreDocument {
     /// format of their source; they are stored unparsed.
     #[serde(default)]
     pub unparsed_rows: u64,
-    /// Whether the store has taken in what was received before it started.
+    /// Whether the store has what the journal and the files of sources had when weir started.
     pub has_caught_up: bool,
     /// Segments that are damaged and were set aside.
     pub damaged: Vec<String>,

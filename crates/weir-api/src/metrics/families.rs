@@ -346,7 +346,8 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_store_catching_up",
         Gauge,
-        "1 while the store processes records that were received before it started.",
+        "1 until the store has the records that the journal and the files of sources had at the \
+         start.",
     ),
     family("weir_store_flush_seconds", Summary, "Time spent on writing records to segments."),
     family("weir_store_merge_seconds", Summary, "Time spent on merging segments."),

@@ -5,6 +5,7 @@
 //! node is what its incoming edges carry; an edge connects two nodes of the same document, whose
 //! ids are unique.
 
+mod process;
 pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
@@ -23,12 +24,14 @@ use weir_model::DiscardReason;
 use weir_pipeline::drain;
 use weir_pipeline::view::PipelineView;
 
+use crate::journal::JournalEntry;
 use crate::ledger::ByReason;
 use crate::readers::ReadersEntry;
 use crate::response::{json_response, starting};
 use crate::rules::RulesDocument;
 use crate::state::ApiState;
 use crate::status::{OutputStatus, SourceStatus};
+use process::{HealthEntry, ProcessEntry};
 pub(crate) use stream::{STREAMS_MAX, TopologyStreams};
 
 /// Id of the node for all rules.
@@ -49,10 +52,16 @@ pub(crate) struct TopologyDocument {
     time: String,
     /// The same, in nanoseconds since 1970, for computing rates.
     time_unix_ns: i64,
+    /// The process.
+    process: ProcessEntry,
+    /// Whether everything works.
+    health: HealthEntry,
     /// Sources, rules, the journal, outputs and services for readers, in this order.
     nodes: Vec<TopologyNode>,
     /// How records flow between them.
     edges: Vec<TopologyEdge>,
+    /// Outputs that are no longer configured; what they still have counts in their books.
+    inactive: Vec<OutputStatus>,
 }
 
 /// A part of the pipeline. Counts are from the ledger; those of readers are since the start.
@@ -102,6 +111,15 @@ pub(crate) struct TopologyNode {
     /// The last error, while the problem lasts.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
+    /// Of a source: its books and current values, as in the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<SourceStatus>,
+    /// Of the journal: its current values, as in the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    journal: Option<JournalEntry>,
+    /// Of an output, the store or drains: its books and current values, as in the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<OutputStatus>,
 }
 
 /// What a node is.
@@ -160,12 +178,21 @@ pub(crate) struct TopologyChange {
     time: String,
     /// The same, in nanoseconds since 1970.
     time_unix_ns: i64,
+    /// The process, if it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<ProcessEntry>,
+    /// The health, if it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<HealthEntry>,
     /// Nodes that are new or differ, complete.
     nodes: Vec<TopologyNode>,
     /// Edges that are new or differ, complete.
     edges: Vec<TopologyEdge>,
     /// Ids of nodes and edges that are gone.
     removed: Vec<String>,
+    /// All outputs that are no longer configured, if one of them differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inactive: Option<Vec<OutputStatus>>,
 }
 
 /// The topology of the running configuration, with counts, states and back pressure
@@ -175,13 +202,15 @@ pub(crate) struct TopologyChange {
 )]
 pub(crate) async fn get(State(state): State<Arc<ApiState>>) -> Response {
     match state.view() {
-        Some(view) => json_response(StatusCode::OK, &TopologyDocument::of(&view)),
+        Some(view) => json_response(StatusCode::OK, &TopologyDocument::of(&view, state.version)),
         None => starting(),
     }
 }
 
 /// What a document is made of.
 struct Reading {
+    process: ProcessEntry,
+    health: HealthEntry,
     sources: Vec<SourceStatus>,
     rules: RulesDocument,
     journal: JournalStatus,
@@ -191,9 +220,11 @@ struct Reading {
 
 impl TopologyDocument {
     /// Reads the current state.
-    fn of(view: &PipelineView) -> Self {
+    fn of(view: &PipelineView, version: &str) -> Self {
         let ledger = view.journal.ledger();
         let reading = Reading {
+            process: ProcessEntry::of(view, version),
+            health: HealthEntry::of(&view.health_of(&ledger)),
             sources: SourceStatus::all(view, &ledger),
             rules: RulesDocument::of(view),
             outputs: OutputStatus::all(view, &ledger),
@@ -208,8 +239,9 @@ impl TopologyDocument {
         let sources: Vec<_> =
             reading.sources.iter().map(|source| TopologyNode::source(source, has_rules)).collect();
         let rules = has_rules.then(|| TopologyNode::rules(&reading.rules, &reading.sources));
-        let active = reading.outputs.iter().filter(|output| output.book.active);
-        let outputs: Vec<_> = active.map(TopologyNode::output).collect();
+        let (active, inactive): (Vec<_>, Vec<_>) =
+            reading.outputs.iter().partition(|output| output.book.active);
+        let outputs: Vec<_> = active.into_iter().map(TopologyNode::output).collect();
         let readers: Vec<_> = reading.readers.iter().map(TopologyNode::readers).collect();
 
         let mut edges = Vec::new();
@@ -235,20 +267,34 @@ impl TopologyDocument {
             schema: "weir.topology.v1",
             time: format_rfc3339(time_unix_ns),
             time_unix_ns,
+            process: reading.process.clone(),
+            health: reading.health.clone(),
             nodes: nodes.collect(),
             edges,
+            inactive: inactive.into_iter().cloned().collect(),
         }
     }
 
-    /// What has changed since an earlier document; `None`: nothing has.
-    fn since(&self, before: &Self) -> Option<TopologyChange> {
+    /// What has changed since an earlier document; at least the time.
+    fn since(&self, before: &Self) -> TopologyChange {
         let (nodes, gone_nodes) = changed(&self.nodes, &before.nodes, |node| &node.id);
         let (edges, gone_edges) = changed(&self.edges, &before.edges, |edge| &edge.id);
-        let removed: Vec<String> = gone_nodes.chain(gone_edges).cloned().collect();
-        let is_same = nodes.is_empty() && edges.is_empty() && removed.is_empty();
-        let (time, time_unix_ns) = (self.time.clone(), self.time_unix_ns);
-        (!is_same).then_some(TopologyChange { time, time_unix_ns, nodes, edges, removed })
+        TopologyChange {
+            time: self.time.clone(),
+            time_unix_ns: self.time_unix_ns,
+            process: replaced(&self.process, &before.process),
+            health: replaced(&self.health, &before.health),
+            nodes,
+            edges,
+            removed: gone_nodes.chain(gone_edges).cloned().collect(),
+            inactive: replaced(&self.inactive, &before.inactive),
+        }
     }
+}
+
+/// A value that differs from the one before.
+fn replaced<T: Clone + PartialEq>(now: &T, before: &T) -> Option<T> {
+    (now != before).then(|| now.clone())
 }
 
 /// Items that are new or differ, and the ids of those that are gone.
@@ -292,6 +338,9 @@ impl TopologyNode {
             oldest_unacknowledged_seconds: None,
             cpu_seconds: None,
             last_error: None,
+            source: None,
+            journal: None,
+            output: None,
         }
     }
 
@@ -316,6 +365,7 @@ impl TopologyNode {
             queue_bytes: book.files.as_ref().map_or(0, |files| files.bytes_unread),
             lag_seconds: Some(source.lag_seconds),
             cpu_seconds: Some(source.cpu_seconds),
+            source: Some(source.clone()),
             ..Self::new(
                 format!("source:{}", book.name),
                 NodeKind::Source,
@@ -353,6 +403,7 @@ impl TopologyNode {
             queue_bytes: journal.disk_bytes,
             queue_bytes_max: Some(journal.disk_bytes_max),
             last_error: journal.disk_error.clone(),
+            journal: Some(JournalEntry::from(journal)),
             ..Self::new(JOURNAL.to_owned(), NodeKind::Journal, JOURNAL, "")
         }
     }
@@ -381,6 +432,7 @@ impl TopologyNode {
             oldest_unacknowledged_seconds: Some(book.lag_seconds),
             cpu_seconds: Some(output.cpu_seconds),
             last_error: output.last_error.clone(),
+            output: Some(output.clone()),
             ..Self::new(output_id(&book.name), kind, &book.name, &book.type_name)
         }
     }

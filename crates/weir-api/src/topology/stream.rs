@@ -1,7 +1,7 @@
 //! `/weir/v1/topology/stream`: the topology as server-sent events, one each second.
 //!
 //! Events: `snapshot` (the whole document) first, then `change` (what differs from what was sent
-//! before), or a comment if nothing has changed.
+//! before, and the time).
 //!
 //! Invariants: the state is read once a second, however many streams there are, and not at all
 //! while there is none; a slow reader skips states, costs at most two events, and blocks nothing;
@@ -97,8 +97,8 @@ async fn read_each_second(read: Read, latest: watch::Sender<Arc<TopologyDocument
 
 /// The topology as server-sent events, until the client disconnects or weir stops
 ///
-/// The first event is a `TopologyDocument`. Then follows each second a `TopologyChange`, or a
-/// comment if nothing has changed.
+/// The first event is a `TopologyDocument`. Then follows each second a `TopologyChange`; if nothing
+/// has changed, it has only the time.
 #[utoipa::path(
     get, path = "/weir/v1/topology/stream", tag = "status",
     responses(
@@ -118,7 +118,7 @@ pub(crate) async fn get(
     };
     // A reload replaces the pipeline.
     let reading = state.clone();
-    let read = move || reading.view().map(|view| TopologyDocument::of(&view));
+    let read = move || reading.view().map(|view| TopologyDocument::of(&view, reading.version));
     let Some(feed) = state.topology.feed(Box::new(read)) else { return starting() };
     is_live.set();
     let (sender, body) = Channel::new(EVENTS_WAITING);
@@ -142,11 +142,7 @@ async fn send_all(mut body: Sender<Bytes>, feed: &Feed) -> Result<(), SendError>
     body.send_data(event("snapshot", &*sent)).await?;
     while latest.changed().await.is_ok() {
         let current = latest.borrow_and_update().clone();
-        let next = match current.since(&sent) {
-            Some(change) => event("change", &change),
-            None => Bytes::from_static(b": unchanged\n\n"),
-        };
-        body.send_data(next).await?;
+        body.send_data(event("change", &current.since(&sent))).await?;
         sent = current;
     }
     Ok(())
@@ -189,10 +185,14 @@ mod tests {
             sending.spawn(async move { send_all(sender, &feed).await });
             bodies.push(body);
         }
-        for begin in ["event: snapshot\n", ": unchanged\n", "event: change\n", ": unchanged\n"] {
+        for (name, has_nodes) in
+            [("snapshot", true), ("change", false), ("change", true), ("change", false)]
+        {
             for body in &mut bodies {
                 let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
-                assert!(sent.starts_with(begin.as_bytes()), "{sent:?} is not {begin}");
+                let sent = String::from_utf8(sent.to_vec()).unwrap();
+                assert!(sent.starts_with(&format!("event: {name}\n")), "{sent} is no {name}");
+                assert_eq!(!sent.contains("\"nodes\":[]"), has_nodes, "{sent}");
             }
         }
         assert_eq!(reads.load(Ordering::Relaxed), 4);

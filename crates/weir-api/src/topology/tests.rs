@@ -61,6 +61,8 @@ fn reading() -> Reading {
         ..ReadersEntry::default()
     };
     Reading {
+        process: ProcessEntry::default(),
+        health: HealthEntry::default(),
         sources: vec![
             source("a", 10, &json!({ "rule": 4, "crash": 1 })),
             source("b", 20, &json!({ "sampled": 3 })),
@@ -129,6 +131,16 @@ fn nodes_have_the_values_of_their_status() {
     assert_eq!(store.oldest_unacknowledged_seconds, Some(7.0));
     assert_eq!(node(&document, "output:drains/lagging").kind, NodeKind::Drains);
     assert_eq!(node(&document, "journal").queue_bytes_max, Some(4));
+    for (node, status) in
+        document.nodes.iter().filter_map(|node| Some((node, node.output.as_ref()?)))
+    {
+        assert_eq!((&node.name, node.received), (&status.book.name, status.book.book.routed));
+    }
+    assert_eq!(source.source.as_ref().map(|status| status.book.book.lines), Some(15));
+    let journal = node(&document, "journal").journal.as_ref();
+    assert_eq!(journal.map(|status| status.disk_bytes_max), Some(4));
+    let inactive = document.inactive.iter().map(|output| output.book.name.as_str());
+    assert_eq!(inactive.collect::<Vec<_>>(), ["removed"]);
     assert!(document.nodes.iter().all(|node| node.state == NodeState::Ok));
 }
 
@@ -164,15 +176,39 @@ fn a_blocked_source_names_what_blocks_it() {
 #[test]
 fn a_change_contains_what_differs_and_nothing_else() {
     let before = TopologyDocument::new(0, &reading());
-    assert_eq!(TopologyDocument::new(1, &reading()).since(&before), None);
+    let same = TopologyDocument::new(1, &reading()).since(&before);
+    assert!(same.nodes.is_empty() && same.edges.is_empty() && same.removed.is_empty());
+    assert_eq!(
+        (same.time_unix_ns, same.process, same.health, same.inactive),
+        (1, None, None, None)
+    );
     let mut reading = reading();
     reading.outputs[1] = output("new", 1, 0);
     reading.outputs[0] = output("store", 31, 25);
-    let change = TopologyDocument::new(2, &reading).since(&before).unwrap();
+    let change = TopologyDocument::new(2, &reading).since(&before);
     assert_eq!(change.time_unix_ns, 2);
     let nodes: Vec<&str> = change.nodes.iter().map(|node| node.id.as_str()).collect();
     assert_eq!(nodes, ["journal", "output:store", "output:new"]);
     let edges: Vec<&str> = change.edges.iter().map(|edge| edge.id.as_str()).collect();
     assert_eq!(edges, ["journal>output:store", "journal>output:new"]);
     assert_eq!(change.removed, ["output:copy", "journal>output:copy"]);
+    assert_eq!((change.process, change.health, change.inactive), (None, None, None));
+}
+
+#[test]
+fn a_change_has_the_process_health_and_inactive_outputs_only_if_they_differ() {
+    let before = TopologyDocument::new(0, &reading());
+    let change = |reading: &Reading| TopologyDocument::new(1, reading).since(&before);
+    let process = ProcessEntry { resident_bytes: 5, ..ProcessEntry::default() };
+    let changed = change(&Reading { process: process.clone(), ..reading() });
+    assert_eq!((changed.process, changed.health, changed.nodes), (Some(process), None, vec![]));
+    let health = HealthEntry { status: "ok".to_owned(), ..HealthEntry::default() };
+    let changed = change(&Reading { health: health.clone(), ..reading() });
+    assert_eq!((changed.process, changed.health), (None, Some(health)));
+    let mut reading = reading();
+    reading.outputs[2].book.in_flight += 1;
+    let changed = change(&reading);
+    assert_eq!(changed.inactive.map(|outputs| outputs[0].book.in_flight), Some(1));
+    let json = serde_json::to_value(TopologyDocument::new(2, &reading).since(&before)).unwrap();
+    assert!(json.get("process").is_none() && json.get("health").is_none(), "{json}");
 }

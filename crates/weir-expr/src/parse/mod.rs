@@ -17,15 +17,35 @@ mod value;
 
 use crate::ast::{Expr, ExprKind, Field, Reserved, Span, Test};
 use crate::error::ParseError;
-use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
+use crate::limits::{CORRECTIONS_MAX, DEPTH_MAX, EXPRESSION_BYTES_MAX};
 use crate::unit::Units;
 use token::Token;
 
 /// Parses an expression. An empty text is `*`.
 ///
 /// # Errors
-/// The first error, with its location.
+/// The first error, with its location. If it has a suggestion, that can be parsed.
 pub fn parse(text: &str) -> Result<Expr, ParseError> {
+    parse_text(text).map_err(with_valid_suggestion)
+}
+
+/// Corrects what is suggested until it can be parsed; otherwise nothing is suggested.
+fn with_valid_suggestion(mut error: ParseError) -> ParseError {
+    let mut next = error.suggestion.take();
+    for _ in 0..CORRECTIONS_MAX {
+        let Some(text) = next else { break };
+        match parse_text(&text) {
+            Ok(_) => {
+                error.suggestion = Some(text);
+                break;
+            }
+            Err(another) => next = another.suggestion,
+        }
+    }
+    error
+}
+
+fn parse_text(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Parser { text, at: 0, depth: 0, key: None };
     if text.len() > EXPRESSION_BYTES_MAX {
         let span = Span { start: EXPRESSION_BYTES_MAX, end: EXPRESSION_BYTES_MAX };
@@ -167,7 +187,11 @@ impl Parser<'_> {
         let inner = self.or()?;
         self.skip_space();
         if !self.take(')') {
-            return Err(self.error(open, "this parenthesis is not closed").expected(")"));
+            let closed = format!("{})", self.text.trim_end());
+            return Err(self
+                .error(open, "this parenthesis is not closed")
+                .expected(")")
+                .suggest(closed));
         }
         self.depth -= 1;
         Ok(inner)

@@ -123,7 +123,7 @@ fn errors_mark_and_explain_the_problem() {
     refuses("OR a", "OR", "missing term before OR");
     refuses("a AND OR b", "OR", "missing term before OR");
     refuses("!a", "!", "did you mean: -a");
-    refuses("\"abc", "\"", "not closed");
+    refuses("\"abc", "\"", "did you mean: \"abc\"");
     refuses("@a:", "@a:", "missing value after the colon");
     refuses("service: web", "service:", "did you mean: service:* web");
     refuses("@t:2026-01-01T00:00:00Z x", ":", "did you mean: @t:\"2026-01-01T00:00:00Z\" x");
@@ -132,7 +132,8 @@ fn errors_mark_and_explain_the_problem() {
     refuses(">5", ">", "needs a key");
     refuses("[1 TO 2]", "[", "needs a key");
     refuses("@n:[1 to 5]", "t", "did you mean: @n:[1 TO 5]");
-    refuses("@n:[1 TO 5", "[1 TO 5", "not closed");
+    refuses("@n:[1 TO 5", "[1 TO 5", "did you mean: @n:[1 TO 5]");
+    refuses("(@n:[1 to 5 b", "t", "did you mean: (@n:[1 TO 5] b)");
     refuses("@n:>", "", "missing value to compare");
     refuses("@d:[-1e400 TO 1e400]", "-1e400", "too large");
     refuses("@d:<1e308h", "1e308h", "too large");
@@ -149,6 +150,9 @@ fn errors_mark_and_explain_the_problem() {
     refuses("/a(b/", "(", "unclosed group");
     refuses("@x:/(?=y)/", "(?=", "look-around is not supported");
     refuses("/(a)\\1/", "\\1", "back-references are not supported");
+    let unclosed = "did you mean: service:( \"@dur:>\")";
+    refuses("service:( @dur:>", ":", unclosed);
+    refuses("(a ((b \\d)", "(", "did you mean: (a ((b \\d)))");
     refuses("/a\\d/b/", "/a\\d/b/", "did you mean: /a\\d\\/b/");
     refuses("-", "-", "nothing to negate");
     refuses("a - b", "-", "nothing to negate");

@@ -120,6 +120,11 @@ impl Parser<'_> {
             text.push(c);
         }
         self.at = self.text.len();
-        Err(self.error(open, "this quote is not closed").expected("a closing quote"))
+        let closing = if opening == '"' { '"' } else { '”' };
+        let closed = format!("{}{closing}", self.text);
+        Err(self
+            .error(open, "this quote is not closed")
+            .expected("a closing quote")
+            .suggest(closed))
     }
 }

@@ -135,12 +135,14 @@ impl Parser<'_> {
             return Err(error);
         }
         let high = self.range_end()?;
+        let end = Span { start: self.at, end: self.at };
         self.skip_space();
         let high_included = self.take(']');
         if !high_included && !self.take('}') {
             return Err(self
                 .error(self.since(start), "this range is not closed")
-                .expected("] or }"));
+                .expected("] or }")
+                .suggest(self.replaced(end, "]")));
         }
         let bound = |literal: Option<Literal>, included| match literal {
             None => Bound::Unbounded,

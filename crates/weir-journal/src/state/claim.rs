@@ -337,6 +337,15 @@ impl State {
         }
     }
 
+    /// Records that every source has appended what its streams had when it opened them: that, and
+    /// what the journal has from earlier, is the backlog of every destination.
+    pub(crate) fn end_backlog(&mut self) {
+        self.is_backlog_read = true;
+        for cursor in &mut self.cursors {
+            cursor.backlog_end = self.next_seq;
+        }
+    }
+
     /// Releases streams that were not opened, have no frames left, and cannot be read again by
     /// their sources: what destinations are owed of them is lost.
     fn release_without_frames(&mut self, now: Duration) {

@@ -52,6 +52,8 @@ pub(crate) struct CursorState {
     /// `committed_book` has changed since it was last written.
     pub(crate) is_book_dirty: bool,
     pub(crate) waiting_since: Duration,
+    /// Batches before this one are the backlog: see [`State::has_taken_backlog`].
+    pub(crate) backlog_end: u64,
     pub(crate) notify: Arc<Notify>,
     pub(crate) ready_bytes: u64,
     /// `take` found nothing that it may take; wait for an acknowledgement or another stream.
@@ -184,6 +186,7 @@ impl State {
     pub(crate) fn attach(&mut self, index: usize, spec: CursorSpec, now: Duration) -> u64 {
         self.return_taken(index, now);
         let cursor = &mut self.cursors[index];
+        cursor.backlog_end = self.next_seq;
         cursor.spec = Some(spec);
         cursor.has_uncounted = true;
         (cursor.is_detached, cursor.is_closing) = (false, false);

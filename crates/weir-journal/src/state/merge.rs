@@ -254,7 +254,14 @@ impl State {
                 && first.checkpoint.end.epoch == slot.checkpoint.end.epoch
                 && times.is_none_or(|(first, other)| first.abs_diff(other) <= within_ns)
         });
-        is_alike && run.bytes + u64::from(part.from.len) <= MERGED_BYTES_MAX
+        // A batch belongs to a destination's backlog as a whole, or not at all.
+        let is_split = |first: &MergePart| {
+            let mut ends = self.cursors.iter().map(|cursor| cursor.backlog_end);
+            ends.any(|end| first.seq < end && end <= part.seq)
+        };
+        is_alike
+            && !run.parts.first().is_some_and(is_split)
+            && run.bytes + u64::from(part.from.len) <= MERGED_BYTES_MAX
     }
 
     /// Records when the records of frames arrived, as these say.

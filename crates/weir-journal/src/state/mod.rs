@@ -292,6 +292,8 @@ pub(crate) struct State {
     pub(crate) next_published: u64,
     /// Every source has completed its first scan.
     pub(crate) sources_are_open: bool,
+    /// Every source has appended what its streams had when it opened them.
+    pub(crate) is_backlog_read: bool,
     pub(crate) closing: bool,
     /// A destination lacks disk space: the open segment is ended.
     pub(crate) space_wanted: bool,
@@ -368,6 +370,7 @@ impl State {
             subscribers: Vec::new(),
             next_published: 1,
             sources_are_open: false,
+            is_backlog_read: false,
             closing: false,
             space_wanted: false,
             stopping: false,

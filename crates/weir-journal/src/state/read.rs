@@ -100,6 +100,17 @@ impl State {
         None
     }
 
+    /// Returns whether the destination has taken every batch that was appended before each source
+    /// had appended what its streams had when it opened them, and before its reader was attached.
+    pub(crate) fn has_taken_backlog(&self, index: usize) -> bool {
+        let end = self.cursors[index].backlog_end;
+        let is_later = |stream: &StreamId| {
+            let next = self.cursor_stream(index, *stream).and_then(|cs| cs.entries.get(cs.next));
+            next.is_none_or(|entry| entry.seq >= end)
+        };
+        self.is_backlog_read && self.cursors[index].turns.iter().all(is_later)
+    }
+
     /// Marks a waiting entry of a stream as `Taken` and updates the sums.
     pub(crate) fn mark_taken(&mut self, index: usize, stream: StreamId, at: usize) {
         let Some((cursor, cs)) = self.reader(index, stream) else { return };

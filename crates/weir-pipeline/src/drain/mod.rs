@@ -34,5 +34,5 @@ pub(crate) use stream::source as relocated_source;
 pub use message::DrainMessage;
 pub use plan::{DrainsPlan, Selector};
 pub use registry::{Definition, DefinitionError, DrainsFileError, StoredDrain};
-pub use run::{DrainChangeError, Drains, DrainsError, LAGGING, NAME};
+pub use run::{DrainChangeError, Drains, DrainsError, LAGGING, NAME, TYPE_NAME};
 pub use status::{DrainState, DrainStatus, ProviderStatus};

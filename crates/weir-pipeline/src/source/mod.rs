@@ -50,7 +50,7 @@ pub use names::SourceNames;
 pub use own_paths::{OwnPath, OwnPaths};
 pub use prometheus::limits::{PROMETHEUS_SOURCE_BYTES, SCRAPE_TARGETS_MAX};
 pub use prometheus::{PrometheusSource, ScrapeTarget};
-pub use running::{Discovered, SourceContext, SourceError, SourceHandle, spawn};
+pub use running::{Progress, SourceContext, SourceError, SourceHandle, spawn};
 pub use statsd::StatsdSource;
 pub use syslog::SyslogSource;
 pub use tail::{LayoutError, is_compressed_or_temporary};

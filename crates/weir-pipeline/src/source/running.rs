@@ -95,19 +95,45 @@ impl Flag {
     }
 }
 
-/// Waits for the first discovery of a source.
-#[derive(Debug, Clone)]
-pub struct Discovered(Arc<Flag>);
+/// How far a source has come since it was started.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    /// All its threads have opened the streams of what exists.
+    discovered: Arc<Flag>,
+    /// The journal has all that was there then.
+    backlog_read: Arc<Flag>,
+}
 
-impl Discovered {
-    /// Waits until it is done. Returns false when `limit` has passed.
-    pub fn wait(&self, limit: Duration) -> bool {
-        self.0.wait(limit)
+impl Progress {
+    /// Waits until the source has opened the streams of all existing files. Returns false when
+    /// `limit` has passed. A source that has ended counts as done.
+    pub fn wait_discovered(&self, limit: Duration) -> bool {
+        self.discovered.wait(limit)
+    }
+
+    /// Waits until the source has appended what was in these files, or has ended. Returns false
+    /// when `limit` has passed.
+    pub fn wait_backlog_read(&self, limit: Duration) -> bool {
+        self.backlog_read.wait(limit)
     }
 }
 
 /// Sets the flag however the thread ends, so that a failed source does not keep others waiting.
 struct SetOnDrop(Arc<Flag>);
+
+/// What the threads of a source report, each by dropping it.
+#[derive(Clone)]
+struct Reports {
+    discovered: Arc<SetOnDrop>,
+    backlog_read: Arc<SetOnDrop>,
+}
+
+impl Reports {
+    fn to(progress: &Progress) -> Self {
+        let set = |flag: &Arc<Flag>| Arc::new(SetOnDrop(flag.clone()));
+        Self { discovered: set(&progress.discovered), backlog_read: set(&progress.backlog_read) }
+    }
+}
 
 impl Drop for SetOnDrop {
     fn drop(&mut self) {
@@ -122,7 +148,7 @@ pub struct SourceHandle {
     /// One for each thread.
     wakes: Vec<WakeFd>,
     stop: Arc<AtomicBool>,
-    discovered: Arc<Flag>,
+    progress: Progress,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -139,9 +165,9 @@ impl SourceHandle {
         }
     }
 
-    /// Returns a handle that reports when the source has opened the streams of all existing files.
-    pub fn discovered(&self) -> Discovered {
-        Discovered(self.discovered.clone())
+    /// Returns how far the source has come, to be waited for.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
     }
 
     /// Tells the source to stop, without waiting.
@@ -169,20 +195,20 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
     let wakes = wakes.collect::<Result<Vec<_>, _>>().map_err(io)?;
     raise_descriptor_limit();
     let stop = Arc::new(AtomicBool::new(false));
-    let discovered = Arc::new(Flag::default());
+    let progress = Progress::default();
     let prepared = prepare(Start { plan, context, wakes: &wakes, stop: &stop })?;
     let mut source =
-        SourceHandle { name: plan.name.clone(), wakes, stop, discovered, threads: Vec::new() };
-    // Set when the last thread has finished its first discovery.
-    let when_discovered = Arc::new(SetOnDrop(source.discovered.clone()));
+        SourceHandle { name: plan.name.clone(), wakes, stop, progress, threads: Vec::new() };
+    // The last thread sets the flags.
+    let reports = Reports::to(&source.progress);
     for (number, source_thread) in prepared.into_iter().enumerate() {
         let name = match number {
             0 => format!("source:{}", plan.name),
             _ => format!("source:{}.{number}", plan.name),
         };
-        let when_discovered = when_discovered.clone();
+        let reports = reports.clone();
         let thread = std::thread::Builder::new().name(name);
-        match thread.spawn(move || source_thread.run(when_discovered)) {
+        match thread.spawn(move || source_thread.run(reports)) {
             Ok(thread) => source.threads.push(thread),
             Err(error) => {
                 source.stop();
@@ -202,15 +228,16 @@ pub(super) enum SourceThread {
 }
 
 impl SourceThread {
-    fn run(self, discovered: Arc<SetOnDrop>) {
+    fn run(self, reports: Reports) {
         match self {
             Self::Tail(mut source) => {
                 source.start();
-                drop(discovered);
-                source.run();
+                drop(reports.discovered);
+                source.run(move || drop(reports.backlog_read));
             }
-            Self::Listen(source) => source.run(move || drop(discovered)),
-            Self::Produce(source) => source.run(move || drop(discovered)),
+            // What they received earlier is in the journal.
+            Self::Listen(source) => source.run(move || drop(reports)),
+            Self::Produce(source) => source.run(move || drop(reports)),
         }
     }
 }

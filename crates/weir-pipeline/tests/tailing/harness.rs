@@ -223,7 +223,7 @@ impl World {
             runtime.unwrap().block_on(serving.serve(cursor));
         });
         let source = spawn(&self.plan, context).unwrap();
-        assert!(source.discovered().wait(DEADLINE), "discovery ends");
+        assert!(source.progress().wait_discovered(DEADLINE), "discovery ends");
         journal.release_unclaimed();
         Running { journal, stats, inbox, source: Some(source), destination: Some(destination) }
     }

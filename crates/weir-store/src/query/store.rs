@@ -166,7 +166,7 @@ pub struct StoreMetrics {
     pub error: Option<String>,
     /// Nothing is taken in at the moment, because the head is full.
     pub is_full: bool,
-    /// It is still taking in what was received before it started.
+    /// It is still taking in what the journal and the sources had when weir started.
     pub is_catching_up: bool,
     /// Segments that cannot be read, with the reason.
     pub damaged: Vec<String>,
@@ -275,7 +275,7 @@ pub struct StoreReport {
     pub last_time_ns: Option<i64>,
     /// Records since start that could not be parsed as what they look like.
     pub unparsed: UnparsedRows,
-    /// The store has taken in everything that was received before it started.
+    /// The store has taken in everything that the journal and the sources had when weir started.
     pub has_caught_up: bool,
     /// Segments that are damaged and were set aside.
     pub damaged: Vec<String>,

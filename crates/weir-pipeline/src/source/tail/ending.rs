@@ -430,8 +430,9 @@ impl Engine {
             tracing::warn!("{text}");
             self.parts.stats.errors.count("read", &text);
         }
-        // Younger files of the group do not wait for an unreadable one.
+        // Neither younger files of the group nor destinations wait for an unreadable one.
         file.is_drained = true;
+        file.backlog = 0;
         self.wake_younger(file);
         Next::At(self.now() + RETRY_PAUSE)
     }

@@ -110,6 +110,8 @@ pub(super) struct Engine {
     /// is normal back pressure.
     pub(super) refused: HashSet<FileKey>,
     behind: HashSet<FileKey>,
+    /// Files of which the journal does not have all that was in them at the start.
+    with_backlog: HashSet<FileKey>,
     /// Number of files that are not read to their end for good.
     followed: u64,
     /// Size of the deleted files that are kept open.
@@ -161,6 +163,7 @@ impl Engine {
             blocked_since: None,
             refused: HashSet::new(),
             behind: HashSet::new(),
+            with_backlog: HashSet::new(),
             followed: 0,
             unlinked_bytes: 0,
             held_bytes: 0,
@@ -192,6 +195,8 @@ impl Engine {
         self.account_vanished();
         self.base_of_bytes_seen();
         self.is_starting = false;
+        let with_backlog = self.files.iter().filter(|(_, file)| file.has_backlog());
+        self.with_backlog = with_backlog.map(|(key, _)| *key).collect();
         self.publish(self.now());
     }
 
@@ -209,10 +214,17 @@ impl Engine {
         }
     }
 
-    /// Runs until told to stop.
-    pub(super) fn run(&mut self) {
+    /// Runs until told to stop. Calls `when_backlog_read` when the journal has every complete line
+    /// that was in the files at the start, except for files that cannot be read.
+    pub(super) fn run(&mut self, when_backlog_read: impl FnOnce()) {
+        let mut when_backlog_read = Some(when_backlog_read);
         while !self.parts.stop.load(Ordering::Acquire) {
             self.turn();
+            if self.with_backlog.is_empty()
+                && let Some(report) = when_backlog_read.take()
+            {
+                report();
+            }
             self.wait();
         }
         self.shut_down();
@@ -394,6 +406,9 @@ impl Engine {
         self.followed -= u64::from(file.published.is_followed);
         file.published.is_followed = is_followed;
         self.publish_unlinked(file);
+        if !file.has_backlog() {
+            self.with_backlog.remove(&file.key);
+        }
         let is_behind = file.has_new() || file.held.is_some();
         if !is_behind {
             file.behind_since = None;
@@ -424,6 +439,7 @@ impl Engine {
             }
         }
         self.behind.remove(&file.key);
+        self.with_backlog.remove(&file.key);
         let published = &file.published;
         self.parts.stats.bytes_unread.fetch_sub(published.unread_bytes, Ordering::Relaxed);
         self.followed -= u64::from(published.is_followed);

@@ -112,6 +112,9 @@ pub(super) struct File {
     pub seen: u64,
     /// Up to here there is nothing more to decode until the file grows.
     pub examined_to: u64,
+    /// Its length when it was found, if that was at the start of the source: what is in it up to
+    /// there is the source's backlog. 0 if there is none, or nobody waits for it any more.
+    pub backlog: u64,
 
     pub appended: AppendedState,
     pub held: Option<Box<Batch>>,
@@ -191,6 +194,7 @@ impl File {
             size: 0,
             seen: 0,
             examined_to: 0,
+            backlog: 0,
             appended: AppendedState::default(),
             held: None,
             bucket: None,
@@ -276,6 +280,12 @@ impl File {
         self.size > self.at().max(self.examined_to)
     }
 
+    /// Returns true if the journal does not have all complete lines of the source's backlog that
+    /// are in the file.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog > 0 && (self.held.is_some() || self.backlog > self.at().max(self.examined_to))
+    }
+
     /// Returns true if the file ends within a line.
     pub(super) fn has_tail(&self) -> bool {
         self.size > self.at()
@@ -351,6 +361,7 @@ impl File {
         self.start = 0;
         self.size = 0;
         self.examined_to = 0;
+        self.backlog = 0;
         self.read_before = None;
         self.memory = RememberedContent::default();
         self.unverified.clear();

@@ -141,6 +141,7 @@ impl Engine {
             }
             Err(error) => {
                 self.cannot_open(&path, error);
+                file.backlog = 0;
                 Some(Next::At(self.now() + RETRY_PAUSE))
             }
         }
@@ -219,6 +220,7 @@ impl Engine {
             file.book.abandon(AbandonReason::Truncated, file.size - size);
             file.size = size;
             file.examined_to = 0;
+            file.backlog = file.backlog.min(size);
         }
         let growth = size - file.size;
         file.last_growth = growth;

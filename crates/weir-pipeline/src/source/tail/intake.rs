@@ -211,6 +211,7 @@ impl Engine {
             }
             None => {}
         }
+        file.backlog = if self.is_starting { stat.size } else { 0 };
         self.insert(file);
     }
 

@@ -61,7 +61,7 @@ pub struct Snapshot {
     /// Deletions whose records may still be in segments: those that match, with a sequence below
     /// the given number.
     pub deletions: Arc<[Deletion]>,
-    /// The store is still taking in what was received before it started.
+    /// The store is still taking in what the journal and the sources had when weir started.
     pub is_catching_up: bool,
     /// Damaged segments that are not among [`Self::segments`].
     pub damaged: Vec<String>,

@@ -248,3 +248,59 @@ fn report_describes_the_stored_records() {
     assert_eq!(report.segment_bytes + report.sidecar_bytes, on_disk as u64);
     assert_eq!(report.first_time_ns, Some(0));
 }
+
+#[test]
+fn a_restarted_store_has_caught_up_when_it_has_the_backlog_whatever_arrives() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 1000));
+    let mut process = start(&disk, &mut files);
+    process.read(1, files.get_mut(&1).unwrap(), 40);
+    assert!(process.flush());
+    drop(process);
+    let mut process = start(&disk.kill(), &mut files);
+    assert_eq!((files[&1].next, process.store.is_catching_up()), (40, true));
+    // Traffic that never pauses, while the source reads its backlog: up to record 100 of a file.
+    while files[&1].next < 100 {
+        process.read(1, files.get_mut(&1).unwrap(), 20);
+        process.read(2, files.get_mut(&2).unwrap(), 1);
+        process.intake.step();
+        assert!(process.store.is_catching_up(), "the source may read on");
+    }
+    process.read(1, files.get_mut(&1).unwrap(), 1);
+    process.journal.end_backlog();
+    assert!(process.store.is_catching_up(), "one record is on its way");
+    process.read(2, files.get_mut(&2).unwrap(), 1);
+    process.intake.step();
+    assert!(!process.store.is_catching_up());
+    process.read_on(&mut files);
+    assert_each_once(&process.records(), &files, "");
+    let ledger = process.journal.ledger();
+    assert_eq!(ledger.cursors[0].unaccounted(), 0);
+}
+
+#[test]
+fn a_store_that_cannot_keep_up_has_caught_up_once_it_has_the_backlog() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 60_000));
+    let config = StoreConfig { head_bytes: 512 * 1024, ..config() };
+    let mut process = Process::start(&disk, config, &mut files, false).unwrap();
+    let backlog = 20_000;
+    while files[&1].next < backlog {
+        process.read(1, files.get_mut(&1).unwrap(), 500);
+    }
+    process.journal.end_backlog();
+    let has_backlog = |process: &Process| {
+        let counts = count_records(&process.records());
+        (0..backlog).all(|n| counts.contains_key(&(1, n)))
+    };
+    let mut was_full = false;
+    while process.store.is_catching_up() {
+        assert!(!has_backlog(&process), "it has what there was");
+        // More than it takes in.
+        process.read(2, files.get_mut(&2).unwrap(), 3000);
+        was_full |= process.intake.step() == Wait::Room;
+        process.flusher.step();
+    }
+    assert!(was_full && has_backlog(&process));
+    process.read_on(&mut files);
+    assert!(process.flush());
+    assert_eq!(process.journal.ledger().cursors[0].unaccounted(), 0);
+}

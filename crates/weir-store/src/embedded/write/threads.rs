@@ -27,8 +27,8 @@ const INTAKE_AGE_MAX: Duration = Duration::from_millis(50);
 const INTAKE_BYTES_MIN: u64 = 1024 * 1024;
 /// Minimum interval between flushes that are requested because files were deleted.
 const HINT_INTERVAL: Duration = Duration::from_secs(3);
-/// The store has caught up when nothing has arrived for this long after the sources' first scan.
-const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
+/// How often an intake without records checks whether the sources have read their backlog.
+const CATCH_UP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The intake.
 #[derive(Debug)]
@@ -44,7 +44,6 @@ pub(crate) struct IntakeWorker {
     hinted_at: Option<Duration>,
     /// The latest request that the sealed chunk serves.
     flushes_begun: u64,
-    last_taken: Duration,
     is_catching_up: bool,
 }
 
@@ -75,7 +74,6 @@ impl IntakeWorker {
             .with_renames(shared.config.renames.clone())
             .with_received_of(shared.config.received_of.clone());
         let head = Head::new(chunk, intake, shared.config.head_bytes, next_sequence, stored);
-        let last_taken = shared.clock.monotonic();
         Self {
             shared,
             cursor,
@@ -85,7 +83,6 @@ impl IntakeWorker {
             settle_at: None,
             hinted_at: None,
             flushes_begun: 0,
-            last_taken,
             is_catching_up: true,
         }
     }
@@ -105,10 +102,11 @@ impl IntakeWorker {
             let next = self.hinted_at.map_or(now, |at| now.max(at + HINT_INTERVAL));
             self.settle_at.get_or_insert(next);
         }
-        if !self.take_in(now) {
+        let has_room = self.take_in(now);
+        self.check_caught_up();
+        if !has_room {
             return Wait::Room;
         }
-        self.check_caught_up(now);
         if self.cursor.is_closing() {
             return self.end();
         }
@@ -129,7 +127,6 @@ impl IntakeWorker {
                     None => break,
                 },
             };
-            self.last_taken = now;
             let source = delivery.batch.header().source;
             let cursor = &self.cursor;
             let name = self
@@ -215,9 +212,13 @@ impl IntakeWorker {
         }
     }
 
-    fn check_caught_up(&mut self, now: Duration) {
-        let is_quiet = now >= self.last_taken + CAUGHT_UP_AFTER;
-        if self.is_catching_up && is_quiet && self.cursor.sources_are_open() {
+    /// Records when the store has caught up: queries see every record that the journal and the
+    /// sources had when weir started. Precisely, what the journal had kept for the store, and of
+    /// each file that was found at the start and can be read, what was in it then; not what arrived
+    /// later, so it ends under any traffic with which the store keeps up, or falls behind.
+    fn check_caught_up(&mut self) {
+        let unfinished = self.rest.as_ref().map(|(delivery, _)| delivery);
+        if self.is_catching_up && self.cursor.has_taken_backlog(unfinished) {
             self.is_catching_up = false;
             self.shared.catalog().is_catching_up = false;
         }
@@ -229,8 +230,8 @@ impl IntakeWorker {
         let may_seal = !self.shared.queue().is_flushing;
         let old = self.head.begun().map(|at| at + self.shared.config.flush_interval);
         let seal = [old, self.settle_at].into_iter().flatten().min().filter(|_| may_seal);
-        let quiet = self.is_catching_up.then_some(self.last_taken.max(now) + CAUGHT_UP_AFTER);
-        let due = [seal, quiet].into_iter().flatten().min();
+        let check = self.is_catching_up.then_some(now + CATCH_UP_INTERVAL);
+        let due = [seal, check].into_iter().flatten().min();
         due.map(|at| at.saturating_sub(now))
     }
 

@@ -376,8 +376,67 @@ fn reported_files_are_read_or_counted_before_the_end() {
     write(log("app.log"), docker("removed\\n")).unwrap();
     std::fs::remove_file(log("app.log")).unwrap();
     run.engine.parts.stop.store(true, Ordering::Release);
-    run.engine.run();
+    run.engine.run(|| ());
     assert_eq!(run.bodies(), ["renamed"]);
     assert_eq!(run.engine.files_unseen, 1);
+    run.stop();
+}
+
+#[test]
+fn the_backlog_is_what_was_in_the_files_at_the_start() {
+    let world = World::new();
+    let log = |name: &str| world.path("logs").join(name);
+    let lines =
+        |from: u32, to: u32| -> String { (from..to).map(|n| docker(&format!("{n}\\n"))).collect() };
+    write(log("old.log"), lines(0, 3)).unwrap();
+    // The writer has not completed its last line.
+    write(log("open.log"), lines(3, 4) + "{\"log\":\"").unwrap();
+    write(log("empty.log"), "").unwrap();
+    let limit = RateLimit { lines_per_second: 1.0, shed: false };
+    let mut run = world.start_with("*.log", Some(limit));
+    let append = |name: &str, text: String| {
+        use std::io::Write as _;
+        let file = std::fs::OpenOptions::new().append(true).open(log(name));
+        file.unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    let mut seen = Vec::new();
+    for n in 10..40 {
+        // Neither more lines in these files nor new files are part of it.
+        append("old.log", lines(n, n + 1));
+        write(log(&format!("{n}.log")), lines(n + 100, n + 110)).unwrap();
+        run.turns();
+        seen.extend(run.bodies());
+        let has_all = ["0", "1", "2", "3"].iter().all(|line| seen.iter().any(|s| s == line));
+        assert_eq!(run.engine.with_backlog.is_empty(), has_all, "{seen:?}");
+        if has_all {
+            assert!(n > 11, "one line a second is read");
+            return run.stop();
+        }
+        world.clock.advance(Duration::from_millis(300));
+    }
+    panic!("the backlog is never read: {seen:?}");
+}
+
+#[test]
+fn a_backlog_that_a_full_buffer_holds_up_or_that_is_gone_is_not_read() {
+    let world = World::new();
+    let log = world.path("logs/app.log");
+    let line = docker(&format!("{}\\n", "x".repeat(1000)));
+    write(&log, line.repeat(20_000)).unwrap();
+    let mut run = world.start(None);
+    for _ in 0..TURNS {
+        world.turns(&mut run);
+    }
+    assert!(!run.engine.blocked.is_empty(), "more than the journal takes");
+    assert!(!run.engine.with_backlog.is_empty());
+    // Truncated: nobody will ever read it.
+    write(&log, docker("after\\n")).unwrap();
+    run.bodies();
+    for _ in 0..TURNS {
+        world.clock.advance(RETRY_PAUSE);
+        world.turns(&mut run);
+        run.bodies();
+    }
+    assert!(run.engine.with_backlog.is_empty());
     run.stop();
 }
