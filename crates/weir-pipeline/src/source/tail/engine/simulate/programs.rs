@@ -119,6 +119,7 @@ impl Action {
 
 /// All programs, and what they have done.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub(super) struct Programs {
     tree: FakeTree,
     clock: FakeClock,
