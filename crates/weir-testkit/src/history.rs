@@ -14,6 +14,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Instant;
 
+use fastrand::Rng;
+
+/// An event of a history.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<W> {
+    /// What happens.
+    pub what: W,
+    /// Determines how, together with the state of the world.
+    pub seed: u64,
+}
+
+/// Returns one of them, with a probability in proportion to its weight.
+pub fn pick<W: Copy>(rng: &mut Rng, weights: &[(W, u32)]) -> W {
+    let mut at = rng.u32(..weights.iter().map(|(_, weight)| *weight).sum::<u32>());
+    for (what, weight) in weights {
+        if at < *weight {
+            return *what;
+        }
+        at -= weight;
+    }
+    unreachable!("the number is below the sum of the weights")
+}
+
 /// What happened, line by line; kept only if it will be printed.
 #[derive(Debug, Clone, Default)]
 pub struct Trace(Option<Arc<Mutex<Vec<String>>>>);

@@ -15,19 +15,11 @@ import { DrawerHead } from './drawer-head'
 import { JsonTab } from './drawer-json'
 import { PathTab } from './drawer-path'
 import { TraceTab } from './drawer-trace'
-import { traceOf } from './record'
+import { tabsOf } from './record-tabs'
 import { rows } from './records'
 import { closeRow, openId, selected, selectRow } from './selection'
 
 const tab = parameter('tab')
-
-const tabs = [
-  { id: 'fields', label: 'Fields' },
-  { id: 'json', label: 'JSON' },
-  { id: 'context', label: 'Context' },
-  { id: 'trace', label: 'Trace' },
-  { id: 'path', label: 'Path' },
-]
 
 export function Drawer() {
   const id = openId.value
@@ -70,7 +62,7 @@ function Missing({ problem }: { problem: Problem | undefined }) {
 }
 
 function Opened({ record }: { record: LogEntry }) {
-  const shown = tabs.filter((one) => one.id !== 'trace' || traceOf(record))
+  const shown = tabsOf(record)
   const current = shown.some((one) => one.id === tab.value) ? tab.value : 'fields'
   return (
     <>

@@ -9,8 +9,8 @@ import { DrawerHead } from '../explore/drawer-head'
 import { JsonTab } from '../explore/drawer-json'
 import { PathTab } from '../explore/drawer-path'
 import { TraceTab } from '../explore/drawer-trace'
-import { traceOf } from '../explore/record'
 import { recordLink } from '../explore/record-link'
+import { tabsOf } from '../explore/record-tabs'
 import { createResource } from '../state/resource'
 import { IconButton } from '../ui/button'
 import { Empty, Skeleton } from '../ui/states'
@@ -35,20 +35,12 @@ function useStored(row: LogEntry | undefined): Stored {
   return { searched: !found.loading.value, record: found.data.value }
 }
 
-const tabs = [
-  { id: 'fields', label: 'Fields' },
-  { id: 'json', label: 'JSON' },
-  { id: 'context', label: 'Context' },
-  { id: 'trace', label: 'Trace' },
-  { id: 'path', label: 'Path' },
-]
-
 export function LiveDrawer() {
   const tab = useSignal('fields')
   const row = openedRow.value
   const stored = useStored(row)
   if (!row) return null
-  const shown = tabs.filter((one) => one.id !== 'trace' || traceOf(row))
+  const shown = tabsOf(row)
   const current = shown.some((one) => one.id === tab.value) ? tab.value : 'fields'
   return (
     <aside class="drawer" aria-label="Record">

@@ -1,26 +1,8 @@
 import { expect, it } from 'vitest'
 import type { TopologyDocument, TopologyNode } from '../api/schema'
 import { merged } from '../state/topology'
+import { nodeOf } from '../state/topology-node'
 import { topologyOf } from './topology'
-
-function node(id: string, kind: TopologyNode['kind'], rest: Partial<TopologyNode> = {}) {
-  const found: TopologyNode = {
-    id,
-    kind,
-    name: id.replace(/^\w+:/, ''),
-    type: '',
-    state: 'ok',
-    received: 0,
-    sent: 0,
-    discarded: {},
-    dead_lettered: 0,
-    waiting: 0,
-    taken: 0,
-    queue_bytes: 0,
-    ...rest,
-  }
-  return found
-}
 
 function edge(from: string, to: string, records = 0) {
   return { id: `${from}>${to}`, from, to, records }
@@ -36,12 +18,12 @@ function documentOf(...changed: TopologyNode[]): TopologyDocument {
     health: { status: 'ok', reasons: [] },
     inactive: [],
     nodes: [
-      node('source:a', 'source'),
-      node('source:b', 'source'),
-      node('rules', 'rules'),
-      node('journal', 'journal'),
-      node('output:x', 'output'),
-      node('output:y', 'store'),
+      nodeOf('source:a', 'source'),
+      nodeOf('source:b', 'source'),
+      nodeOf('rules', 'rules'),
+      nodeOf('journal', 'journal'),
+      nodeOf('output:x', 'output'),
+      nodeOf('output:y', 'store'),
     ],
     edges: [
       edge('source:a', 'rules'),
@@ -62,8 +44,8 @@ function blockedOf(document: TopologyDocument): string[] {
 
 it('back pressure is drawn from the source to what blocks it, and nowhere else', () => {
   const document = documentOf(
-    node('source:a', 'source', { state: 'blocked', blocked_by: 'output:x' }),
-    node('output:x', 'output', { state: 'blocking' }),
+    nodeOf('source:a', 'source', { state: 'blocked', blocked_by: 'output:x' }),
+    nodeOf('output:x', 'output', { state: 'blocking' }),
   )
   expect(blockedOf(document)).toEqual(['source:a>rules', 'rules>journal', 'journal>output:x'])
   const { chain, columns } = topologyOf(document, undefined)
@@ -72,12 +54,12 @@ it('back pressure is drawn from the source to what blocks it, and nowhere else',
 })
 
 it('an output that is full is shown before a source is blocked; a failing disk blocks, too', () => {
-  const full = documentOf(node('output:x', 'output', { state: 'blocking' }))
+  const full = documentOf(nodeOf('output:x', 'output', { state: 'blocking' }))
   expect(blockedOf(full)).toEqual(['journal>output:x'])
   expect(topologyOf(full, undefined).chain).toBe('x is full and blocks what feeds it')
   const failing = documentOf(
-    node('source:b', 'source', { state: 'blocked', blocked_by: 'journal' }),
-    node('journal', 'journal', { state: 'failing' }),
+    nodeOf('source:b', 'source', { state: 'blocked', blocked_by: 'journal' }),
+    nodeOf('journal', 'journal', { state: 'failing' }),
   )
   expect(blockedOf(failing)).toEqual(['source:b>rules', 'rules>journal'])
   expect(topologyOf(failing, undefined).chain).toBe('journal fails and blocks b')
@@ -86,9 +68,9 @@ it('an output that is full is shown before a source is blocked; a failing disk b
 
 it('what lags is drawn behind the drains that it was moved from', () => {
   const document = documentOf(
-    node('output:drains', 'drains'),
-    node('output:drains/lagging', 'drains', { waiting: 3 }),
-    node('readers:egress', 'readers'),
+    nodeOf('output:drains', 'drains'),
+    nodeOf('output:drains/lagging', 'drains', { waiting: 3 }),
+    nodeOf('readers:egress', 'readers'),
   )
   const { columns } = topologyOf(document, undefined)
   expect(columns.at(-2)?.map(({ name }) => name)).toEqual(['x', 'y', 'drains', 'egress'])
@@ -100,7 +82,7 @@ it('a change replaces what differs, adds what is new, and removes what is gone',
   const after = merged(before, {
     time: 'later',
     time_unix_ns: 2,
-    nodes: [node('source:b', 'source', { sent: 7 }), node('output:z', 'output')],
+    nodes: [nodeOf('source:b', 'source', { sent: 7 }), nodeOf('output:z', 'output')],
     edges: [edge('source:b', 'rules', 7), edge('journal', 'output:z')],
     removed: ['output:x', 'journal>output:x'],
   })

@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest'
-import type { OutputStatus, SourceStatus, TopologyDocument, TopologyNode } from '../api/schema'
+import type { OutputStatus, SourceStatus, TopologyDocument } from '../api/schema'
 import { statusOf } from './status'
 import { merged } from './topology'
+import { nodeOf } from './topology-node'
 
 function sourceOf(name: string, lines: number): SourceStatus {
   return {
@@ -61,24 +62,6 @@ function outputOf(name: string, active: boolean): OutputStatus {
   }
 }
 
-function nodeOf(id: string, kind: TopologyNode['kind'], rest: Partial<TopologyNode>): TopologyNode {
-  return {
-    id,
-    kind,
-    name: id.replace(/^\w+:/, ''),
-    type: '',
-    state: 'ok',
-    received: 0,
-    sent: 0,
-    discarded: {},
-    dead_lettered: 0,
-    waiting: 0,
-    taken: 0,
-    queue_bytes: 0,
-    ...rest,
-  }
-}
-
 const snapshot: TopologyDocument = {
   schema: 'weir.topology.v1',
   time: '',
@@ -88,7 +71,7 @@ const snapshot: TopologyDocument = {
   nodes: [
     nodeOf('source:a', 'source', { source: sourceOf('a', 7) }),
     nodeOf('source:b', 'source', { source: sourceOf('b', 1) }),
-    nodeOf('rules', 'rules', {}),
+    nodeOf('rules', 'rules'),
     nodeOf('output:x', 'output', { output: outputOf('x', true) }),
   ],
   edges: [],

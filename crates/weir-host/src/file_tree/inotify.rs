@@ -147,13 +147,6 @@ fn translate(event: &inotify::Event<'_>, tell: &mut dyn FnMut(WatchEvent<'_>)) {
 mod tests {
     use super::*;
 
-    /// Waits for the kernel to report something, with a deadline.
-    fn wait(watcher: &Inotify) {
-        let mut fds = [PollFd::new(watcher.0.as_ref().unwrap(), PollFlags::IN)];
-        let deadline = Timespec { tv_sec: 5, tv_nsec: 0 };
-        assert_eq!(poll(&mut fds, Some(&deadline)).unwrap(), 1, "an event in time");
-    }
-
     #[test]
     fn writes_names_and_the_end_of_a_directory_are_told() {
         let dir = tempfile::tempdir().unwrap();
@@ -164,7 +157,7 @@ mod tests {
         let wd = watcher.add_dir(&sub, Interest::Writes).unwrap();
         std::fs::write(sub.join("a.log"), "x").unwrap();
         std::fs::remove_dir_all(&sub).unwrap();
-        wait(&watcher);
+        watcher.wait(&WakeFd::new().unwrap(), true, Duration::from_secs(5));
         let (mut written, mut touched, mut gone) = (0, 0, 0);
         assert!(watcher.drain(&mut |event| match event {
             WatchEvent::Written(w, name) => written += usize::from(w == wd && name == "a.log"),

@@ -1,6 +1,7 @@
 //! Histories of the journal as lists of events, each with its own seed.
 
 use fastrand::Rng;
+use weir_testkit::history::{self, pick};
 
 use crate::Settings;
 
@@ -56,11 +57,7 @@ pub(crate) enum What {
     Start,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Event {
-    pub(crate) what: What,
-    pub(crate) seed: u64,
-}
+pub(crate) type Event = history::Event<What>;
 
 /// Events while a process is running, with their frequencies.
 const RUNNING: [(What, u32); 17] = [
@@ -94,17 +91,6 @@ const DOWN: [(What, u32); 6] = [
     (What::CrashSoon, 3),
     (What::Reconfigure, 4),
 ];
-
-fn pick(rng: &mut Rng, weights: &[(What, u32)]) -> What {
-    let mut at = rng.u32(..weights.iter().map(|(_, weight)| *weight).sum::<u32>());
-    for (what, weight) in weights {
-        if at < *weight {
-            return *what;
-        }
-        at -= weight;
-    }
-    What::Work
-}
 
 /// Returns the whole history of a seed.
 pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {

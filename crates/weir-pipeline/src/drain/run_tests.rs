@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use weir_host::RealDisk;
 use weir_journal::JournalConfig;
-use weir_testkit::FakeClock;
+use weir_testkit::{FakeClock, journal_config};
 
 use super::*;
 use crate::config::{Endpoint, TlsSettings};
@@ -58,15 +58,10 @@ impl Rig {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let clock: Arc<dyn Clock> = Arc::new(FakeClock::at(1_800_000_000_000_000_000));
         let config = JournalConfig {
-            dir: dir.join("journal"),
             ring_bytes: 8 * MIB,
             bytes_max: 64 * MIB,
-            free_bytes_min: 0,
             segment_bytes: MIB,
-            taken_bytes_max: u64::MAX,
-            commit_interval: Duration::from_millis(20),
-            spill_after: Duration::from_secs(1),
-            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+            ..journal_config(dir.join("journal"))
         };
         disk.create_dir_all(&config.dir).unwrap();
         let (journal, _writer) =

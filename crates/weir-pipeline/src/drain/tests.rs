@@ -23,7 +23,7 @@ use weir_model::{
     BatchBuilder, Kinds, NewRecord, Position, RecordKind, Resource, Seal, SourceBook, SourceId,
     StreamId, hash64,
 };
-use weir_testkit::{FakeClock, FaultyDisk};
+use weir_testkit::{FakeClock, FaultyDisk, journal_config};
 
 use super::envelopes::Envelopes;
 use super::plan::{DrainSpec, Selector};
@@ -87,15 +87,10 @@ fn spec(drain: u64) -> DrainSpec {
 
 fn config(ring_bytes: u64) -> JournalConfig {
     JournalConfig {
-        dir: "/journal".into(),
         ring_bytes,
         bytes_max: 64 * MIB,
-        free_bytes_min: 0,
         segment_bytes: MIB / 4,
-        taken_bytes_max: u64::MAX,
-        commit_interval: Duration::from_millis(20),
-        spill_after: Duration::from_secs(1),
-        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        ..journal_config("/journal")
     }
 }
 

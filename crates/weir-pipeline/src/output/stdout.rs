@@ -103,6 +103,7 @@ fn give_up(job: &Job, error: &io::Error) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use weir_testkit::journal_config;
 
     use weir_host::{RealClock, RealDisk};
     use weir_journal::{CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy};
@@ -118,17 +119,7 @@ mod tests {
     /// Returns a closed journal that holds one batch of `bodies`, and an output on it.
     fn closed_journal(dir: &std::path::Path, bodies: &[&str]) -> (Journal, Cursor, Job) {
         let clock = Arc::new(RealClock::new());
-        let config = JournalConfig {
-            dir: dir.to_owned(),
-            ring_bytes: 1 << 20,
-            bytes_max: 1 << 20,
-            free_bytes_min: 0,
-            segment_bytes: 1 << 20,
-            taken_bytes_max: u64::MAX,
-            commit_interval: Duration::from_millis(20),
-            spill_after: Duration::from_secs(1),
-            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
-        };
+        let config = JournalConfig { bytes_max: 1 << 20, ..journal_config(dir) };
         let journal = Journal::open(config, Arc::new(RealDisk), clock.clone()).unwrap();
         let plan = OutputPlan {
             name: "out".to_owned(),

@@ -295,6 +295,7 @@ fn spec(plan: &OutputPlan) -> CursorSpec {
 mod tests {
     use weir_host::{Clock, Disk, RealClock, RealDisk};
     use weir_journal::{JournalConfig, WhenFull};
+    use weir_testkit::journal_config;
 
     use super::*;
     use crate::config::OutputKind;
@@ -315,17 +316,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (clock, disk): (Arc<dyn Clock>, Arc<dyn Disk>) =
             (Arc::new(RealClock::new()), Arc::new(RealDisk));
-        let config = JournalConfig {
-            dir: dir.path().join("journal"),
-            ring_bytes: 1 << 20,
-            bytes_max: 1 << 24,
-            free_bytes_min: 0,
-            segment_bytes: 1 << 20,
-            taken_bytes_max: u64::MAX,
-            commit_interval: Duration::from_millis(20),
-            spill_after: Duration::from_secs(1),
-            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
-        };
+        let config =
+            JournalConfig { bytes_max: 1 << 24, ..journal_config(dir.path().join("journal")) };
         let journal = Journal::open(config, disk.clone(), clock.clone()).unwrap();
         let context = OutputContext::new(dir.path().to_owned(), clock, disk);
         let mut outputs = Outputs::new(journal.clone(), context);

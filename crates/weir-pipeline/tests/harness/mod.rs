@@ -22,7 +22,7 @@ use weir_pipeline::config::{
 use weir_pipeline::output::SplunkHec;
 use weir_pipeline::output::{self, OutputContext, OutputHandle};
 use weir_pipeline::stats::OutputStats;
-use weir_testkit::{Collector, LineId};
+use weir_testkit::{Collector, LineId, journal_config};
 
 /// Everything that is waited for happens long before this, or the test fails.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -302,15 +302,9 @@ impl Rig {
 
 fn open(dir: &Path) -> Journal {
     let config = JournalConfig {
-        dir: dir.join("journal"),
         ring_bytes: 64 << 20,
-        bytes_max: 1 << 30,
-        free_bytes_min: 0,
         segment_bytes: 16 << 20,
-        taken_bytes_max: u64::MAX,
-        commit_interval: Duration::from_millis(20),
-        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
-        spill_after: Duration::from_secs(1),
+        ..journal_config(dir.join("journal"))
     };
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap()
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weir_testkit::journal_config;
 
 use weir_host::{RealClock, RealDisk};
 use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, Outcome, WhenFull};
@@ -186,15 +187,11 @@ impl World {
     pub(crate) fn start(&self) -> Running {
         let clock = Arc::new(RealClock::new());
         let config = JournalConfig {
-            dir: self.data_dir(),
             ring_bytes: self.ring_bytes,
-            bytes_max: 1 << 30,
-            free_bytes_min: 0,
             segment_bytes: 16 << 20,
-            taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(5),
             spill_after: Duration::from_secs(2),
-            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+            ..journal_config(self.data_dir())
         };
         let journal = Journal::open(config, Arc::new(RealDisk), clock.clone()).unwrap();
         let cursor = journal

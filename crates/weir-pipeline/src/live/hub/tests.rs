@@ -7,6 +7,7 @@ use weir_model::{
 use super::super::limits::BACKLOG_BYTES;
 use super::*;
 use crate::rule::{RuleSwitch, Rules};
+use weir_testkit::journal_config;
 
 /// Creates a batch of records, each with a body of this size.
 fn batch(records: usize, bytes: usize) -> Arc<Batch> {
@@ -260,17 +261,7 @@ fn tails_join_and_read_while_another_compiles() {
 /// A pipeline that consists only of a journal.
 fn view(dir: &std::path::Path) -> PipelineView {
     let clock: Arc<dyn weir_host::Clock> = Arc::new(weir_host::RealClock::new());
-    let config = weir_journal::JournalConfig {
-        dir: dir.to_owned(),
-        ring_bytes: 1 << 20,
-        bytes_max: 1 << 30,
-        free_bytes_min: 0,
-        segment_bytes: 1 << 20,
-        taken_bytes_max: u64::MAX,
-        commit_interval: std::time::Duration::from_millis(20),
-        spill_after: std::time::Duration::from_secs(1),
-        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
-    };
+    let config = journal_config(dir);
     let disk = Arc::new(weir_host::RealDisk);
     let journal = weir_journal::Journal::open(config, disk, clock.clone()).unwrap();
     let rules = RuleSwitch::new(Rules::to_all(1, []), 0);

@@ -90,8 +90,6 @@ pub(super) struct Engine {
     /// When the source began to watch, nanoseconds since 1970: births of older files were not
     /// reported.
     pub(super) began_ns: i64,
-    /// The same, once everything that was there has been found.
-    pub(super) started_ns: i64,
     /// Files that were created under the name of a rotated sibling: copies of data that is read
     /// anyway.
     pub(super) copies: HashSet<FileId>,
@@ -151,7 +149,6 @@ impl Engine {
             inodes: HashMap::new(),
             remembered: BTreeMap::new(),
             began_ns: 0,
-            started_ns: i64::MAX,
             copies: HashSet::new(),
             unreadable: HashSet::new(),
             files_unseen: 0,
@@ -191,7 +188,6 @@ impl Engine {
         self.look();
         self.follow_names();
         self.is_first_look = false;
-        self.started_ns = self.began_ns;
         self.account_vanished();
         self.base_of_bytes_seen();
         self.is_starting = false;

@@ -101,9 +101,9 @@ pub(super) struct File {
     /// Offset up to which it had been read when its open lines were handed over.
     pub handed_over_at: Option<u64>,
     pub memory: RememberedContent,
-    /// What the content before some offsets must be, if it could not be read when that was to be
-    /// verified: nothing is read before it was.
-    pub unverified: Vec<(u64, Fingerprint)>,
+    /// What the content before the next byte to read must be, if it could not be read when that was
+    /// to be verified: nothing is read before it was.
+    pub unverified: Option<Fingerprint>,
     pub book: SourceBook,
     pub read_before: Option<Box<ReadBefore>>,
     /// Length at the last look.
@@ -188,7 +188,7 @@ impl File {
             inherited: None,
             handed_over_at: None,
             memory: RememberedContent::default(),
-            unverified: Vec::new(),
+            unverified: None,
             book: SourceBook::default(),
             read_before: None,
             size: 0,
@@ -364,7 +364,7 @@ impl File {
         self.backlog = 0;
         self.read_before = None;
         self.memory = RememberedContent::default();
-        self.unverified.clear();
+        self.unverified = None;
         if let Some(old) = &mut self.decoder {
             let partials = old.take_partials();
             let mut fresh = LineDecoder::new(old.format(), line_bytes_max, 0);

@@ -187,15 +187,13 @@ impl Engine {
     /// Verifies content that could not be read before. Returns `Some` if that is still impossible,
     /// or if it has changed.
     fn verify_now(&mut self, file: &mut File) -> Option<Next> {
-        while let Some((offset, print)) = file.unverified.last().copied() {
-            match verify(file.handle()?, offset, &print) {
-                Ok(Some(memory)) if offset == file.at() => file.memory = memory,
-                Ok(Some(_further_than_this_run)) => {}
-                Ok(None) => return Some(self.truncated(file)),
-                Err(error) => return Some(self.read_failed(file, error)),
-            }
-            file.unverified.pop();
+        let print = file.unverified?;
+        match verify(file.handle()?, file.at(), &print) {
+            Ok(Some(memory)) => file.memory = memory,
+            Ok(None) => return Some(self.truncated(file)),
+            Err(error) => return Some(self.read_failed(file, error)),
         }
+        file.unverified = None;
         None
     }
 
@@ -624,7 +622,7 @@ impl Engine {
         match verify(handle, file.at(), &saved.print) {
             Ok(Some(memory)) => file.memory = memory,
             Ok(None) => return false,
-            Err(_reported_when_it_is_read) => file.unverified.push((file.at(), saved.print)),
+            Err(_reported_when_it_is_read) => file.unverified = Some(saved.print),
         }
         true
     }

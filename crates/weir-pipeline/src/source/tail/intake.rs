@@ -160,7 +160,7 @@ impl Engine {
             .filter(|known| known.group == group)
             .filter_map(|known| Some(state::decode(&known.furthest.state)?.id.born_ns));
         let mut ages = members.iter().map(|f| f.id.born_ns).chain(gone).filter(|age| *age > 0);
-        self.started_ns < born || ages.any(|age| age < born)
+        (!self.is_starting && self.began_ns < born) || ages.any(|age| age < born)
     }
 
     /// Handles a file that is not followed yet.

@@ -347,24 +347,14 @@ pub(super) fn pod_of(dir: &Path) -> Option<[&str; 4]> {
 #[cfg(test)]
 mod tests {
     use std::cmp::Reverse;
-    use std::time::Duration;
 
     use super::*;
-    use crate::config::{Format, ReadFrom, TailSettings};
+    use crate::config::Format;
+    use crate::source::tail::test_settings;
 
     fn files(include: &[&str], exclude: &[&str]) -> Result<Layout, LayoutError> {
         let strings = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-        let tail = TailSettings {
-            read_from: ReadFrom::Beginning,
-            line_bytes_max: 1024,
-            rescan_interval: Duration::from_mins(1),
-            multiline: None,
-            partial_timeout: Duration::from_secs(5),
-            rotated_grace: Duration::from_secs(5),
-            deleted_bytes_max: 1 << 30,
-            rate_limit: None,
-            read_interval: Duration::from_millis(20),
-        };
+        let tail = test_settings();
         let source = FileSource {
             include: strings(include),
             exclude: strings(exclude),

@@ -49,6 +49,23 @@ pub(super) fn containers(source: &ContainersSource) -> Result<Layout, LayoutErro
     Layout::containers(source)
 }
 
+/// Settings for tests, with the times of a source that waits for nothing else.
+#[cfg(test)]
+fn test_settings() -> crate::config::TailSettings {
+    use std::time::Duration;
+    crate::config::TailSettings {
+        read_from: crate::config::ReadFrom::Beginning,
+        line_bytes_max: 1024,
+        rescan_interval: Duration::from_mins(1),
+        multiline: None,
+        partial_timeout: Duration::from_secs(5),
+        rotated_grace: Duration::from_secs(5),
+        deleted_bytes_max: 1 << 30,
+        rate_limit: None,
+        read_interval: Duration::from_millis(20),
+    }
+}
+
 impl Tail {
     /// Creates a source; `hidden` are weir's own files and directories, which are never tailed.
     pub(super) fn new(layout: Layout, parts: Parts, hidden: super::OwnPaths) -> Self {

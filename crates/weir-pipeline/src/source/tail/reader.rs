@@ -65,14 +65,17 @@ mod tests {
 
     use super::*;
 
+    fn handle(file: &std::fs::File) -> OwnedFd {
+        file.try_clone().unwrap().into()
+    }
+
     #[test]
     fn a_rewritten_file_is_noticed_though_it_is_longer_than_the_offset() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"old line\nnew line\n").unwrap();
         let mut space = [0; 64];
         let read = |file: &std::fs::File, space: &mut [u8]| {
-            let file = OwnedFd::from(file.try_clone().unwrap());
-            read_block(&file, 9, b"old line\n", space).unwrap()
+            read_block(&handle(file), 9, b"old line\n", space).unwrap()
         };
         assert_eq!(read(&file, &mut space), Block::Bytes(9));
         assert_eq!(&space[..9], b"new line\n");
@@ -87,21 +90,18 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         rustix::io::pwrite(&file, b"data\n", 10 << 30).unwrap();
         let size = (10 << 30) + 5;
-        assert_eq!(end_of_hole(&OwnedFd::from(file.try_clone().unwrap()), 0, size), Some(10 << 30));
-        assert_eq!(end_of_hole(&OwnedFd::from(file.try_clone().unwrap()), 10 << 30, size), None);
+        assert_eq!(end_of_hole(&handle(&file), 0, size), Some(10 << 30));
+        assert_eq!(end_of_hole(&handle(&file), 10 << 30, size), None);
         file.set_len(11 << 30).unwrap();
-        assert_eq!(
-            end_of_hole(&OwnedFd::from(file.try_clone().unwrap()), (10 << 30) + 8192, 11 << 30),
-            Some(11 << 30)
-        );
+        assert_eq!(end_of_hole(&handle(&file), (10 << 30) + 8192, 11 << 30), Some(11 << 30));
     }
 
     #[test]
     fn reading_from_the_end_begins_with_a_whole_line() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"one\ntwo\nthr").unwrap();
-        assert_eq!(start_of_last_line(&OwnedFd::from(file.try_clone().unwrap()), 11).unwrap(), 8);
-        assert_eq!(start_of_last_line(&OwnedFd::from(file.try_clone().unwrap()), 8).unwrap(), 8);
-        assert_eq!(start_of_last_line(&OwnedFd::from(file.try_clone().unwrap()), 3).unwrap(), 3);
+        assert_eq!(start_of_last_line(&handle(&file), 11).unwrap(), 8);
+        assert_eq!(start_of_last_line(&handle(&file), 8).unwrap(), 8);
+        assert_eq!(start_of_last_line(&handle(&file), 3).unwrap(), 3);
     }
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use weir_pipeline::config::{Endpoint, OutputKind};
 use weir_pipeline::output::DatadogMetricsOutput;
 
-use super::requests::{self, CONNECTIONS_MAX, REQUEST_TIMEOUT, RETRY_MAX, RETRY_MIN};
+use super::requests::{
+    self, COMPRESSION, CONNECTIONS_MAX, HTTPS_TLS, REQUEST_TIMEOUT, RETRY_MAX, RETRY_MIN,
+};
 use super::{DELIVERY, OutputDefinition};
-use crate::config::choices::{Choice as _, HttpCompression};
-use crate::config::destination::{TLS, secret_file, tls};
+use crate::config::choices::HttpCompression;
+use crate::config::destination::{secret_file, tls};
 use crate::config::diagnostic::Diagnostics;
-use crate::config::field::FieldDefault::{Required, Unset, Value};
+use crate::config::field::FieldDefault::{Required, Value};
 use crate::config::field::{Field, MS, ValueType, field, time};
 use crate::config::section::Section;
 use crate::config::sections::{Sections, texts};
@@ -56,12 +58,7 @@ const DATADOG_METRICS: &[Field] = &[
         Value("[]"),
         "Tags of every point, in addition to those of its envelope: `[\"environment:production\"]`.",
     ),
-    field(
-        "compression",
-        ValueType::Choice(HttpCompression::WORDS),
-        Value("\"gzip\""),
-        "Compression of requests.",
-    ),
+    COMPRESSION,
     field(
         "batch_size",
         ValueType::Size { min: 1 << 10, max: 5_000_000 },
@@ -79,12 +76,7 @@ const DATADOG_METRICS: &[Field] = &[
     REQUEST_TIMEOUT,
     RETRY_MIN,
     RETRY_MAX,
-    field(
-        "tls",
-        ValueType::Table(TLS),
-        Unset("the system's CA certificates"),
-        "TLS settings for `https`.",
-    ),
+    HTTPS_TLS,
 ];
 
 fn check(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {

@@ -6,11 +6,12 @@ use weir_pipeline::config::{Framing, OutputKind};
 use weir_pipeline::output::{HttpMethod, HttpOutput};
 
 use super::requests::{
-    self, BATCH_AGE, BATCH_SIZE, CONNECTIONS_MAX, REQUEST_TIMEOUT, RETRY_MAX, RETRY_MIN,
+    self, BATCH_AGE, BATCH_SIZE, COMPRESSION, CONNECTIONS_MAX, HTTPS_TLS, REQUEST_TIMEOUT,
+    RETRY_MAX, RETRY_MIN,
 };
 use super::{DELIVERY, OutputDefinition};
 use crate::config::choices::{Choice as _, HttpCompression};
-use crate::config::destination::{TLS, credentials, header_values, headers, http_auth, tls};
+use crate::config::destination::{credentials, header_values, headers, http_auth, tls};
 use crate::config::diagnostic::Diagnostics;
 use crate::config::field::FieldDefault::{Required, Unset, Value};
 use crate::config::field::{Field, ValueType, field};
@@ -63,24 +64,14 @@ const HTTP: &[Field] = &[
         "User for `Authorization: Basic`. Needs `password`.",
     ),
     field("password", ValueType::Secret, Unset("no user"), "Password of `user`."),
-    field(
-        "compression",
-        ValueType::Choice(HttpCompression::WORDS),
-        Value("\"gzip\""),
-        "Compression of requests.",
-    ),
+    COMPRESSION,
     BATCH_SIZE,
     BATCH_AGE,
     CONNECTIONS_MAX,
     REQUEST_TIMEOUT,
     RETRY_MIN,
     RETRY_MAX,
-    field(
-        "tls",
-        ValueType::Table(TLS),
-        Unset("the system's CA certificates"),
-        "TLS settings for `https`.",
-    ),
+    HTTPS_TLS,
 ];
 
 fn check(section: &Section, _: &Sections, diagnostics: &mut Diagnostics) {

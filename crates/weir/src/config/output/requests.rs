@@ -8,9 +8,10 @@ use std::time::Duration;
 use weir_host::units::{format_duration, format_size};
 use weir_pipeline::config::{Compression, Endpoint, RequestSettings};
 
-use crate::config::destination::{tls_settings, url};
+use crate::config::choices::{Choice as _, HttpCompression};
+use crate::config::destination::{TLS, tls_settings, url};
 use crate::config::diagnostic::Diagnostics;
-use crate::config::field::FieldDefault::Value;
+use crate::config::field::FieldDefault::{Unset, Value};
 use crate::config::field::{DAY, Field, MS, ValueType, field, time};
 use crate::config::section::Section;
 
@@ -33,6 +34,21 @@ pub(super) const CONNECTIONS_MAX: Field = field(
     ValueType::Count { min: 1, max: 64 },
     Value("4"),
     "Maximum number of concurrent requests. The order within a file or container is preserved.",
+);
+
+pub(super) const COMPRESSION: Field = field(
+    "compression",
+    ValueType::Choice(HttpCompression::WORDS),
+    Value("\"gzip\""),
+    "Compression of requests.",
+);
+
+/// The key of TLS for `https` URLs.
+pub(super) const HTTPS_TLS: Field = field(
+    "tls",
+    ValueType::Table(TLS),
+    Unset("the system's CA certificates"),
+    "TLS settings for `https`.",
 );
 
 pub(super) const REQUEST_TIMEOUT: Field = field(

@@ -8,11 +8,11 @@ use weir_pipeline::config::{Endpoint, HecMode, OutputKind};
 use weir_pipeline::output::SplunkHec;
 
 use super::requests::{
-    self, BATCH_AGE, BATCH_SIZE, CONNECTIONS_MAX, REQUEST_TIMEOUT, RETRY_MAX, RETRY_MIN,
+    self, BATCH_AGE, BATCH_SIZE, CONNECTIONS_MAX, HTTPS_TLS, REQUEST_TIMEOUT, RETRY_MAX, RETRY_MIN,
 };
 use super::{DELIVERY, OutputDefinition};
 use crate::config::choices::{Choice as _, HecCompression};
-use crate::config::destination::{TLS, secret_file, tls, url};
+use crate::config::destination::{secret_file, tls, url};
 use crate::config::diagnostic::Diagnostics;
 use crate::config::field::FieldDefault::{Required, Unset, Value};
 use crate::config::field::{DAY, Field, ValueType, field, time};
@@ -91,12 +91,7 @@ const SPLUNK_HEC: &[Field] = &[
         Unset("the record's `host.name`, otherwise this machine's name"),
         "Host for all records.",
     ),
-    field(
-        "tls",
-        ValueType::Table(TLS),
-        Unset("the system's CA certificates"),
-        "TLS settings for `https`.",
-    ),
+    HTTPS_TLS,
 ];
 
 fn check(section: &Section, _: &Sections, diagnostics: &mut Diagnostics) {

@@ -30,12 +30,7 @@ pub(super) const DEFINITION: SourceDefinition = SourceDefinition {
 };
 
 const DATADOG_INTAKE: &[Field] = &[
-    field(
-        "listen",
-        ValueType::Listen,
-        Required,
-        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
-    ),
+    listen::address(Required),
     field(
         "api_keys",
         ValueType::Secret,

@@ -10,8 +10,8 @@ use super::SourceDefinition;
 use super::listen::{self, DATAGRAMS, RECEIVE_BUFFER};
 use super::tags::{self, TAGS};
 use crate::config::diagnostic::Diagnostics;
+use crate::config::field::Field;
 use crate::config::field::FieldDefault::Value;
-use crate::config::field::{Field, ValueType, field};
 use crate::config::section::Section;
 use crate::config::tables::Component;
 
@@ -26,16 +26,7 @@ pub(super) const DEFINITION: SourceDefinition = SourceDefinition {
     endpoint: listen::udp,
 };
 
-const DROPSONDE: &[Field] = &[
-    field(
-        "listen",
-        ValueType::Listen,
-        Value("\"127.0.0.1:3457\""),
-        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
-    ),
-    TAGS,
-    RECEIVE_BUFFER,
-];
+const DROPSONDE: &[Field] = &[listen::address(Value("\"127.0.0.1:3457\"")), TAGS, RECEIVE_BUFFER];
 
 fn check(section: &Section, diagnostics: &mut Diagnostics) {
     tags::check(section, "tags", diagnostics);

@@ -12,7 +12,7 @@ use weir_pipeline::source::{LISTENER_THREADS_MAX, QUOTA_BYTES, SYSLOG_LISTENER_B
 
 use super::rate_limit::{self, RATE_LIMIT};
 use crate::config::diagnostic::Diagnostics;
-use crate::config::field::FieldDefault::{Unset, Value};
+use crate::config::field::FieldDefault::{self, Unset, Value};
 use crate::config::field::{Field, ValueType, field};
 use crate::config::readers;
 use crate::config::section::Section;
@@ -64,6 +64,16 @@ const ALLOW: Field = field(
     "Networks and addresses that may send. Connections and datagrams from others are refused and \
      counted.",
 );
+
+/// The key of the address.
+pub(super) const fn address(default: FieldDefault) -> Field {
+    field(
+        "listen",
+        ValueType::Listen,
+        default,
+        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
+    )
+}
 
 /// The key of the receive buffer.
 pub(super) const RECEIVE_BUFFER: Field = field(

@@ -28,12 +28,7 @@ pub(super) const DEFINITION: SourceDefinition = SourceDefinition {
 };
 
 const LOGGREGATOR: &[Field] = &[
-    field(
-        "listen",
-        ValueType::Listen,
-        Value("\"127.0.0.1:3458\""),
-        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
-    ),
+    listen::address(Value("\"127.0.0.1:3458\"")),
     TAGS,
     field(
         "in_flight_max",

@@ -10,8 +10,8 @@ use super::SourceDefinition;
 use super::listen::{self, DATAGRAMS, RECEIVE_BUFFER};
 use super::tags::{self, TAGS};
 use crate::config::diagnostic::Diagnostics;
+use crate::config::field::Field;
 use crate::config::field::FieldDefault::Value;
-use crate::config::field::{Field, ValueType, field};
 use crate::config::section::Section;
 use crate::config::tables::Component;
 
@@ -27,16 +27,7 @@ pub(super) const DEFINITION: SourceDefinition = SourceDefinition {
     endpoint: listen::udp,
 };
 
-const STATSD: &[Field] = &[
-    field(
-        "listen",
-        ValueType::Listen,
-        Value("\"127.0.0.1:8125\""),
-        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
-    ),
-    TAGS,
-    RECEIVE_BUFFER,
-];
+const STATSD: &[Field] = &[listen::address(Value("\"127.0.0.1:8125\"")), TAGS, RECEIVE_BUFFER];
 
 fn check(section: &Section, diagnostics: &mut Diagnostics) {
     tags::check(section, "tags", diagnostics);

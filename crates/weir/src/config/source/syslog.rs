@@ -38,12 +38,7 @@ const SYSLOG: &[Field] = &[
         Value("\"tcp\""),
         "Transport protocol.",
     ),
-    field(
-        "listen",
-        ValueType::Listen,
-        Unset("required, except for Unix sockets"),
-        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
-    ),
+    listen::address(Unset("required, except for Unix sockets")),
     field(
         "path",
         ValueType::Path,

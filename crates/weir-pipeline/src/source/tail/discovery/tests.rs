@@ -6,7 +6,8 @@ use weir_host::RealFileTree;
 use weir_host::file_tree::Inotify;
 
 use super::*;
-use crate::config::{FileSource, Format, ReadFrom, TailSettings};
+use crate::config::{FileSource, Format, TailSettings};
+use crate::source::tail::test_settings;
 use crate::stats::get;
 
 fn discovery(include: &str) -> Discovery {
@@ -14,17 +15,7 @@ fn discovery(include: &str) -> Discovery {
         include: vec![include.to_owned()],
         exclude: Vec::new(),
         format: Format::Raw,
-        tail: TailSettings {
-            read_from: ReadFrom::Beginning,
-            line_bytes_max: 1024,
-            rescan_interval: std::time::Duration::from_mins(1),
-            multiline: None,
-            partial_timeout: std::time::Duration::from_secs(5),
-            rotated_grace: std::time::Duration::from_secs(5),
-            deleted_bytes_max: 0,
-            rate_limit: None,
-            read_interval: std::time::Duration::from_millis(20),
-        },
+        tail: TailSettings { deleted_bytes_max: 0, ..test_settings() },
     };
     let layout = Layout::files(&source, Path::new("/")).unwrap();
     let mut discovery = Discovery::new(

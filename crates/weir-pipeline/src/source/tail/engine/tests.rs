@@ -4,12 +4,13 @@ use std::fs::{rename, write};
 
 use weir_host::{RealClock, RealDisk, RealFileTree};
 use weir_journal::{Cursor, CursorSpec, JournalConfig, Outcome, WhenFull};
-use weir_testkit::FakeClock;
+use weir_testkit::{FakeClock, journal_config};
 
 use super::super::layout::Layout;
 use super::*;
-use crate::config::{FileSource, RateLimit, ReadFrom};
+use crate::config::{FileSource, RateLimit};
 use crate::rule::{Keep, RulePlan, Rules};
+use crate::source::tail::test_settings;
 
 /// Number of turns that suffices for anything that waits for nothing.
 const TURNS: usize = 20;
@@ -55,15 +56,11 @@ impl World {
 
     fn start_with(&self, include: &str, rate_limit: Option<RateLimit>) -> Run {
         let config = JournalConfig {
-            dir: self.path("data"),
             ring_bytes: 64 << 20,
-            bytes_max: 1 << 30,
-            free_bytes_min: 0,
             segment_bytes: 16 << 20,
-            taken_bytes_max: u64::MAX,
             commit_interval: Duration::from_millis(5),
             spill_after: Duration::from_secs(2),
-            merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+            ..journal_config(self.path("data"))
         };
         let journal =
             Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap();
@@ -73,15 +70,12 @@ impl World {
             exclude: Vec::new(),
             format: Format::DockerJson,
             tail: TailSettings {
-                read_from: ReadFrom::Beginning,
                 line_bytes_max: 192 * 1024,
                 rescan_interval: Duration::from_mins(10),
-                multiline: None,
                 partial_timeout: TIMEOUT,
                 rotated_grace: TIMEOUT,
-                deleted_bytes_max: 1 << 30,
                 rate_limit,
-                read_interval: Duration::from_millis(20),
+                ..test_settings()
             },
         };
         let stats = Arc::new(SourceStats::default());

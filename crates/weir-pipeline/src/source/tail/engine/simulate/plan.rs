@@ -1,6 +1,7 @@
 //! Histories of tailing as lists of events.
 
 use fastrand::Rng;
+use weir_testkit::history::{self, pick};
 
 use super::programs::{Habit, PROGRAMS_MAX};
 
@@ -67,11 +68,7 @@ pub(super) enum What {
     Start,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
-    pub(super) what: What,
-    pub(super) seed: u64,
-}
+pub(super) type Event = history::Event<What>;
 
 const RUNNING: [(What, u32); 12] = [
     (What::Act, 24),
@@ -89,17 +86,6 @@ const RUNNING: [(What, u32); 12] = [
 ];
 
 const ENDS: [(What, u32); 3] = [(What::Kill, 4), (What::Crash, 2), (What::End, 4)];
-
-fn pick(rng: &mut Rng, weights: &[(What, u32)]) -> What {
-    let mut at = rng.u32(..weights.iter().map(|(_, weight)| *weight).sum::<u32>());
-    for (what, weight) in weights {
-        if at < *weight {
-            return *what;
-        }
-        at -= weight;
-    }
-    What::Turn
-}
 
 /// Returns the whole history of a seed.
 pub(super) fn events(seed: u64, settings: Settings) -> Vec<Event> {

@@ -8,15 +8,16 @@ use weir_host::{Clock, WakeFd};
 use weir_journal::{
     Cursor, CursorSpec, Delivery, Journal, JournalConfig, JournalWriter, Outcome, Step, WhenFull,
 };
-use weir_testkit::{FakeClock, FakeTree, FaultyDisk};
+use weir_testkit::{FakeClock, FakeTree, FaultyDisk, journal_config};
 
 use super::super::super::discovery::Discovery;
 use super::super::super::layout::Layout;
 use super::super::{Engine, Parts, Wait};
 use super::programs::{LOGS, parse};
-use crate::config::{FileSource, Format, ReadFrom, TailSettings};
+use crate::config::{FileSource, Format, TailSettings};
 use crate::rule::{RuleSwitch, Rules};
 use crate::source::OwnPaths;
+use crate::source::tail::test_settings;
 use crate::stats::SourceStats;
 
 /// Number of destinations.
@@ -56,17 +57,12 @@ pub(super) struct Sink {
     in_hand: Vec<Delivery>,
 }
 
-fn journal_config() -> JournalConfig {
+fn journal_settings() -> JournalConfig {
     JournalConfig {
-        dir: "/data/journal".into(),
-        ring_bytes: 1 << 20,
-        bytes_max: 1 << 30,
-        free_bytes_min: 0,
         segment_bytes: 64 << 10,
-        taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(5),
         spill_after: Duration::from_secs(2),
-        merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        ..journal_config("/data/journal")
     }
 }
 
@@ -76,15 +72,10 @@ fn source() -> FileSource {
         exclude: Vec::new(),
         format: Format::Raw,
         tail: TailSettings {
-            read_from: ReadFrom::Beginning,
-            line_bytes_max: 1024,
             rescan_interval: RESCAN,
-            multiline: None,
             partial_timeout: GRACE,
             rotated_grace: GRACE,
-            deleted_bytes_max: 1 << 30,
-            rate_limit: None,
-            read_interval: Duration::from_millis(20),
+            ..test_settings()
         },
     }
 }
@@ -99,7 +90,7 @@ impl Process {
     ) -> Self {
         let clocks: Arc<dyn Clock> = Arc::new(clock.clone());
         let opened =
-            Journal::open_with_writer(journal_config(), Arc::new(disk.clone()), clocks.clone());
+            Journal::open_with_writer(journal_settings(), Arc::new(disk.clone()), clocks.clone());
         let (journal, writer) = opened.expect("a journal");
         let sinks: Vec<Sink> = (0..SINKS)
             .map(|n| Sink {

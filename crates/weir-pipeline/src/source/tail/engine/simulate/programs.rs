@@ -55,6 +55,12 @@ pub(super) fn parse(body: &[u8]) -> Option<(usize, u64)> {
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
+/// Returns content and number of the last line; `None` if the bytes do not end with a line.
+fn last_line(bytes: &[u8]) -> Option<(usize, u64)> {
+    let (_, line) = bytes.split_last_chunk::<{ LINE_BYTES as usize }>()?;
+    parse(line.strip_suffix(b"\n")?)
+}
+
 #[derive(Debug, Default)]
 struct Program {
     /// The open file, its content, and whether it ends within a line.
@@ -243,9 +249,7 @@ impl Programs {
             self.contents.iter_mut().filter(of_dir).for_each(|content| content.is_known = false);
         }
         let existing = self.tree.content(&path);
-        let last = existing
-            .as_ref()
-            .and_then(|bytes| parse(bytes.split_last_chunk::<24>()?.1.strip_suffix(b"\n")?));
+        let last = existing.as_deref().and_then(last_line);
         let content = match (&existing, last, &self.all[program].open) {
             (Some(_), Some((content, _)), _) => content,
             // An empty file: the one that is open, or unknown here.
@@ -351,7 +355,7 @@ impl Programs {
         self.has_cut = true;
         let content = self.new_content(&path);
         self.note(|| format!("  {path} is truncated: content {content} follows"));
-        let last = bytes.split_last_chunk::<24>().and_then(|(_, line)| parse(&line[..23]));
+        let last = last_line(&bytes);
         if let Some((before, _)) = last {
             self.contents[before].is_cut = true;
         }
