@@ -236,13 +236,16 @@ fn live_tails_share_a_connection() {
     let arguments: Vec<&str> = urls.iter().map(String::as_str).collect();
     let out = world.scene.dir().join("tails");
     let mut tails = nghttp(&out, &arguments);
-    let are_served = || (metric(&world.weir, "weir_live_tails ") == TAILS as u64).then_some(());
-    assert!(wait_for(PATIENCE, are_served).is_some(), "{}", world.weir.metrics());
+    let count = |text: &str| {
+        let received = std::fs::read(&out).unwrap_or_default();
+        String::from_utf8_lossy(&received).matches(text).count()
+    };
+    // A tail is counted once it is admitted, and begins once it has joined.
+    let have_begun = || (count(": live tail") == TAILS).then_some(());
+    assert!(wait_for(PATIENCE, have_begun).is_some(), "{}", world.weir.metrics());
+    assert_eq!(metric(&world.weir, "weir_live_tails "), TAILS as u64);
     world.write_records(50);
-    let all = wait_for(PATIENCE, || {
-        let text = std::fs::read(&out).ok()?;
-        (String::from_utf8_lossy(&text).matches("request ").count() == TAILS * 50).then_some(())
-    });
+    let all = wait_for(PATIENCE, || (count("request ") == TAILS * 50).then_some(()));
     assert!(all.is_some(), "{}", std::fs::read_to_string(&out).unwrap_or_default());
     tails.kill().unwrap();
     tails.wait().unwrap();

@@ -124,6 +124,15 @@ impl Engine {
     /// rotation a name may have been missed, and a file that is forgotten too early would be read
     /// again from its beginning.
     pub(super) fn end_unnamed(&mut self, file: &mut File) -> Next {
+        let next = self.when_unnamed_ends(file);
+        if next == Next::Ended && std::mem::take(&mut file.is_written_closed) {
+            let what = "file was written to after it was closed, and removed before it was read";
+            self.account_unseen(std::slice::from_ref(&file.shown), what);
+        }
+        next
+    }
+
+    fn when_unnamed_ends(&mut self, file: &mut File) -> Next {
         if file.is_unlinked {
             return Next::Ended;
         }

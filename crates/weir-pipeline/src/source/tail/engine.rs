@@ -93,6 +93,9 @@ pub(super) struct Engine {
     /// Files that were created under the name of a rotated sibling: copies of data that is read
     /// anyway.
     pub(super) copies: HashSet<FileId>,
+    /// Files that existed before the source watched, and were gone when they were opened: they are
+    /// expected like those that were reported.
+    pub(super) lost: HashSet<FileId>,
     /// Files that could not be opened, each reported once.
     pub(super) unreadable: HashSet<PathBuf>,
     /// Files that appeared and disappeared unseen since the start.
@@ -150,6 +153,7 @@ impl Engine {
             remembered: BTreeMap::new(),
             began_ns: 0,
             copies: HashSet::new(),
+            lost: HashSet::new(),
             unreadable: HashSet::new(),
             files_unseen: 0,
             is_first_look: false,
@@ -297,6 +301,9 @@ impl Engine {
         let mut written = Vec::new();
         self.discovery.drain(&mut written);
         for key in &written {
+            if let Some(file) = self.files.get_mut(key) {
+                file.is_written_closed = file.handle.is_none();
+            }
             self.make_ready(*key);
         }
         let late = self.discovery.take_written_late();

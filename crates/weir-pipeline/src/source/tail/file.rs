@@ -86,6 +86,8 @@ pub(super) struct File {
     pub key_of_name: u64,
 
     pub handle: Option<Box<dyn TreeFile>>,
+    /// It was written to since it was closed, and has not been opened since.
+    pub is_written_closed: bool,
     pub phase: Phase,
     /// It has no name left: undelivered data must be made durable.
     pub is_unlinked: bool,
@@ -179,6 +181,7 @@ impl File {
             resource: Arc::from([]),
             key_of_name: 0,
             handle: None,
+            is_written_closed: false,
             phase: Phase::New,
             is_unlinked: false,
             rotated_at: None,

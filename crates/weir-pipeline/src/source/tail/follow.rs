@@ -99,6 +99,8 @@ impl Engine {
             if file.size == 0 {
                 return self.at_end(file);
             }
+            // It may have been finished while it was empty: older files wake those that wait.
+            file.phase = Phase::New;
             if !self.begin(file) {
                 return Next::Idle;
             }
@@ -129,6 +131,7 @@ impl Engine {
         match self.open_path(&path) {
             Ok(handle) if handle.stat().is_ok_and(|stat| stat.id == file.id) => {
                 file.handle = Some(handle);
+                file.is_written_closed = false;
                 self.open_files += 1;
                 self.readable_again(&path);
                 None

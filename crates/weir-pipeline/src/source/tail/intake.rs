@@ -185,12 +185,12 @@ impl Engine {
         let path = self.discovery.dir_path(sighting.location.dir).join(&sighting.location.name);
         let handle = match self.open_path(&path) {
             Ok(handle) => handle,
-            Err(Errno::NOENT) => return self.discovery.lost(sighting),
+            Err(Errno::NOENT) => return self.lost(sighting),
             Err(error) => return self.cannot_open(&path, error),
         };
         let Ok(stat) = handle.stat() else { return };
         if stat.id != sighting.stat.id {
-            return self.discovery.lost(sighting);
+            return self.lost(sighting);
         }
         if sighting.class.is_none() && sighting.expected.is_some() && self.has_moved(&sighting) {
             return;
@@ -222,12 +222,26 @@ impl Engine {
         self.discovery.is_name_touched(&sighting.location)
     }
 
+    /// Returns true if the file existed before the source watched, so that its birth was not
+    /// reported.
+    fn is_older(&self, id: &FileId) -> bool {
+        id.born_ns != 0 && id.born_ns < self.began_ns
+    }
+
+    /// A sighted file was gone, or another one, when it was opened.
+    fn lost(&mut self, sighting: Sighting) {
+        if self.is_older(&sighting.stat.id) {
+            self.lost.insert(sighting.stat.id);
+        }
+        self.discovery.lost(sighting);
+    }
+
     fn insert(&mut self, mut file: Box<File>) {
         let key = file.key;
         let is_new = self.by_id.insert(file.id, key).is_none();
         *self.inodes.entry(file.id.inode).or_default() += u32::from(is_new);
         self.groups.entry(file.group).or_default().push(key);
-        let is_reported = file.id.born_ns == 0 || file.id.born_ns >= self.began_ns;
+        let is_reported = self.lost.remove(&file.id) || !self.is_older(&file.id);
         for location in &file.locations {
             self.discovery.bind(location, key);
             file.found = is_reported.then(|| self.discovery.adopted(location, &file.shown));
