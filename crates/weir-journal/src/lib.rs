@@ -199,7 +199,7 @@ impl Journal {
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, JournalWriter), JournalError> {
         let mut state = State::new(config);
-        let opened = recovery::open(&*disk, &mut state)?;
+        let opened = recovery::open(&*disk, &*clock, &mut state)?;
         let shared = Arc::new(JournalShared {
             state: Mutex::new(state),
             work: Condvar::new(),

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use weir_host::{Disk, DiskFile, OpenMode};
+use weir_host::{Clock, Disk, DiskFile, OpenMode};
 use weir_model::{Batch, DiscardReason, Position, StreamId};
 
 use crate::cursor_log::{self, CursorLog};
@@ -45,8 +46,27 @@ impl Lock {
     }
 }
 
+/// Until when frames are read only to verify them.
+#[derive(Clone, Copy)]
+struct Verification<'a> {
+    clock: &'a dyn Clock,
+    until: Duration,
+}
+
+impl Verification<'_> {
+    fn is_over(&self) -> bool {
+        self.clock.monotonic() >= self.until
+    }
+}
+
 /// Locks the directory and reads everything into `state`.
-pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, JournalError> {
+pub(crate) fn open(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    state: &mut State,
+) -> Result<Opened, JournalError> {
+    let until = clock.monotonic() + state.config.verify_time_max;
+    let verification = Verification { clock, until };
     let dir = state.config.dir.clone();
     let io_error = |what, path: &Path| {
         let path = path.to_owned();
@@ -72,7 +92,9 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
     for (id, header) in &headers {
         let (id, path) = (*id, segment::file_name(&dir, *id));
         let is_newest = ids.last() == Some(&id);
-        SegmentRecovery { disk, path, id, header, is_newest, is_log_whole }.recover(state)?;
+        let segment =
+            SegmentRecovery { disk, verification, path, id, header, is_newest, is_log_whole };
+        segment.recover(state)?;
     }
     state.note_absent();
     forget_superseded(state, is_log_whole);
@@ -106,6 +128,7 @@ fn read_header(disk: &dyn Disk, path: &Path) -> Result<SegmentHeader, JournalErr
 /// A segment during recovery.
 struct SegmentRecovery<'a> {
     disk: &'a dyn Disk,
+    verification: Verification<'a>,
     path: PathBuf,
     id: u64,
     header: &'a SegmentHeader,
@@ -189,8 +212,9 @@ impl SegmentRecovery<'_> {
 
     /// Returns the index if it is sufficient without reading every byte: the log and the header of
     /// the segment are intact, no bytes were added or lost between the frames, this release
-    /// supports everything in them, and those that their source would read again are present.
-    /// Whether the others are present is checked when they are taken.
+    /// supports everything in them, and those that their source would read again are present, as far
+    /// as there is time to verify that. Whether the others are present is checked when they are
+    /// taken.
     fn index_alone(&self, file: &dyn DiskFile, state: &State) -> io::Result<Option<SegmentIndex>> {
         if !self.is_log_whole || self.header.names.is_empty() {
             return Ok(None);
@@ -214,6 +238,9 @@ impl SegmentRecovery<'_> {
                 continue;
             }
             let is_there = || {
+                if self.verification.is_over() {
+                    return true;
+                }
                 let batch = segment::read_frame(file, entry.location);
                 batch.is_ok_and(|batch| FrameKey::of(batch.header()) == entry.key)
             };

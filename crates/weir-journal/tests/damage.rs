@@ -5,6 +5,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 use support::{KIB, Part, STEP, assert_books_balance, block_on, config, cursor, drain, open};
@@ -720,6 +721,43 @@ fn what_its_source_can_read_again_is_not_lost_with_its_segment() {
             assert_eq!(numbers + damaged, all.len() as u64, "gone: {is_gone}");
             assert_eq!(damaged > 0, is_gone);
         }
+        assert_books_balance(&journal);
+        journal.shutdown();
+    }
+}
+
+#[test]
+fn without_time_to_verify_a_damaged_frame_is_found_when_it_is_taken() {
+    let disk = FaultyDisk::new();
+    let journal = open(small(), Arc::new(disk.clone()));
+    journal.register_source("app");
+    let _hec = cursor(&journal, "hec");
+    open_stream(&journal, 2);
+    let part = |n| Part::new(2, n, 1).padding(600).build();
+    for n in 0..FRAMES {
+        journal.append(part(n), WritePolicy::OnLag).unwrap();
+    }
+    journal.persist_stream(StreamId(2));
+    journal.flush();
+    journal.shutdown();
+    let disk = disk.kill();
+    let damaged = changed(&disk, &files(&disk, "wseg")[0], |bytes| bytes[900] ^= 1);
+    for (verify_time_max, resumes_at, lost) in
+        [(Duration::from_secs(1), 0, 0), (Duration::ZERO, FRAMES, 1)]
+    {
+        let config = JournalConfig { verify_time_max, ..small() };
+        let journal = open(config, Arc::new(damaged.kill()));
+        journal.register_source("app");
+        let mut hec = cursor(&journal, "hec");
+        let next = open_stream(&journal, 2).position.offset / STEP;
+        assert_eq!(next, resumes_at);
+        for n in next..FRAMES {
+            journal.append(part(n), WritePolicy::OnLag).unwrap();
+        }
+        journal.release_unclaimed();
+        assert_eq!(drain(&mut hec).len() as u64, FRAMES - lost);
+        let book = journal.ledger().cursors[0].book;
+        assert_eq!(book.discarded[DiscardReason::Damaged as usize], lost);
         assert_books_balance(&journal);
         journal.shutdown();
     }

@@ -34,6 +34,8 @@ use outputs::Outputs;
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
 /// A ring that its slowest output keeps full for this long is spilled to disk.
 const SPILL_AFTER: Duration = Duration::from_secs(1);
+/// Weir runs two seconds after its start, however much waits in the journal.
+const VERIFY_TIME_MAX: Duration = Duration::from_secs(1);
 /// Large enough for few files, small enough to free space soon.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -296,6 +298,7 @@ fn journal_config(plan: &PipelinePlan) -> JournalConfig {
         commit_interval: COMMIT_INTERVAL,
         spill_after: SPILL_AFTER,
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        verify_time_max: VERIFY_TIME_MAX,
     }
 }
 

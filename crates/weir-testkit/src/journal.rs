@@ -17,5 +17,6 @@ pub fn journal_config(dir: impl Into<PathBuf>) -> JournalConfig {
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
         merge_from_batches: MERGE_FROM_BATCHES,
+        verify_time_max: Duration::from_secs(1),
     }
 }

@@ -358,10 +358,10 @@ impl State {
         self.is_starving() || self.spill_due_at().is_some_and(|at| now >= at)
     }
 
-    /// Returns whether one destination has nothing to do while another has.
+    /// Returns whether one destination has too little to start sending while another has enough.
     pub(crate) fn is_starving(&self) -> bool {
         let active = || self.cursors.iter().filter(|c| c.is_active());
-        active().any(|c| c.waiting_bytes == 0) && active().any(|c| c.waiting_bytes > 0)
+        active().any(CursorState::is_idle) && active().any(|c| !c.is_idle())
     }
 
     /// Returns when the slowest destination will have kept the ring full for long enough.

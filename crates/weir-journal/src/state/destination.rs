@@ -96,6 +96,11 @@ impl CursorState {
         self.is_active() && !self.is_detached
     }
 
+    /// Returns whether less waits than its reader waits for before it starts to send.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting_bytes < self.ready_bytes.max(1)
+    }
+
     pub(super) fn limit(&self) -> u64 {
         let spec = self.spec.as_ref().filter(|_| !self.is_detached);
         spec.map_or(u64::MAX, |s| s.buffer_bytes_max)

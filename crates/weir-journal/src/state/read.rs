@@ -51,7 +51,7 @@ impl State {
         cs.deficit = cs.deficit.saturating_sub(entry.bytes);
         let at = cs.next;
         self.mark_taken(index, stream, at);
-        if self.ring_wanted > 0 && self.cursors[index].waiting_bytes == 0 {
+        if self.ring_wanted > 0 && self.cursors[index].is_idle() {
             self.spill_wanted |= self.is_starving();
         }
         if self.ahead_wanted && !self.is_ahead_by_one_in(2) {

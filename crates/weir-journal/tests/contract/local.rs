@@ -1,10 +1,12 @@
 //! Behaviour specific to the local journal: when it writes to disk, and how much.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use weir_host::WakeFd;
 use weir_journal::{
-    CursorSpec, Journal, JournalConfig, Outcome, RefusedReason, WhenFull, WritePolicy,
+    Cursor, CursorSpec, Journal, JournalConfig, Outcome, RefusedReason, WhenFull, WritePolicy,
 };
 use weir_model::{DiscardReason, StreamId};
 use weir_testkit::{CallKind, Fault, FaultKind};
@@ -145,6 +147,42 @@ fn a_hung_destination_uses_disk_without_delaying_others() {
     assert_eq!(all, (0..100).collect::<Vec<_>>());
     journal.flush();
     until("its space is freed", || journal.ledger().journal.disk_bytes < 2 * MIB);
+    opener.close(journal);
+}
+
+/// Returns whether so much waits that the destination starts to send.
+fn is_ready(cursor: &mut Cursor, bytes: u64) -> bool {
+    block_on(async {
+        let mut ready = pin!(cursor.ready(bytes, Duration::MAX / 4));
+        ready.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    })
+}
+
+#[test]
+fn a_destination_that_waits_for_a_full_request_is_not_held_back_by_a_hung_one() {
+    let opener = Local::default();
+    let config = JournalConfig { ring_bytes: MIB, spill_after: Duration::MAX / 4, ..config(DIR) };
+    let journal = opener.open_with(config);
+    let wake = WakeFd::new().unwrap();
+    journal.on_room(wake.clone());
+    let _hung = cursor(&journal, "hung");
+    let mut healthy = cursor(&journal, "healthy");
+    let (mut sent, mut got) = (0, 0);
+    while sent < 100 {
+        let part = Part::new(1, sent, 1).mask(0b11).padding(60_000);
+        if journal.append(part.build(), LAG).is_ok() {
+            sent += 1;
+        } else {
+            until("there is room", || wake.take());
+        }
+        // The ring does not hold a multiple of a request: the rest is too little to send.
+        if is_ready(&mut healthy, 4 * 60_000) {
+            got += drain(&mut healthy).len() as u64;
+        }
+    }
+    got += drain(&mut healthy).len() as u64;
+    assert_eq!(got, 100);
+    assert_books_balance(&journal);
     opener.close(journal);
 }
 

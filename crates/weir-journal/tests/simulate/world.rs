@@ -730,6 +730,7 @@ fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
     // Drawn from a copy: histories without this remain as they are.
     let taken_bytes_max = if has_readers { rng.clone().u64(1..64) * KIB } else { u64::MAX };
     let merge_from_batches = rng.clone().usize(1..32);
+    let verify_time_max = if rng.clone().bool() { Duration::ZERO } else { Duration::MAX / 4 };
     JournalConfig {
         ring_bytes: rng.u64(2..48) * KIB,
         bytes_max: 64 * MIB,
@@ -738,6 +739,7 @@ fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
         commit_interval: Duration::from_micros(rng.u64(..2000)),
         spill_after: Duration::from_micros(rng.u64(..2000)),
         merge_from_batches,
+        verify_time_max,
         ..config(DIR)
     }
 }

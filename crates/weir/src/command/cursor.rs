@@ -167,6 +167,7 @@ fn open(data_dir: &Path, absence: &str) -> Result<Journal> {
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        verify_time_max: Duration::from_secs(1),
     };
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).map_err(|error| {
         match error {

@@ -82,6 +82,8 @@ pub(super) struct Report {
     pub sightings: Vec<Sighting>,
     /// Names that no longer lead to a file, and the file that they were bound to.
     pub gone: Vec<(FileLocation, FileKey)>,
+    /// Names that were seen before their directory was found to be gone.
+    pub vanished: Vec<Sighting>,
     /// Directories whose container metadata was written.
     pub described: Vec<DirId>,
     /// Display paths of files that appeared and disappeared before they were found.
@@ -569,6 +571,8 @@ impl Discovery {
         entry.links.clear();
         let gone = entry.bound.drain().map(|(name, key)| (FileLocation { dir, name }, key));
         report.gone.extend(gone);
+        let is_gone = |sighting: &mut Sighting| sighting.location.dir == dir;
+        report.vanished.extend(report.sightings.extract_if(.., is_gone));
         self.by_path.remove(&entry.path);
         // The index may be reused at once: removals in reports are processed first.
         self.dirty.retain(|d| *d != dir);

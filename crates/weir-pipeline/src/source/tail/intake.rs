@@ -77,11 +77,24 @@ impl Engine {
         }
         let what = "file was created and removed before it could be read";
         self.account_unseen(&report.unseen, what);
+        self.account_gone(&report.vanished);
         for dir in report.described {
             for key in self.discovery.bound_in(dir) {
                 self.describe_again(key);
             }
         }
+    }
+
+    /// Counts files that were gone with their directory before they could be opened. What the kernel
+    /// has reported is counted by the discovery.
+    fn account_gone(&mut self, vanished: &[Sighting]) {
+        let is_counted = |s: &&Sighting| {
+            let is_wanted = s.class.as_ref().is_some_and(|class| class.wanted);
+            is_wanted && s.expected.is_none() && !self.by_id.contains_key(&s.stat.id)
+        };
+        let unseen: Vec<PathBuf> =
+            vanished.iter().filter(is_counted).map(|s| s.shown.clone()).collect();
+        self.account_unseen(&unseen, "file and its directory were removed before it could be read");
     }
 
     /// Another file has the name now: unbinds the one that had it.
