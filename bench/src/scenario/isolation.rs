@@ -89,7 +89,38 @@ pub(crate) fn isolation(options: &Options) -> Result<Outcome> {
         )
         .target(Target::AtLeast(0.95)),
     );
+    let alone = backlog_mb_per_s(options, false)?;
+    outcome.measurements.push(
+        Measurement::new("backlog next to a hung output, MB/s", backlog_mb_per_s(options, true)?)
+            .limit("the same output alone, nothing written to the journal", alone),
+    );
     Ok(outcome)
+}
+
+/// Returns how fast a healthy output is sent 1,000,000 waiting lines, alone or next to an output
+/// that has been hung from the start, whose lines go to disk.
+fn backlog_mb_per_s(options: &Options, is_next_to_hung: bool) -> Result<f64> {
+    let lines = options.scaled(1_000_000);
+    let path = data::file(Shape::DockerJson, LINE_BYTES, lines)?;
+    let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+    let mut hung = Sink::start(&sink::Settings::default())?;
+    let healthy = Sink::start(&sink::Settings::default())?;
+    hung.hang(true)?;
+    let mut config = format!(
+        "[source.bench]\ntype = \"file\"\ninclude = [\"{}\"]\nformat = \"docker_json\"\n\
+         read_from = \"beginning\"\n\n{}",
+        path.display(),
+        output("healthy", &healthy, "block", "4GiB"),
+    );
+    if is_next_to_hung {
+        config.push_str(&output("hung", &hung, "block", "4GiB"));
+    }
+    let began = Instant::now();
+    let weir = Weir::start(dir.path(), &config)?;
+    weir.wait_for("the healthy output has all lines", Duration::from_mins(2), || {
+        Ok(weir.cursor("healthy")?[0] >= lines)
+    })?;
+    Ok((lines * LINE_BYTES as u64) as f64 / 1e6 / began.elapsed().as_secs_f64())
 }
 
 fn lost(what: &str, measured: &Measured, arrived: u64) -> Measurement {
