@@ -172,6 +172,16 @@ test('reliability says what arrived with the numbers of the ledger, and how to m
     await row.locator('td').nth(1).getAttribute('title'),
     `0 of ${allowed} records that may be lost`,
   )
+  const recorded = page.locator('[aria-label=Windows] tr', { hasText: 'to copy' })
+  assert.equal(await recorded.locator('td').count(), 5)
+  for (const cell of await recorded.locator('td').all()) {
+    assert.match(await cell.innerText(), /^100 %\s+budget 100 %$/)
+    assert.match(await cell.getAttribute('title'), /received, \S+ delivered, 0 lost$/)
+  }
+  await page.locator('[aria-label=Windows] tr', { hasText: 'weir ran' }).waitFor()
+  await page.getByLabel('Component').selectOption({ label: 'from intake' })
+  await page.getByLabel('Window', { exact: true }).selectOption({ label: '1 hour' })
+  await page.locator('[aria-label="Loss over rate"]').waitFor()
   await page.getByText('weir torture --for 60s').waitFor()
   await page.keyboard.press('g')
   await page.keyboard.press('c')

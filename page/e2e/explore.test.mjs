@@ -47,8 +47,13 @@ test('a newcomer sees records, finds an error by clicking, and opens its trace',
     await page.locator('.record-line[aria-current=true]').waitFor()
     await page.getByRole('tab', { name: 'Path' }).click()
     await page.getByText('Received by intake').waitFor()
-    assert.match(await page.locator('.path').innerText(), /lag\s+\S+ \S+ after it was written/)
     await page.locator('.hop', { hasText: 'store (store)' }).getByText('Stored.').waitFor()
+    const hops = await page.locator('.hop').allInnerTexts()
+    assert.match(hops[0], /^Written\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}/)
+    assert.match(hops[1], /\S+ \S+ after it was written/)
+    assert.match(hops[2], /^Journal\s+\d{4}-.* of its batch\s+\S+ \S+ after it was received/)
+    const copy = hops.find((text) => text.startsWith('copy (file)'))
+    assert.match(copy, /\S+ \S+ after the journal had it\s+(Delivered|Settled)/)
   }))
 
 test('other values of a filtered field keep their counts', () =>

@@ -126,8 +126,8 @@ async function answers() {
       void began
     }
     say(
-      `first rows drawn after Enter: ${query || '*'}, median of 7`,
-      `${median(times).toFixed(0)} ms`,
+      `first rows drawn after Enter: ${query || '*'}, median and best of 7`,
+      `${median(times).toFixed(0)} and ${Math.min(...times).toFixed(0)} ms`,
     )
   }
   await close()

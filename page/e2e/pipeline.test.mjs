@@ -109,3 +109,48 @@ test('without the stream the pipeline is asked for again and again', async () =>
   await until('a second snapshot', () => snapshots.length > 1)
   await close()
 })
+
+/** As many streams as weir serves, and a function that ends them. */
+async function allStreams() {
+  const abort = new AbortController()
+  const address = `${here.weir.address}/weir/v1/topology/stream`
+  const one = () => fetch(address, { signal: abort.signal })
+  const opened = []
+  for (let answer = await one(); answer.ok; answer = await one()) opened.push(answer)
+  return { count: opened.length, end: () => abort.abort() }
+}
+
+test('a window beyond the last stream asks each second instead, until a stream is free', async () => {
+  const streams = await allStreams()
+  assert.equal(streams.count, 64)
+  const { page, complaints, close } = await openPage(here.browser)
+  const asked = { snapshots: 0, streams: 0 }
+  page.on('response', (one) => {
+    const { pathname } = new URL(one.url())
+    if (pathname === '/weir/v1/topology') asked.snapshots += 1
+    if (pathname === '/weir/v1/topology/stream' && one.ok()) asked.streams += 1
+  })
+  await page.goto(`${here.server.address}/pipeline`)
+  await page.locator('.topology .node').nth(2).waitFor()
+  const { sources } = await here.weir.status()
+  const before = sources.find(({ book }) => book.name === 'intake').book.book.lines
+  await here.weir.post([{ message: 'seen by all windows', service: 'web' }])
+  const cell = page.locator('[aria-label=Ledger] tr', { hasText: 'intake' }).locator('td').first()
+  await until('the record is in the books that it shows', async () => {
+    const lines = Number((await cell.getAttribute('title')).replaceAll(',', ''))
+    return lines > before
+  })
+  assert.ok(asked.snapshots > 0 && asked.streams === 0, JSON.stringify(asked))
+  assert.equal(await page.getByText('weir is not responding.').count(), 0)
+  streams.end()
+  await until('it follows a stream', () => asked.streams > 0)
+  const last = asked.snapshots
+  await here.weir.post([{ message: 'seen again', service: 'web' }])
+  await until('the stream tells it', async () => {
+    const lines = Number((await cell.getAttribute('title')).replaceAll(',', ''))
+    return lines > before + 1
+  })
+  assert.equal(asked.snapshots, last, 'nothing is asked for any more')
+  assert.deepEqual(complaints, [])
+  await close()
+})

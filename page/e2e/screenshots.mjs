@@ -1,5 +1,6 @@
-// Draws every screen, light and dark, wide and narrow, into the folder that is named (WEIR_BIN is the
-// binary): somebody has to look at them. The records are those of `weir load demo`.
+// Draws every screen, light and dark, wide and narrow, into the first folder that is named, and the
+// pictures of the guide into the second (WEIR_BIN is the binary): somebody has to look at them. The
+// records are those of `weir load demo`.
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import net from 'node:net'
@@ -7,11 +8,13 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { openBrowser, openPage, serve, startWeir, stored, weirBinary } from './harness.mjs'
 
-const folder = process.argv[2] ?? 'screenshots'
+const [folder = 'screenshots', pictures] = process.argv.slice(2)
 mkdirSync(folder, { recursive: true })
 const sizes = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } }
 const screens = {
   explore: '/?from=now-15m',
+  record: '/?from=now-15m&q=status:error+service:payments',
+  'record-path': '/?from=now-15m&q=status:error+service:payments&tab=path',
   'explore-groups': '/?from=now-15m&view=groups&group=service',
   latency: '/?from=now-15m&view=latency',
   live: '/live',
@@ -19,6 +22,20 @@ const screens = {
   drains: '/drains',
   reliability: '/reliability',
   capacity: '/capacity',
+}
+
+const wide = { colorScheme: 'light', viewport: sizes.wide }
+/** The pictures of the guide, by file. */
+const guide = {
+  explore: [screens.record, wide],
+  path: [screens['record-path'], wide],
+  latency: [
+    '/?from=now-15m&q=service:gateway&view=latency',
+    { colorScheme: 'dark', viewport: { width: 1440, height: 1000 } },
+  ],
+  pipeline: [screens.pipeline, wide],
+  drains: [screens.drains, wide],
+  reliability: [screens.reliability, wide],
 }
 
 const shop = mkdtempSync(path.join(tmpdir(), 'weir-shop-'))
@@ -32,6 +49,8 @@ try {
   await draw('drains-none', '/drains')
   await fill()
   for (const [name, address] of Object.entries(screens)) await draw(name, address)
+  for (const [name, [address, options]] of Object.entries(pictures ? guide : {}))
+    await picture(`${pictures}/${name}.png`, address, options)
 } finally {
   demo?.kill()
   await browser.close()
@@ -61,11 +80,21 @@ async function addDrain(drain) {
 async function draw(name, address) {
   for (const colorScheme of ['light', 'dark']) {
     for (const [size, viewport] of Object.entries(sizes)) {
-      const { page, close } = await openPage(browser, { colorScheme, viewport })
-      await page.goto(server.address + address)
-      await page.waitForTimeout(3_500)
-      await page.screenshot({ path: `${folder}/${name}-${colorScheme}-${size}.png` })
-      await close()
+      const file = `${folder}/${name}-${colorScheme}-${size}.png`
+      await picture(file, address, { colorScheme, viewport })
     }
   }
+}
+
+async function picture(file, address, options) {
+  const { page, close } = await openPage(browser, options)
+  await page.goto(server.address + address)
+  await page.waitForTimeout(2_500)
+  if (address.includes('service:payments')) {
+    await page.locator('.record-space .record').nth(3).click()
+    await page.mouse.move(0, 0)
+  }
+  await page.waitForTimeout(1_000)
+  await page.screenshot({ path: file })
+  await close()
 }

@@ -196,6 +196,7 @@ fn every_route_requires_what_it_says() {
         "/weir/v1/values",
         "/weir/v1/facets",
         "/weir/v1/context",
+        "/weir/v1/path",
         "/weir/v1/patterns",
         "/weir/v1/export",
         "/weir/v1/drains",
@@ -408,9 +409,14 @@ fn developers_see_only_their_applications() {
     // While the store catches up, it does not know whether the record exists.
     let found_out = || Some(world.get(&context, by).status).filter(|status| *status != 503);
     assert_eq!(wait_for(PATIENCE, found_out), Some(404), "it must not be shown");
+    let way = format!("/weir/v1/path?id={}", other["id"].as_str().unwrap());
+    assert_eq!(world.get(&way, by).status, 404, "nor where it went");
     let own = found.json()["data"][7]["id"].as_str().unwrap().to_owned();
     let context = world.get(&format!("/weir/v1/context?id={own}"), by);
     assert!(context.status == 200 && !context.body.contains("other"), "{context:?}");
+    let hops = |by| world.get(&format!("/weir/v1/path?id={own}"), by).json()["hops"].clone();
+    assert_eq!(hops(by).as_array().map(Vec::len), Some(2), "{}: no outputs", hops(by));
+    assert!(hops(By::Token(OPERATOR)).as_array().map(Vec::len) > Some(2));
     let cookie = world.sign_in(DEVELOPER);
     assert_eq!(world.count(By::Cookie(&cookie), "*"), 50);
     world.finish(100);

@@ -68,6 +68,10 @@ mod prometheus;
 #[cfg(test)]
 mod quotas;
 #[cfg(test)]
+mod record_path;
+#[cfg(test)]
+mod reliability;
+#[cfg(test)]
 mod rotation;
 #[cfg(test)]
 mod rules;

@@ -86,6 +86,12 @@ enum Task {
         #[arg(long)]
         damage: bool,
     },
+    /// Set up, build, and draw every screen of the page in a browser, and the pictures of the guide.
+    Screenshots {
+        /// Folder for the screens.
+        #[arg(default_value = "target/screenshots")]
+        folder: PathBuf,
+    },
     /// Write the generated files: reference pages and configuration schema.
     Gen {
         /// Write nothing; fail if a file is stale.
@@ -131,6 +137,10 @@ fn execute(task: Task) -> Result<()> {
             command.envs(seed.map(|seed| ("WEIR_SIMULATE_SEED", seed.to_string())));
             command.envs(damage.then_some(("WEIR_SIMULATE_DAMAGE", "1")));
             run(&mut command).context("a history failed")
+        }
+        Task::Screenshots { folder } => {
+            page::build()?;
+            page::draw(&build_binary(setup::for_build()?, Profile::Release)?, &folder)
         }
         Task::Gen { check } => {
             let binary = build_binary(setup::for_build()?, Profile::Checked)?;

@@ -55,6 +55,17 @@ pub(crate) fn end_to_end(weir: &Path) -> Result<()> {
     run(command.env("WEIR_BIN", weir).env("CHROMIUM", browser)).context("tests of the page failed")
 }
 
+/// Draws every screen into a folder, and the pictures of the guide.
+pub(crate) fn draw(weir: &Path, folder: &Path) -> Result<()> {
+    let browser = setup::browser()?;
+    let root = paths::root();
+    let mut command = npm(&["run", "--silent", "screenshots", "--"]);
+    command.args([root.join(folder), root.join("docs/images")]);
+    run(command.env("WEIR_BIN", weir).env("CHROMIUM", browser)).context("the screens")?;
+    eprintln!("{}", root.join(folder).display());
+    Ok(())
+}
+
 /// Installs the packages of the lock file, if they are not those that are installed.
 fn install() -> Result<()> {
     let installed = dir().join("node_modules/.package-lock.json");

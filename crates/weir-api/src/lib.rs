@@ -25,6 +25,7 @@ mod openapi;
 mod page;
 mod problem;
 mod readers;
+mod reliability;
 mod response;
 mod routes;
 mod rules;
@@ -46,9 +47,10 @@ pub use drains::{
 pub use explore::{
     AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, DEADLINE_MAX,
     DeletionAnswer, DeletionEntry, DeletionsAnswer, FacetEntry, FacetsAnswer, FieldEntry,
-    FieldsAnswer, Links, LogAttributes, LogDetails, LogEntry, NextPage, PatternEntry,
-    PatternsAnswer, QueryLimits, ScanMeta, SearchAnswer, StoreColumn, StoreDocument, StoreService,
-    ValueEntry, ValuesAnswer, Warning, nested_attributes, resource_tags,
+    FieldsAnswer, HopKind, HopState, Links, LogAttributes, LogDetails, LogEntry, NextPage,
+    PathAnswer, PathHop, PatternEntry, PatternsAnswer, QueryLimits, ScanMeta, SearchAnswer,
+    StoreColumn, StoreDocument, StoreService, TimeOf, ValueEntry, ValuesAnswer, Warning,
+    nested_attributes, resource_tags,
 };
 pub use journal::{JournalEntry, LostRecordsEntry, RecoveryEntry};
 pub use ledger::{
@@ -59,6 +61,10 @@ pub use loggregator::{HealthOf, HealthSettings, ReaderServiceSettings, ReaderSer
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
 pub use openapi::openapi;
 pub use readers::{ReaderEntry, ReadersEntry};
+pub use reliability::{
+    ComponentKind, DeliveryCounts, ReliabilityDocument, ReliabilityEntry, StepEntry, StepsDocument,
+    Window, WindowEntry,
+};
 pub use rules::{RuleEntry, RulesDocument};
 pub use server::{Api, ApiSettings};
 pub use status::{OutputStatus, SourceStatus, StatusDocument};

@@ -295,7 +295,7 @@ impl Page {
         counts: &[u64; DiscardReason::COUNT],
     ) {
         for (reason, count) in DiscardReason::ALL.iter().zip(counts) {
-            let intentional = if is_intentional(*reason) { "true" } else { "false" };
+            let intentional = if reason.is_intentional() { "true" } else { "false" };
             let labels =
                 [("reason", reason.text()), ("intentional", intentional), ("direction", direction)];
             self.add_with(component, "weir_component_discarded_events_total", &labels, count);
@@ -450,29 +450,6 @@ impl Page {
     }
 }
 
-/// Whether the operator chose to discard such records. The page has the same list.
-fn is_intentional(reason: DiscardReason) -> bool {
-    match reason {
-        DiscardReason::RateLimit
-        | DiscardReason::CursorDropped
-        | DiscardReason::Rule
-        | DiscardReason::Sampled
-        | DiscardReason::Unrouted
-        | DiscardReason::DrainRemoved => true,
-        // A full buffer is configured to discard, but nobody wants it to be full.
-        DiscardReason::BufferFull
-        | DiscardReason::NulBytes
-        | DiscardReason::Rejected
-        | DiscardReason::Damaged
-        | DiscardReason::PartialLost
-        | DiscardReason::Vanished
-        | DiscardReason::Crash
-        | DiscardReason::ReceiveBuffer
-        | DiscardReason::NotSerializable
-        | DiscardReason::Expired => false,
-    }
-}
-
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -504,7 +481,7 @@ mod tests {
         let mut of_page: Vec<&str> = list.split('\'').skip(1).step_by(2).collect();
         // Of bytes, which the metrics count apart from discards.
         of_page.retain(|reason| *reason != AbandonReason::SkippedAtStart.text());
-        let reasons = DiscardReason::ALL.iter().filter(|reason| is_intentional(**reason));
+        let reasons = DiscardReason::ALL.iter().filter(|reason| reason.is_intentional());
         let mut of_metrics: Vec<&str> = reasons.map(|reason| reason.text()).collect();
         of_page.sort_unstable();
         of_metrics.sort_unstable();

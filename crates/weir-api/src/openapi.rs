@@ -8,7 +8,7 @@ use weir_store::query::Aggregation;
 use crate::access::session;
 use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
 use crate::topology::{self, TopologyChange};
-use crate::{cursors, drains, explore, routes, tail, views};
+use crate::{cursors, drains, explore, reliability, routes, tail, views};
 
 /// HTTP API of weir: its state, and queries of its store.
 ///
@@ -31,6 +31,7 @@ use crate::{cursors, drains, explore, routes, tail, views};
         explore::complete::values,
         explore::facets::get,
         explore::context::get,
+        explore::path::get,
         explore::patterns::get,
         explore::export::get,
         explore::report::get,
@@ -55,6 +56,8 @@ use crate::{cursors, drains, explore, routes, tail, views};
         tail::tail,
         topology::get,
         topology::stream::get,
+        reliability::get,
+        reliability::steps,
         routes::ledger,
         routes::rules,
         routes::status,

@@ -26,6 +26,7 @@ use crate::ledger::LedgerDocument;
 use crate::metrics;
 use crate::page;
 use crate::problem::Problem;
+use crate::reliability;
 use crate::response::{NO_STORE, json_response, json_text, problem, problem_for_path, starting};
 use crate::rules::RulesDocument;
 use crate::state::ApiState;
@@ -67,6 +68,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
         .merge(session::routes())
         .merge(cursors::routes())
         .merge(drains::routes())
+        .merge(reliability::routes())
         .merge(views::routes())
         .merge(explore::routes())
         .merge(page::routes())
@@ -83,6 +85,7 @@ pub(crate) fn paths() -> Vec<&'static str> {
         .chain(session::PATHS)
         .chain(cursors::PATHS)
         .chain(drains::PATHS)
+        .chain(reliability::PATHS)
         .chain(views::PATHS)
         .chain(explore::PATHS)
         .collect()

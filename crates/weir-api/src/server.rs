@@ -32,6 +32,7 @@ use crate::absence::limit_absence;
 use crate::access::{ApiAccess, Gate};
 use crate::explore::QueryLimits;
 use crate::guard::{AllowedHosts, Sender};
+use crate::reliability::record_each_minute;
 use crate::routes::router;
 use crate::state::ApiState;
 use crate::topology::STREAMS_MAX;
@@ -91,10 +92,14 @@ impl Api {
         let state = ApiState::new(version, limits, gate, tls.map(Arc::new), stopped.clone());
         let state = Arc::new(state);
         let router = router(state.clone(), AllowedHosts::new(&settings.allowed_hosts));
+        let recording = record_each_minute(state.clone());
         let (tls, connections_max) = (state.tls.clone(), connections_max(limits));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("weir-api".to_owned()).spawn(move || {
-            runtime.block_on(serve(listener, router, tls, connections_max, stopped));
+            runtime.block_on(async {
+                let serving = serve(listener, router, tls, connections_max, stopped);
+                tokio::join!(serving, recording);
+            });
         })?;
         Ok(Self { address, state, stop, thread: Some(thread) })
     }
@@ -113,6 +118,7 @@ impl Api {
     pub fn set_pipeline(&self, view: Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
         self.set_store(store);
         *self.state.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
+        self.state.shown.send_replace(());
     }
 
     /// Sets whether `/metrics` also includes the metrics of Loggregator's programs.
@@ -120,8 +126,9 @@ impl Api {
         self.state.has_originals.store(is_on, Ordering::Relaxed);
     }
 
-    /// Keeps saved views of the page in this directory from now on.
+    /// Keeps saved views of the page, and readings of the books, in this directory from now on.
     pub fn set_data_dir(&self, disk: Arc<dyn Disk>, dir: &Path) {
+        self.state.reliability.set_dir(disk.clone(), dir);
         self.state.views.set_dir(disk, dir);
     }
 
@@ -157,6 +164,9 @@ impl Api {
             && thread.join().is_err()
         {
             tracing::error!("the API's thread panicked");
+        }
+        if let Some(view) = self.state.view() {
+            self.state.reliability.record(&view.journal.ledger());
         }
         self.state.explore.admission.stop();
     }

@@ -9,6 +9,7 @@ use weir_pipeline::view::PipelineView;
 
 use crate::access::Gate;
 use crate::explore::{Explore, QueryLimits};
+use crate::reliability::{Recorder, Shown};
 use crate::server::ApiTls;
 use crate::tail::Sessions;
 use crate::topology::TopologyStreams;
@@ -23,6 +24,8 @@ pub(crate) struct ApiState {
     pub(crate) tls: Option<Arc<ApiTls>>,
     /// `None` until the pipeline has started; replaced by a reload.
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
+    pub(crate) shown: Shown,
+    pub(crate) reliability: Recorder,
     pub(crate) reloads: Reloads,
     /// Whether `/metrics` also includes the metrics of Loggregator's programs.
     pub(crate) has_originals: AtomicBool,
@@ -57,6 +60,8 @@ impl ApiState {
             gate: Arc::new(gate),
             tls,
             view: RwLock::new(None),
+            shown: Shown::default(),
+            reliability: Recorder::new(Arc::new(RealClock::new())),
             reloads: Reloads::default(),
             has_originals: AtomicBool::new(false),
             tails: Sessions::new(limits.tails_max),

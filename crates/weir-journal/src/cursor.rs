@@ -10,7 +10,7 @@ use weir_model::{
 
 use crate::JournalShared;
 use crate::segment::{self, ReadError};
-use crate::state::{BatchLocation, Location, State, TakenBatch};
+use crate::state::{BatchLocation, Location, Receipt, State, TakenBatch};
 
 /// The reader of a required destination. Used by exactly one task. Once it is replaced or detached,
 /// it receives no more batches, and its settlements are ignored.
@@ -255,7 +255,30 @@ impl Cursor {
     /// Settles a delivery. The committed position advances once all earlier batches of the stream
     /// are settled, and is durable within the commit interval.
     pub fn ack(&mut self, delivery: &Delivery, outcome: Outcome) {
-        self.settle(delivery.stream(), delivery.seq, outcome);
+        let now = self.shared.clock.monotonic();
+        let is_delivered = outcome.delivered == delivery.record_count;
+        self.shared.change(|state| {
+            if self.is_current(state) {
+                self.note(state, delivery, is_delivered, now);
+                state.settle(self.index, delivery.stream(), delivery.seq, outcome, now);
+            }
+        });
+    }
+
+    /// Notes when the destination was done with a delivery, or has its own copy of it.
+    fn note(&self, state: &mut State, delivery: &Delivery, is_delivered: bool, at: Duration) {
+        let header = delivery.batch.header();
+        let all = delivery.batch.record_count() as u64;
+        state.receipts.add(Receipt {
+            cursor: self.index,
+            stream: header.stream,
+            range: (header.base(), header.end()),
+            observed_ns: header.observed_ns,
+            appended_at: state.slots.get(&delivery.seq).map(|slot| slot.appended_at),
+            at,
+            is_for_all: delivery.record_count == all && !header.merged,
+            is_delivered,
+        });
     }
 
     /// Gives a delivery back, unsettled: it is the next of its stream to be taken. The caller
@@ -292,9 +315,14 @@ impl Cursor {
         let (stream, seq, count) = (delivery.stream(), delivery.seq, delivery.record_count);
         let receipts = held.streams.entry(stream).or_default();
         let before = receipts.last().map(|(seq, _)| *seq);
-        let joined = self
-            .shared
-            .change(|state| self.is_current(state) && state.hold(self.index, stream, seq, before));
+        let now = self.shared.clock.monotonic();
+        let joined = self.shared.change(|state| {
+            let is_current = self.is_current(state);
+            if is_current {
+                self.note(state, delivery, true, now);
+            }
+            is_current && state.hold(self.index, stream, seq, before)
+        });
         if let Some(last) = receipts.last_mut().filter(|_| joined) {
             *last = (seq, last.1 + count);
         } else {

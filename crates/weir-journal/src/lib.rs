@@ -25,9 +25,10 @@ mod writer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use weir_host::{Clock, Disk, WakeFd};
-use weir_model::{Batch, SourceId, StreamId};
+use weir_model::{Batch, Position, SourceId, StreamId};
 
 pub use cursor::{Cursor, CursorMemory, Delivery, Held, Outcome};
 pub use limits::{MERGE_FROM_BATCHES, SOON_INTERVAL};
@@ -416,6 +417,31 @@ impl Journal {
     /// streams' turns.
     pub fn waiting(&self, cursor: usize) -> Vec<WaitingBatch> {
         self.shared.lock().waiting(cursor)
+    }
+
+    /// Returns what each configured destination did with the record at that position of a stream.
+    pub fn trace(&self, stream: StreamId, position: Position) -> Vec<RecordTrace> {
+        let state = self.shared.lock();
+        let now = self.shared.clock.monotonic();
+        let now_ns = self.shared.clock.unix_ns();
+        let unix_ns = |at: Duration| {
+            let age = i64::try_from(now.saturating_sub(at).as_nanos()).unwrap_or(i64::MAX);
+            now_ns.saturating_sub(age)
+        };
+        let active =
+            |(index, cursor): (usize, &state::CursorState)| cursor.is_attached().then_some(index);
+        let cursors = state.cursors.iter().enumerate().filter_map(active);
+        let traces = state.traces(cursors, stream, position);
+        let named = traces.into_iter().map(|(index, trace)| RecordTrace {
+            destination: state.cursors[index].name.clone(),
+            state: trace.state,
+            observed_ns: trace.observed_ns,
+            appended_ns: trace.appended_at.map(unix_ns),
+            done_ns: trace.done_at.map(unix_ns),
+            is_for_all: trace.is_for_all,
+            is_delivered: trace.is_delivered,
+        });
+        named.collect()
     }
 
     /// Waits until everything committed so far is durable, or the disk has failed.

@@ -63,6 +63,10 @@ pub(crate) const MERGE_BACKLOG_SLOTS: usize = 1024;
 /// the earlier arrival, and a second is below what the clocks of senders are trusted for.
 pub(crate) const MERGE_ARRIVAL_NS_MAX: u64 = 1_000_000_000;
 
+/// Number of batches, over all destinations, for which it is known when a destination was done with
+/// them: about 1.5 MiB, and at a few batches a second the last hour.
+pub(crate) const RECEIPTS_MAX: usize = 16 * 1024;
+
 /// Minimum space that frames leave free for positions: a new generation of a short cursor log with
 /// the blocks that a file system needs for it.
 pub(crate) const POSITIONS_RESERVE_BYTES_MIN: u64 = 64 * 1024;

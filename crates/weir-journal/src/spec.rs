@@ -398,6 +398,42 @@ pub struct WaitingBatch {
     pub has_known_keys: bool,
 }
 
+/// What a destination did with one record, as far as the journal knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordTrace {
+    /// Name of the destination.
+    pub destination: String,
+    /// Where the record is on its way there.
+    pub state: RecordState,
+    /// When its batch arrived, nanoseconds since 1970. Known as long as the following is.
+    pub observed_ns: Option<i64>,
+    /// When its batch was appended, nanoseconds since 1970. Known as long as the batch waits, and of
+    /// the last batches that destinations were done with.
+    pub appended_ns: Option<i64>,
+    /// When the destination was done with its batch, or had its own copy of it, nanoseconds since
+    /// 1970. Known of the last batches.
+    pub done_ns: Option<i64>,
+    /// Every record of the batch was for this destination. Otherwise it is not known whether this
+    /// one was.
+    pub is_for_all: bool,
+    /// The destination has acknowledged, or holds, every record of the batch that was for it.
+    pub is_delivered: bool,
+}
+
+/// Where a record is on its way to a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordState {
+    /// In a batch that waits or is in flight, unless no record of that batch is for the destination.
+    Waiting,
+    /// The destination has its own copy, which is not durable yet.
+    Held,
+    /// Everything up to it was settled: delivered, discarded and counted, or not for the
+    /// destination.
+    Settled,
+    /// The destination does not know its stream, or it is not in the journal yet.
+    Unknown,
+}
+
 /// State of the buffer.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct JournalStatus {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use support::{Part, assert_books_balance, block_on, config, cursor, numbers, open, open_stream};
 use support::{STEP, book_of, state_of, take, until};
 use weir_host::RealDisk;
-use weir_journal::{Outcome, WritePolicy};
-use weir_model::Position;
+use weir_journal::{Held, Outcome, RecordState, RecordTrace, WritePolicy};
+use weir_model::{Position, StreamId};
 
 #[test]
 fn a_stream_resumes_at_its_committed_position_after_a_restart() {
@@ -52,6 +52,49 @@ fn a_stream_resumes_at_its_committed_position_after_a_restart() {
     assert_eq!(journal.ledger().cursors[0].book.delivered, 20);
     journal.append(Part::new(7, 20, 10).build(), WritePolicy::OnLag).unwrap();
     assert_eq!(numbers(&take(&mut hec).unwrap()), (20..30).collect::<Vec<_>>());
+    assert_books_balance(&journal);
+    journal.shutdown();
+}
+
+#[test]
+fn a_record_is_traced_to_each_destination() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(config(dir.path().join("journal")), Arc::new(RealDisk));
+    assert!(journal.register_source("app"));
+    let (mut fast, mut slow) = (cursor(&journal, "fast"), cursor(&journal, "slow"));
+    open_stream(&journal, 7);
+    let of =
+        |n: u64| -> Vec<RecordTrace> { journal.trace(StreamId(7), Position::new(0, n * STEP)) };
+    let states = |n| -> Vec<RecordState> { of(n).iter().map(|trace| trace.state).collect() };
+    journal.append(Part::new(7, 0, 10).mask(0b11).build(), WritePolicy::OnLag).unwrap();
+    journal.append(Part::new(7, 10, 10).mask(0b01).build(), WritePolicy::OnLag).unwrap();
+    assert_eq!(states(3), [RecordState::Waiting; 2]);
+    assert!(of(3).iter().all(|trace| trace.appended_ns.is_some() && trace.done_ns.is_none()));
+    assert_eq!(states(21), [RecordState::Unknown; 2], "not appended yet");
+
+    let taken = take(&mut fast).unwrap();
+    let count = taken.record_count;
+    fast.ack(&taken, Outcome::delivered(count));
+    let traces = of(3);
+    assert_eq!(states(3), [RecordState::Settled, RecordState::Waiting]);
+    assert!(traces[0].done_ns >= traces[0].appended_ns && traces[0].is_delivered);
+    assert!(!traces[1].is_delivered && traces[1].done_ns.is_none());
+
+    let taken = take(&mut slow).unwrap();
+    let mut held = Held::default();
+    slow.hold(&taken, &mut held);
+    assert_eq!(states(3), [RecordState::Settled, RecordState::Held]);
+    assert!(of(3)[1].done_ns.is_some());
+    slow.ack_held(held);
+    assert_eq!(states(3), [RecordState::Settled; 2]);
+    while let Some(taken) = take(&mut fast) {
+        let count = taken.record_count;
+        fast.ack(&taken, Outcome::delivered(count));
+    }
+    // Nothing of it was for the second destination, which has no receipt for it.
+    assert_eq!(states(13), [RecordState::Settled; 2]);
+    assert_eq!(of(13)[1].done_ns, None);
+    assert_eq!(journal.trace(StreamId(8), Position::new(0, STEP))[0].done_ns, None);
     assert_books_balance(&journal);
     journal.shutdown();
 }

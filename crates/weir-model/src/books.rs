@@ -68,6 +68,32 @@ reasons! {
     }
 }
 
+impl DiscardReason {
+    /// Returns whether the operator chose to discard such records; otherwise they are lost. The page
+    /// has the same list.
+    pub fn is_intentional(self) -> bool {
+        match self {
+            Self::RateLimit
+            | Self::CursorDropped
+            | Self::Rule
+            | Self::Sampled
+            | Self::Unrouted
+            | Self::DrainRemoved => true,
+            // A full buffer is configured to discard, but nobody wants it to be full.
+            Self::BufferFull
+            | Self::NulBytes
+            | Self::Rejected
+            | Self::Damaged
+            | Self::PartialLost
+            | Self::Vanished
+            | Self::Crash
+            | Self::ReceiveBuffer
+            | Self::NotSerializable
+            | Self::Expired => false,
+        }
+    }
+}
+
 reasons! {
     /// Why bytes of a file were abandoned unread.
     AbandonReason {

@@ -244,7 +244,7 @@ fn a_live_tail_finds_and_shows_received_messages_and_parsed_lines() {
         let Ok(Some(LiveEvent::Rows(rows))) = event else { panic!("{query}: {event:?}") };
         let mut found = Vec::new();
         let row = |json: &[u8]| found.push(serde_json::from_slice(json).unwrap());
-        rows.for_each(|| true, row);
+        rows.for_each(|| true, |_, _, _| String::new(), row);
         let found: Vec<serde_json::Value> = found;
         assert_eq!(found.len(), if RECEIVED.contains(&query) { 1 } else { 2 }, "{query}");
         let attributes = &found[0]["attributes"];

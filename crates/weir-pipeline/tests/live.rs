@@ -31,6 +31,7 @@ fn next(tail: &mut LiveTail) -> Vec<String> {
     let mut bodies = Vec::new();
     rows.for_each(
         || true,
+        |_, _, _| String::new(),
         |json| {
             let row: serde_json::Value = serde_json::from_slice(json).unwrap();
             bodies.push(row["body"].as_str().unwrap().to_owned());

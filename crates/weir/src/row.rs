@@ -196,7 +196,7 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
     };
     let attributes = nested_attributes(flat.into_iter().map(one_or_list).collect());
     LogEntry {
-        id: details.id().unwrap_or_default(),
+        id: text(&record["id"]).unwrap_or_default(),
         type_name: "log".to_owned(),
         attributes: LogAttributes {
             timestamp: time_ns.map_or_else(|| details.timestamp.clone(), format_rfc3339),
@@ -360,7 +360,7 @@ mod tests {
     fn tailed_record_looks_like_the_stored_one() {
         let record = json!({
             "timestamp": "2026-01-01T00:00:00.000000001Z", "source": "app", "stream": "07",
-            "position": "1:5", "resource": { "log.file.path": "/var/log/a.log" },
+            "position": "1:5", "id": "an-id", "resource": { "log.file.path": "/var/log/a.log" },
             "body": "{\"msg\":\"m\",\"level\":\"WARNING\",\"service\":\"web\",\"a\":{\"b\":1},\"e\":{},\"l\":[[],1],\"ts\":1767225600000000001}",
         });
         let entry = entry_of_tail(&record);
@@ -383,7 +383,7 @@ mod tests {
             "attributes": { "a": { "b": 1 }, "l": 1, "level": "WARNING", "service": "web" },
         });
         assert_eq!(json["attributes"], want);
-        assert_eq!(json["id"], json!(entry.weir.as_ref().unwrap().id().unwrap()));
+        assert_eq!(json["id"], "an-id");
         let plain = entry_of_tail(&json!({ "body": "{no json", "severity_text": "ERROR" }));
         assert_eq!(plain.attributes.message.as_deref(), Some("{no json"));
         assert_eq!(plain.attributes.status.as_deref(), Some("error"));

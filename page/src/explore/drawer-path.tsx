@@ -1,184 +1,131 @@
-// The path of a record through weir with its times, as far as they are known: when it was written, when
-// weir received it and where it stands in its stream, and what each output still has to do with it.
-import { useRef } from 'preact/hooks'
-import type { LogEntry, OutputStatus } from '../api/schema'
-import { duration, seconds, short } from '../format/numbers'
+// The path of a record through weir: each hop with its time, and the delay since the hop before. What
+// is not known of a single record is said, beside what is known of all.
+import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { get } from '../api/client'
+import type { LogEntry, PathAnswer, PathHop } from '../api/schema'
 import { full } from '../format/times'
-import { outputState } from '../pipeline/figures'
 import { link } from '../state/location'
+import { createResource } from '../state/resource'
 import { seesEverything } from '../state/session'
-import { type Status, status } from '../state/status'
 import { LogText } from '../ui/log-text'
-import { type Outcome, outcomeAt } from './path'
+import {
+  delayText,
+  isOnItsWay,
+  meanText,
+  ownHops,
+  stateText,
+  timeNote,
+  titleOf,
+  toneOf,
+} from './path'
 
-interface PathProps {
-  record: LogEntry
-  /** A search has found it, so the store has it. */
-  isStored: boolean
+/** When it is asked again while the record is on its way, milliseconds: a disk takes its time. */
+const askSoon = 1_000
+const askLater = 5_000
+
+function pauseBehind(answer: PathAnswer | undefined): number {
+  const waits = answer?.hops.some(({ kind, state }) => kind !== 'segment' && state !== 'passed')
+  return waits ? askSoon : askLater
 }
 
-export function PathTab({ record, isStored }: PathProps) {
-  const document = status.value
-  const outputs = document?.outputs.filter((output) => output.book.active) ?? []
+function usePath(id: string): PathAnswer | undefined {
+  const found = useSignal(createResource<PathAnswer>()).value
+  useEffect(() => {
+    let timer = 0
+    const load = async () => {
+      await found.ask((signal) => get('/weir/v1/path', { id }, signal))
+      const answer = found.data.peek()
+      const isOver = answer ? !isOnItsWay(answer) : found.problem.peek()?.kind === 'refused'
+      if (!isOver) timer = window.setTimeout(load, pauseBehind(answer))
+    }
+    load()
+    return () => {
+      window.clearTimeout(timer)
+      found.clear()
+    }
+  }, [id, found])
+  return found.data.value
+}
+
+export function PathTab({ record }: { record: LogEntry }) {
+  const answer = usePath(record.id)
+  const hops = answer?.hops ?? ownHops(record)
   return (
     <div class="path">
       <ol class="hops">
-        <Written record={record} />
-        <Received record={record} />
-        {document &&
-          outputs.map((output) => (
-            <OutputHop
-              key={`${record.id} ${output.book.name}`}
-              output={output}
-              record={record}
-              isStored={isStored}
-              document={document}
-            />
-          ))}
+        {hops.map((hop) => (
+          <Hop key={`${hop.kind} ${hop.name ?? ''}`} hop={hop}>
+            {hop.kind === 'written' && <Writer record={record} />}
+            {hop.kind === 'received' && <Place record={record} />}
+          </Hop>
+        ))}
       </ol>
       {seesEverything.value && (
         <p class="quiet drawer-note">
-          Outputs count what they did and do not keep it for every record: this follows from their
-          books, and the times are when it was first known here. The{' '}
-          <a href={link({}, 'pipeline')}>pipeline</a> has the books.
+          Times at the journal and at outputs are those of batches, kept in memory for the last
+          16,384 of them. The <a href={link({}, 'pipeline')}>pipeline</a> has the books.
         </p>
       )}
     </div>
   )
 }
 
-function Written({ record }: { record: LogEntry }) {
-  const { service, host } = record.attributes
-  return (
-    <Hop title="Written" state="good">
-      <dl class="pairs">
-        <dt>by</dt>
-        <dd>
-          <LogText text={`${service || 'a program'}${host ? ` on ${host}` : ''}`} />
-        </dd>
-        <Time name="time" text={record.weir?.timestamp ?? record.attributes.timestamp} />
-      </dl>
-    </Hop>
-  )
-}
-
-function Received({ record }: { record: LogEntry }) {
-  const details = record.weir
-  const lag = details?.lag_ns
-  return (
-    <Hop
-      title={`Received by ${details?.source || 'weir'}`}
-      state={isLate(lag) ? 'caution' : 'good'}
-    >
-      <dl class="pairs">
-        <Time name="time" text={details?.arrival} />
-        {lag !== undefined && lag !== null && (
-          <>
-            <dt>lag</dt>
-            <dd>{lagText(lag)}</dd>
-          </>
-        )}
-        <dt>stream</dt>
-        <dd class="mono">{details?.stream || 'not known'}</dd>
-        <dt>position</dt>
-        <dd class="mono">{details?.position || 'not known'}</dd>
-      </dl>
-    </Hop>
-  )
-}
-
-/** So late is worth a look, nanoseconds. */
-const late = 60e9
-
-function isLate(lag: number | null | undefined): boolean {
-  return lag !== undefined && lag !== null && Math.abs(lag) > late
-}
-
-function lagText(lag: number): string {
-  return lag < 0
-    ? `${duration(-lag)} before its own time: the clock of its sender is ahead`
-    : `${duration(lag)} after it was written`
-}
-
-/** A time in the reader's zone; the exact one as weir has it on hover. */
-function Time({ name, text }: { name: string; text: string | null | undefined }) {
-  return (
-    <>
-      <dt>{name}</dt>
-      <dd class="mono" title={text ?? ''}>
-        {text ? full(Date.parse(text)) : 'not known'}
-      </dd>
-    </>
-  )
-}
-
-/** What has become of the record there, and when that was first known. */
-interface Known {
-  outcome: Outcome
-  time: number
-}
-
-function textOf({ outcome, time }: Known, { book }: OutputStatus): string {
-  switch (outcome) {
-    case 'not sent':
-      return 'No record has been sent here.'
-    case 'waiting':
-      return `May still wait: ${short(book.in_flight)} records do, the oldest for ${seconds(book.lag_seconds)}.`
-    case 'delivered':
-      return `Delivered by ${full(time)}, as all records were.`
-    case 'settled':
-      return `Settled by ${full(time)}: delivered, unless a rule sent it elsewhere${othersText(book)}.`
-  }
-}
-
-/** How many records were not delivered by an output; one of them can be this one. */
-function othersText({ book }: OutputStatus['book']): string {
-  const gone = Object.values(book.discarded).reduce((sum, count) => sum + count, 0)
-  const count = gone + book.dead_lettered
-  return count > 0 ? ` or it is among the ${short(count)} that were discarded` : ''
-}
-
-function titleOf({ book }: OutputStatus): string {
-  return book.type ? `${book.name} (${book.type})` : book.name
-}
-
-interface OutputHopProps {
-  output: OutputStatus
-  record: LogEntry
-  isStored: boolean
-  document: Status
-}
-
-function OutputHop({ output, record, isStored, document }: OutputHopProps) {
-  const state = outputState(output)
-  const known = useRef<Known | undefined>(undefined)
-  if (known.current === undefined || known.current.outcome === 'waiting') {
-    const outcome = outcomeAt(output, record.weir?.arrival, document)
-    known.current = { outcome, time: Date.parse(document.time) }
-  }
-  const inStore = output.book.type === 'store' && isStored
-  return (
-    <Hop title={titleOf(output)} state={known.current.outcome === 'not sent' ? '' : state.tone}>
-      <p>{inStore ? 'Stored.' : textOf(known.current, output)}</p>
-      {state.tone !== 'good' && <p class="quiet">Now: {state.text}.</p>}
-    </Hop>
-  )
-}
-
 interface HopProps {
-  title: string
-  state: string
+  hop: PathHop
   children: preact.ComponentChildren
 }
 
-function Hop({ title, state, children }: HopProps) {
+function Hop({ hop, children }: HopProps) {
+  const delay = delayText(hop)
   return (
     <li class="hop">
-      <span class={`dot ${state}`} />
-      <div>
-        <strong>{title}</strong>
+      <span class={`dot ${toneOf(hop)}`} />
+      <div class="hop-body">
+        <strong>
+          <LogText text={titleOf(hop)} />
+        </strong>
+        <When hop={hop} />
+        {delay && <p class="hop-delay">{delay}</p>}
+        {[stateText(hop), meanText(hop)].map((text) => text && <p key={text}>{text}</p>)}
         {children}
       </div>
     </li>
+  )
+}
+
+/** A time in the reader's zone; the exact one as weir has it on hover. */
+function When({ hop }: { hop: PathHop }) {
+  const { time, kind } = hop
+  if (!time) return kind === 'received' ? <p class="quiet">time not known</p> : null
+  const note = timeNote(hop)
+  return (
+    <p class="hop-when">
+      <time class="mono" dateTime={time} title={time}>
+        {full(Date.parse(time))}
+      </time>
+      {note && <span class="quiet"> {note}</span>}
+    </p>
+  )
+}
+
+function Writer({ record }: { record: LogEntry }) {
+  const { service, host } = record.attributes
+  return (
+    <p>
+      by <LogText text={`${service || 'a program'}${host ? ` on ${host}` : ''}`} />
+    </p>
+  )
+}
+
+function Place({ record }: { record: LogEntry }) {
+  const { stream, position } = record.weir ?? {}
+  return (
+    <dl class="pairs">
+      <dt>stream</dt>
+      <dd class="mono">{stream || 'not known'}</dd>
+      <dt>position</dt>
+      <dd class="mono">{position || 'not known'}</dd>
+    </dl>
   )
 }

@@ -111,7 +111,7 @@ function Part({ current, record }: { current: string; record: LogEntry }) {
     case 'trace':
       return <TraceTab record={record} />
     case 'path':
-      return <PathTab record={record} isStored />
+      return <PathTab key={record.id} record={record} />
     default:
       return <FieldsTab record={record} />
   }

@@ -1,42 +1,81 @@
 import { expect, it } from 'vitest'
-import type { OutputStatus } from '../api/schema'
-import type { Status } from '../state/status'
-import { hasPassed, outcomeAt } from './path'
+import type { LogEntry, PathAnswer, PathHop } from '../api/schema'
+import {
+  delayText,
+  isOnItsWay,
+  meanText,
+  ownHops,
+  stateText,
+  timeNote,
+  titleOf,
+  toneOf,
+} from './path'
 
-const output = (in_flight: number, taken: number, lag_seconds: number, type = 'splunk_hec') =>
-  ({ book: { in_flight, taken, lag_seconds, type } }) as OutputStatus
-const read = { time: '2026-01-01T01:00:00Z', uptime_seconds: 3_600 }
-
-it('a record has passed an output where nothing waits, or only what came later', () => {
-  expect(hasPassed(output(0, 0, 0), '2026-01-01T00:59:00Z', read)).toBe(true)
-  expect(hasPassed(output(5, 5, 0, 'store'), '2026-01-01T00:59:00Z', read)).toBe(true)
-  expect(hasPassed(output(5, 0, 10), '2026-01-01T00:59:00Z', read)).toBe(true)
+const hop = (changes: Partial<PathHop>): PathHop => ({
+  kind: 'output',
+  state: 'passed',
+  ...changes,
 })
 
-it('what is not certain is not said', () => {
-  expect(hasPassed(output(5, 0, 120), '2026-01-01T00:59:00Z', read)).toBe(false)
-  expect(hasPassed(output(5, 5, 120), '2026-01-01T00:59:00Z', read)).toBe(false)
-  expect(hasPassed(output(5, 0, 0), '2026-01-01T00:59:00Z', read)).toBe(false)
-  expect(hasPassed(output(5, 0, 10), '2025-12-31T00:00:00Z', read)).toBe(false)
-  expect(hasPassed(output(0, 0, 0), '2026-01-01T00:59:59.500Z', read)).toBe(false)
-  expect(hasPassed(output(0, 0, 0), undefined, read)).toBe(false)
+it('a delay says since when it is counted', () => {
+  expect(delayText(hop({ delay_ns: 2_500_000, since: 'journal' }))).toBe(
+    '2.5 ms after the journal had it',
+  )
+  expect(delayText(hop({ delay_ns: -3e9, since: 'written' }))).toBe(
+    '3 s before it was written: the clock of its sender is ahead',
+  )
+  expect(delayText(hop({ since: 'written' }))).toBe('')
+  expect(delayText(hop({ delay_ns: 0, since: 'received' }))).toBe('0 s after it was received')
 })
 
-it('the outcome is certain only where the books leave no other way', () => {
-  const counts = { routed: 7, discarded: {}, dead_lettered: 0, unbound: 0 }
-  const at = (book: object, in_flight = 0) => {
-    const state = { in_flight, taken: 0, lag_seconds: 0, type: 'http' }
-    const document = { ...read, sources: [{ book: { book: { records: 7 } } }] }
-    return outcomeAt(
-      { book: { ...state, book: { ...counts, ...book } } } as OutputStatus,
-      '2026-01-01T00:59:00Z',
-      document as Status,
-    )
-  }
-  expect(at({})).toBe('delivered')
-  expect(at({ routed: 6 })).toBe('settled')
-  expect(at({ discarded: { expired: 1 } })).toBe('settled')
-  expect(at({ dead_lettered: 1 })).toBe('settled')
-  expect(at({ routed: 0 })).toBe('not sent')
-  expect(at({}, 3)).toBe('waiting')
+it('a time that is not that of the record alone is marked', () => {
+  expect(timeNote(hop({ time_of: 'batch' }))).toBe('of its batch')
+  expect(timeNote(hop({ kind: 'segment', time_of: 'last_of_several' }))).toBe('at the latest')
+  expect(timeNote(hop({ kind: 'received', time_of: 'block' }))).toBe('')
+})
+
+it('a mean stands beside what is unknown, never in place of it', () => {
+  const mean = { mean_delay_ns: 40e6, mean_of_batches: 1_200 }
+  expect(meanText(hop({ ...mean }))).toBe(
+    'Its time here is not kept. Usual: 40 ms after arrival, the mean of 1,200 batches.',
+  )
+  expect(meanText(hop({ ...mean, time: '2026-01-01T00:00:00Z' }))).toBe('')
+  expect(meanText(hop({}))).toBe('')
+})
+
+it('every state has words or a time', () => {
+  expect(titleOf(hop({ name: 'hec', type: 'splunk_hec' }))).toBe('hec (splunk_hec)')
+  expect(stateText(hop({ state: 'delivered' }))).toBe('Delivered.')
+  expect(stateText(hop({ kind: 'segment', state: 'waiting' }))).toContain('memory')
+  expect(toneOf(hop({ state: 'waiting' }))).toBe('caution')
+  expect(toneOf(hop({ state: 'delivered', delay_ns: 61e9 }))).toBe('caution')
+  expect(toneOf(hop({ state: 'not_sent' }))).toBe('')
+})
+
+it('a record on its way is asked for again', () => {
+  const answer = (state: PathHop['state']): PathAnswer => ({
+    id: 'a',
+    stored: true,
+    hops: [hop({}), hop({ state })],
+  })
+  expect(isOnItsWay(answer('may_wait'))).toBe(true)
+  expect(isOnItsWay(answer('settled'))).toBe(false)
+})
+
+it('the record itself says when it was written and received', () => {
+  const record = {
+    attributes: { timestamp: '2026-01-01T00:00:00.000Z' },
+    weir: {
+      timestamp: '2026-01-01T00:00:00.000000001Z',
+      source: 'app',
+      arrival: '2026-01-01T00:00:02.000000001Z',
+      lag_ns: 2e9,
+    },
+  } as LogEntry
+  const [written, received] = ownHops(record)
+  expect(written?.time).toBe('2026-01-01T00:00:00.000000001Z')
+  expect(received && [titleOf(received), delayText(received)]).toEqual([
+    'Received by app',
+    '2 s after it was written',
+  ])
 })

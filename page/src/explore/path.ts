@@ -1,47 +1,119 @@
-// What is known of one record at an output from the output's state: whether it can still wait there.
+// The way of a record through weir, in words: what is known at each hop, and what a time is the
+// time of.
 
-import type { OutputStatus } from '../api/schema'
-import type { Status } from '../state/status'
+import type { HopKind, LogEntry, PathAnswer, PathHop } from '../api/schema'
+import { duration, exact } from '../format/numbers'
 
-/** From its arrival until a record stands in the books of the outputs, at most, milliseconds. */
-const settling = 1_000
-
-/**
- * Whether a record that arrived then can no longer wait at an output: it was delivered, or discarded
- * and counted, unless a rule sent it elsewhere. False while that is not certain.
- */
-export function hasPassed(
-  { book }: OutputStatus,
-  arrival: string | null | undefined,
-  { time, uptime_seconds }: Pick<Status, 'time' | 'uptime_seconds'>,
-): boolean {
-  const [arrived, now] = [Date.parse(arrival ?? ''), Date.parse(time)]
-  if (Number.isNaN(arrived) || Number.isNaN(now) || arrived + settling > now) return false
-  // What the store has taken can be searched, though it is not acknowledged yet.
-  const waiting = book.type === 'store' ? book.in_flight - book.taken : book.in_flight
-  if (waiting <= 0) return true
-  // What an earlier run has left counts its age from the start.
-  const isOfThisRun = arrived > now - uptime_seconds * 1_000
-  return isOfThisRun && book.lag_seconds > 0 && arrived + settling < now - book.lag_seconds * 1_000
+/** What the record itself says, until there is an answer, or where the reader may not see more. */
+export function ownHops(record: LogEntry): PathHop[] {
+  const details = record.weir
+  const timestamp = details?.timestamp ?? record.attributes.timestamp
+  return [
+    { kind: 'written', state: 'passed', time: timestamp, time_of: 'record' },
+    {
+      kind: 'received',
+      state: 'passed',
+      name: details?.source ?? null,
+      time: details?.arrival ?? null,
+      time_of: 'block',
+      delay_ns: details?.lag_ns ?? null,
+      since: 'written',
+    },
+  ]
 }
 
-/** What is known of a record at an output. */
-export type Outcome = 'waiting' | 'not sent' | 'delivered' | 'settled'
+/** Whether it is worth asking again: something of the record is still on its way. */
+export function isOnItsWay(answer: PathAnswer): boolean {
+  return answer.hops.some(({ state }) => state === 'waiting' || state === 'may_wait')
+}
 
-/**
- * Certain where the books leave no other way: every record was sent to the output and none of them was
- * discarded, or none was sent to it at all. Otherwise it was settled, one way or another.
- */
-export function outcomeAt(
-  output: OutputStatus,
-  arrival: string | null | undefined,
-  document: Status,
-): Outcome {
-  const { routed, discarded, dead_lettered, unbound } = output.book.book
-  if (!hasPassed(output, arrival, document)) return 'waiting'
-  if (routed === 0) return 'not sent'
-  const records = document.sources.reduce((sum, { book }) => sum + book.book.records, 0)
-  const others = Object.values(discarded).reduce((sum, count) => sum + count, 0)
-  const isCertain = routed === records && others + dead_lettered + (unbound ?? 0) === 0
-  return isCertain ? 'delivered' : 'settled'
+export function titleOf({ kind, name, type }: PathHop): string {
+  switch (kind) {
+    case 'written':
+      return 'Written'
+    case 'received':
+      return `Received by ${name || 'weir'}`
+    case 'journal':
+      return 'Journal'
+    case 'segment':
+      return `${name || 'store'}, on disk`
+    default:
+      return type ? `${name} (${type})` : (name ?? '')
+  }
+}
+
+/** The hops by what happens there, for `… after it was written`. */
+const happened: Record<HopKind, string> = {
+  written: 'it was written',
+  received: 'it was received',
+  journal: 'the journal had it',
+  output: 'it was delivered',
+  store: 'it could be searched',
+  segment: 'it was on disk',
+}
+
+export function delayText({ delay_ns, since }: PathHop): string {
+  if (delay_ns === undefined || delay_ns === null || !since) return ''
+  if (delay_ns < 0) {
+    const behind = since === 'written' ? ': the clock of its sender is ahead' : ''
+    return `${duration(-delay_ns)} before ${happened[since]}${behind}`
+  }
+  return `${duration(delay_ns)} after ${happened[since]}`
+}
+
+/** What a time is the time of, unless it is that of the record. */
+export function timeNote({ time_of, kind }: PathHop): string {
+  if (time_of === 'batch' && kind !== 'segment') return 'of its batch'
+  if (time_of === 'last_of_several') return 'at the latest'
+  return ''
+}
+
+/** What is known of the record there, in a sentence; empty if the time says it. */
+export function stateText(hop: PathHop): string {
+  const { kind, state, time } = hop
+  switch (state) {
+    case 'passed':
+      return passedText(kind, !!time)
+    case 'delivered':
+      return 'Delivered.'
+    case 'settled':
+      return 'Settled: delivered, or discarded and counted, or sent elsewhere by a rule.'
+    case 'waiting':
+      return kind === 'segment' ? 'In memory; written to disk within minutes.' : 'Waiting.'
+    case 'may_wait':
+      return 'Its batch waits. It is not known whether a rule sent this record here.'
+    case 'not_sent':
+      return 'No record has been sent here.'
+    case 'unknown':
+      return kind === 'journal' ? 'The journal does not know its stream.' : 'Nothing is known.'
+  }
+}
+
+function passedText(kind: HopKind, isTimed: boolean): string {
+  if (kind === 'store')
+    return isTimed ? 'Stored.' : 'Stored. When it could first be searched is no longer kept.'
+  if (kind === 'journal' && !isTimed) return 'The time is kept of the last batches only.'
+  return ''
+}
+
+/** What is usual at an output whose time for this record is not known. */
+export function meanText({ mean_delay_ns, mean_of_batches, time }: PathHop): string {
+  if (time || !mean_delay_ns || !mean_of_batches) return ''
+  return `Its time here is not kept. Usual: ${duration(mean_delay_ns)} after arrival, the mean of ${exact(mean_of_batches)} batches.`
+}
+
+/** So late is worth a look, nanoseconds. */
+const late = 60e9
+
+export function toneOf({ state, delay_ns }: PathHop): string {
+  switch (state) {
+    case 'waiting':
+    case 'may_wait':
+      return 'caution'
+    case 'unknown':
+    case 'not_sent':
+      return ''
+    default:
+      return Math.abs(delay_ns ?? 0) > late ? 'caution' : 'good'
+  }
 }

@@ -29,7 +29,7 @@ function useStored(row: LogEntry | undefined): Stored {
   const found = useSignal(createResource<LogEntry | undefined>()).value
   useEffect(() => {
     if (!row) return
-    found.ask((signal) => findStored(row, signal))
+    found.ask((signal) => findStored(row.id, signal))
     return found.clear
   }, [row, found])
   return { searched: !found.loading.value, record: found.data.value }
@@ -87,7 +87,7 @@ function Part({ tab, row, stored }: { tab: string; row: LogEntry; stored: Stored
     case 'trace':
       return <TraceTab record={stored.record ?? row} />
     case 'path':
-      return <PathTab record={row} isStored={stored.record !== undefined} />
+      return <PathTab key={row.id} record={row} />
     default:
       return <FieldsTab record={row} />
   }

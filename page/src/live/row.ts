@@ -6,6 +6,8 @@ import { readStatus } from '../format/status'
 import { nanosecondsBetween } from '../time/nanoseconds'
 
 interface TailRow {
+  /** What a search calls it once it is stored. */
+  id?: string
   timestamp?: string
   /** When weir received it. */
   observed_timestamp?: string
@@ -40,7 +42,7 @@ function entryOf(id: string, row: TailRow): LogEntry {
   const timestamp = row.timestamp ?? ''
   const severity = row.severity_text ?? valueIn(attributes, severityPaths)
   return {
-    id,
+    id: row.id ?? id,
     type: 'log',
     attributes: {
       timestamp,

@@ -1,45 +1,48 @@
-import { expect, it } from 'vitest'
-import type { LogEntry } from '../api/schema'
-import { readRow } from './row'
-import { isSame, questionOf } from './stored'
+import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import { findStored } from './stored'
 
-const row = readRow(
-  '7-1',
-  JSON.stringify({
-    timestamp: '2026-11-27T02:45:09.075057408Z',
-    body: '{"message":"placed","service":"payment gate"}',
-    source: 'shop',
-    stream: 'e93c',
-    position: '0:510121',
-  }),
-)
+const asked: string[] = []
+let answers: Array<{ status: number; body: object }> = []
 
-function stored(changes: Partial<NonNullable<LogEntry['weir']>>, message = 'placed'): LogEntry {
-  const weir = {
-    timestamp: '2026-11-27T02:45:09.075057408Z',
-    stream: 'e93c',
-    position: '0:510121',
-    ...changes,
-  }
-  return {
-    id: 'abc',
-    type: 'log',
-    attributes: { timestamp: weir.timestamp, tags: [], attributes: {}, message },
-    weir,
-  } as LogEntry
-}
-
-it('a row is looked for in its millisecond, by its source and service', () => {
-  expect(questionOf(row)).toEqual({
-    query: 'source:shop service:"payment gate"',
-    from: '2026-11-27T02:45:09.075Z',
-    to: '2026-11-27T02:45:09.076Z',
+beforeEach(() => {
+  vi.useFakeTimers()
+  asked.length = 0
+  vi.stubGlobal('fetch', async (url: string) => {
+    asked.push(new URL(url).search)
+    const { status, body } = answers.shift() ?? { status: 404, body: { title: 'not there' } }
+    return new Response(JSON.stringify({ status, ...body }), { status })
   })
 })
 
-it('a row is the record at the same place of the same stream', () => {
-  expect(isSame(stored({}), row)).toBe(true)
-  expect(isSame(stored({ position: '0:510407' }), row)).toBe(false)
-  expect(isSame(stored({ stream: 'b702' }), row)).toBe(false)
-  expect(isSame(stored({}, 'another of the same batch'), row)).toBe(false)
+afterEach(() => {
+  vi.useRealTimers()
+  vi.unstubAllGlobals()
+})
+
+async function found(): Promise<unknown> {
+  const finding = findStored('an-id', new AbortController().signal)
+  await vi.runAllTimersAsync()
+  return finding
+}
+
+it('a row is asked for by its id until it is stored', async () => {
+  answers = [
+    { status: 404, body: { title: 'the record no longer exists' } },
+    { status: 503, body: { title: 'the store is catching up' } },
+    { status: 200, body: { record: { id: 'an-id' } } },
+  ]
+  expect(await found()).toEqual({ id: 'an-id' })
+  expect(asked).toEqual(Array(3).fill('?id=an-id&before=0&after=0'))
+})
+
+it('without a store nothing is asked again', async () => {
+  answers = [{ status: 409, body: { title: 'the store is disabled' } }]
+  expect(await found()).toBeUndefined()
+  expect(asked).toHaveLength(1)
+})
+
+it('a row that is never stored is given up', async () => {
+  answers = []
+  expect(await found()).toBeUndefined()
+  expect(asked).toHaveLength(10)
 })

@@ -111,7 +111,7 @@ export function deliveryState(fill: number, lag: number): State {
 export function laggingState(fill: number, waiting: number): State {
   if (fill > nearlyFull) return { tone: 'caution', text: 'nearly full' }
   return waiting > 0
-    ? { tone: 'caution', text: 'catching up from disk' }
+    ? { tone: 'caution', text: 'catching up' }
     : { tone: 'good', text: 'no drain is lagging' }
 }
 

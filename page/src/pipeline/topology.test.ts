@@ -74,7 +74,7 @@ it('what lags is drawn behind the drains that it was moved from', () => {
   )
   const { columns } = topologyOf(document, undefined)
   expect(columns.at(-2)?.map(({ name }) => name)).toEqual(['x', 'y', 'drains', 'egress'])
-  expect(columns.at(-1)?.map(({ state }) => state.text)).toEqual(['catching up from disk'])
+  expect(columns.at(-1)?.map(({ state }) => state.text)).toEqual(['catching up'])
 })
 
 it('a change replaces what differs, adds what is new, and removes what is gone', () => {

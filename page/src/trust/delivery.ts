@@ -1,6 +1,7 @@
 // How much of what came in has arrived, from the books alone: they begin with the data directory and
 // go on over restarts.
 
+import { percent, short } from '../format/numbers'
 import { lossOf } from '../pipeline/figures'
 import type { Status } from '../state/status'
 
@@ -56,13 +57,16 @@ export function deliveriesOf(document: Status): Delivery[] {
   return [...sources, ...outputs]
 }
 
-/** Delivered of all that was decided against anybody's will or for it; undefined before that. */
-export function ratioOf({ delivered, lost }: Delivery): number | undefined {
+/** What was decided, against anybody's will or for it. */
+export type Decided = Pick<Delivery, 'delivered' | 'lost'>
+
+/** Delivered of all that was decided; undefined before that. */
+export function ratioOf({ delivered, lost }: Decided): number | undefined {
   return delivered + lost > 0 ? delivered / (delivered + lost) : undefined
 }
 
 /** What may be lost of everything that was decided, at a target such as 0.999. */
-export function allowedLoss({ delivered, lost }: Delivery, target: number): number {
+export function allowedLoss({ delivered, lost }: Decided, target: number): number {
   return (delivered + lost) * (1 - target)
 }
 
@@ -70,13 +74,18 @@ export function allowedLoss({ delivered, lost }: Delivery, target: number): numb
  * What is left of the error budget, as a share of it: below zero once more was lost than the target
  * permits. Undefined while nothing was decided.
  */
-export function budgetLeft(one: Delivery, target: number): number | undefined {
+export function budgetLeft(one: Decided, target: number): number | undefined {
   const allowed = allowedLoss(one, target)
   return allowed > 0 ? 1 - one.lost / allowed : undefined
 }
 
+/** What is left of the error budget, in words. */
+export function budgetText(left: number): string {
+  return left < 0 ? `overspent ×${short(1 - left)}` : percent(left)
+}
+
 /** A ratio in percent with as many digits as show the loss: 1 of a million is 99.9999 %. */
-export function ratioText(one: Delivery): string {
+export function ratioText(one: Decided): string {
   const ratio = ratioOf(one)
   if (ratio === undefined) return '–'
   if (one.lost === 0) return '100 %'

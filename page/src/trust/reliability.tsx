@@ -5,23 +5,27 @@ import { exact, percent, seconds, short } from '../format/numbers'
 import { totalsOf } from '../pipeline/figures'
 import { link } from '../state/location'
 import { status } from '../state/status'
-import { oneOf, stored } from '../state/stored'
 import { topologyProblem } from '../state/topology'
 import { Command } from '../ui/command'
 import { Count } from '../ui/count'
 import { Figure } from '../ui/figure'
 import { ScrollBox } from '../ui/scroll-box'
-import { Select } from '../ui/select'
 import { ProblemView, Skeleton } from '../ui/states'
-import { allowedLoss, budgetLeft, type Delivery, deliveriesOf, ratioText } from './delivery'
-
-const targets = ['99', '99.9', '99.99', '99.999'] as const
-/** What should arrive, percent. */
-const target = stored<string>('target', '99.9', oneOf<string>(...targets))
+import {
+  allowedLoss,
+  budgetLeft,
+  budgetText,
+  type Delivery,
+  deliveriesOf,
+  ratioText,
+} from './delivery'
+import { Recorded, useRecorded } from './recorded-panels'
+import { target } from './target'
 
 export function Reliability() {
   const found = status.value
-  if (!found) {
+  const isRecorded = useRecorded()
+  if (!found || !isRecorded) {
     const problem = topologyProblem.value
     if (problem) return <ProblemView problem={problem} again={() => undefined} />
     return <Skeleton lines={12} label="Loading the books" />
@@ -56,6 +60,7 @@ export function Reliability() {
           note={totals.balanced ? 'these figures are complete' : 'these figures are incomplete'}
         />
       </section>
+      <Recorded />
       <Table deliveries={deliveries} />
       <Measuring />
     </div>
@@ -67,19 +72,8 @@ function Table({ deliveries }: { deliveries: Delivery[] }) {
   return (
     <section class="panel" aria-label="Delivery">
       <header>
-        <h2>Delivery</h2>
+        <h2>Since the data directory was created</h2>
         <span class="quiet">arrived = delivered / (delivered + lost), across restarts</span>
-        <label class="labelled target-choice">
-          target
-          <Select
-            value={target.value}
-            options={[...targets]}
-            label={(one) => `${one} %`}
-            onChange={(next) => {
-              target.value = next
-            }}
-          />
-        </label>
       </header>
       <ScrollBox className="ledger" label="Table of delivery">
         <table>
@@ -154,7 +148,7 @@ function Budget({ one }: { one: Delivery }) {
       class={`number${left < 0 ? ' loss' : ''}`}
       title={`${exact(one.lost)} of ${most} records that may be lost`}
     >
-      {left < 0 ? `overspent ×${short(1 - left)}` : percent(left)}
+      {budgetText(left)}
     </td>
   )
 }
@@ -167,7 +161,7 @@ function Measuring() {
       </header>
       <div class="measuring">
         <p>
-          The table above shows weir's own counts. These commands verify delivery independently of
+          The tables above show weir's own counts. These commands verify delivery independently of
           them; their results are printed and are not stored.
         </p>
         <Command
@@ -183,8 +177,9 @@ function Measuring() {
           does="The books of this weir. Exits with code 6 if they do not balance, for use in scripts."
         />
         <p class="quiet">
-          To monitor delivery over weeks, let Prometheus scrape <a href={metrics()}>/metrics</a>; it
-          has the same counts of lost records as <a href={link({}, 'pipeline')}>the books</a>.
+          To monitor delivery over months, or of several machines, let Prometheus scrape{' '}
+          <a href={metrics()}>/metrics</a>; it has the same counts of lost records as{' '}
+          <a href={link({}, 'pipeline')}>the books</a>.
         </p>
       </div>
     </section>

@@ -67,7 +67,7 @@ impl Cursor {
 }
 
 /// Encodes a record id.
-pub(super) fn encode_id(id: &RecordId) -> String {
+pub(crate) fn encode_id(id: &RecordId) -> String {
     let mut bytes = Vec::with_capacity(28);
     bytes.extend_from_slice(&id.time_ns.to_le_bytes());
     bytes.extend_from_slice(&id.stream.0.to_le_bytes());

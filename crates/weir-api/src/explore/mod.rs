@@ -20,6 +20,7 @@ pub(crate) mod facets;
 pub(crate) mod limits;
 mod meta;
 mod metrics;
+pub(crate) mod path;
 pub(crate) mod patterns;
 mod prelude;
 mod query;
@@ -51,6 +52,7 @@ use crate::response::json_text;
 use meta::{Meta, RequestContext};
 
 pub(crate) use admission::{Admission, AnswerStatus, Rejection};
+pub(crate) use cursor::encode_id as record_id;
 pub(crate) use metrics::{DurationHistogram, Outcome, QueryKind, TIME_BUCKETS_SECONDS};
 pub(crate) use query::{RequestBody, body, parameters};
 
@@ -61,6 +63,7 @@ pub use deletions::{DeletionAnswer, DeletionEntry, DeletionsAnswer};
 pub use facets::{FacetEntry, FacetsAnswer};
 pub use limits::{DEADLINE_MAX, QueryLimits};
 pub use meta::{Meta as AnswerMeta, NextPage, ScanMeta, Warning};
+pub use path::{HopKind, HopState, PathAnswer, PathHop, TimeOf};
 pub use patterns::{PatternEntry, PatternsAnswer};
 pub use record::{LogAttributes, LogDetails, LogEntry, nested_attributes, resource_tags};
 pub use report::{StoreColumn, StoreDocument, StoreService};
@@ -149,6 +152,12 @@ impl Explore {
             )
             .retry_after(1)),
         }
+    }
+
+    /// Whether the configuration has no store.
+    fn is_without_store(&self) -> bool {
+        let state = self.store_state.read().unwrap_or_else(PoisonError::into_inner);
+        matches!(*state, StoreState::Disabled)
     }
 
     /// Returns the statistics of the store; `None` if there is none.
@@ -283,7 +292,7 @@ fn internal_error(error: &dyn std::error::Error) -> Problem {
 }
 
 /// Every path.
-pub(crate) const PATHS: [&str; 12] = [
+pub(crate) const PATHS: [&str; 13] = [
     "/api/v2/logs/events",
     "/api/v2/logs/events/search",
     "/api/v2/logs/analytics/aggregate",
@@ -291,6 +300,7 @@ pub(crate) const PATHS: [&str; 12] = [
     "/weir/v1/values",
     "/weir/v1/facets",
     "/weir/v1/context",
+    "/weir/v1/path",
     "/weir/v1/patterns",
     "/weir/v1/export",
     "/weir/v1/store",
@@ -311,6 +321,7 @@ pub(crate) fn routes() -> Routes {
         .on("/weir/v1/values", [needs(Records, get(complete::values))])
         .on("/weir/v1/facets", [needs(Records, get(facets::get))])
         .on("/weir/v1/context", [needs(Records, get(context::get))])
+        .on("/weir/v1/path", [needs(Records, get(path::get))])
         .on("/weir/v1/patterns", [needs(Records, get(patterns::get))])
         .on("/weir/v1/export", [needs(Records, get(export::get))])
         .on("/weir/v1/store", [needs(Everything, get(report::get))])

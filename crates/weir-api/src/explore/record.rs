@@ -11,10 +11,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-use weir_codec::{Attributes, Scalar, format_rfc3339_ns, parse_rfc3339};
+use weir_codec::{Attributes, Scalar, format_rfc3339_ns};
 use weir_expr::{Field, Fields as _, Reserved, WithCalculatedFields, tag_path};
 use weir_host::units::format_rfc3339;
-use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::query::{CalculatedField, RecordId, StoredFields};
 
@@ -82,18 +81,6 @@ pub struct LogDetails {
     /// name. Negative if the clock of its sender is ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag_ns: Option<i64>,
-}
-
-impl LogDetails {
-    /// The id of the record; `None` if these are not the details of a record. A live record thus
-    /// has its id before it is stored.
-    pub fn id(&self) -> Option<String> {
-        let time_ns = parse_rfc3339(self.timestamp.as_bytes())?;
-        let stream = StreamId(u64::from_str_radix(&self.stream, 16).ok()?);
-        let (epoch, offset) = self.position.split_once(':')?;
-        let position = Position::new(epoch.parse().ok()?, offset.parse().ok()?);
-        Some(encode_id(&RecordId { time_ns, stream, position }))
-    }
 }
 
 impl LogAttributes {
@@ -271,23 +258,6 @@ mod tests {
     fn nest(pairs: &[(&str, Value)]) -> Value {
         let pairs = pairs.iter().map(|(path, value)| ((*path).to_owned(), value.clone()));
         nested_attributes(pairs.collect()).into()
-    }
-
-    #[test]
-    fn record_id_is_derived_from_details() {
-        let (time_ns, stream) = (1_767_225_600_123_456_789, StreamId(0xab00_0000_0000_0001));
-        let position = Position::new(7, 1 << 40);
-        let details = LogDetails {
-            timestamp: precise_time(time_ns),
-            stream: stream.to_string(),
-            position: position.to_string(),
-            source: None,
-            arrival: None,
-            lag_ns: None,
-        };
-        let id = encode_id(&RecordId { time_ns, stream, position });
-        assert_eq!(details.id(), Some(id));
-        assert_eq!(LogDetails { position: "7".to_owned(), ..details }.id(), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `/weir/v1/tail`: live tail of records as server-sent events.
 //!
-//! Events: `row` (one record as JSON, with an id), `gap` (`records` were missed), `stat` (once a
+//! Events: `row` (one record as JSON, with the `id` that it has in the store), `gap` (`records` were missed), `stat` (once a
 //! second while records match: `matched`, `shown`, `skipped`, `sample_ratio`, `missed`), `end` (the
 //! reason for the end). Rows are numbered over all records that match, shown or not, so a gap in
 //! the numbers is exactly what was skipped.
@@ -76,7 +76,8 @@ pub(crate) struct TailQuery {
 
 /// Live tail of records as server-sent events, until the client disconnects or weir stops
 ///
-/// With `Last-Event-ID` it continues after that row.
+/// With `Last-Event-ID` it continues after that row. The `id` in the data of a row is that of the
+/// record, as a search returns it once the record is stored.
 #[utoipa::path(
     get, path = "/weir/v1/tail", tag = "search", params(TailQuery),
     responses(

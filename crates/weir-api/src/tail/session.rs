@@ -9,11 +9,12 @@ use http_body_util::channel::Sender;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use weir_pipeline::live::{LiveEvent, LiveTail, Rows};
-use weir_store::query::Access;
+use weir_store::query::{Access, RecordId};
 
 use super::sampler::Sampler;
 use super::sessions::Sessions;
 use crate::access::{Requester, random};
+use crate::explore::record_id;
 
 /// Bytes of rows kept for a reader that reconnects.
 const RECENT_BYTES_MAX: usize = 512 * 1024;
@@ -167,7 +168,8 @@ impl Session {
             seq.set(seq.get() + 1);
             sampler.is_shown()
         };
-        rows.for_each(is_shown, |json| {
+        let id_of = |time_ns, stream, position| record_id(&RecordId { time_ns, stream, position });
+        rows.for_each(is_shown, id_of, |json| {
             events.extend_from_slice(
                 format!("id: {id:x}-{}\nevent: row\ndata: ", seq.get()).as_bytes(),
             );

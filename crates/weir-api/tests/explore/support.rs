@@ -15,7 +15,7 @@ use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
     Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, CalculatedField, CancelError,
     Compute, ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, DeletionRequest,
-    Facet, Facets, FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore,
+    Facet, Facets, FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, Kept, LogStore,
     PartialReason, Pattern, Patterns, PatternsRequest, QueryError, ReceivedRequest, RecordContext,
     SearchPage, SearchRequest, Services, ServicesRequest, StopReason, StoreMetrics, StoreReport,
     TimeRange, Units, ValueType, naive,
@@ -158,6 +158,7 @@ impl LogStore for MemoryStore {
             before: copy(&stream[at.saturating_sub(request.before)..at]),
             record: stream[at].clone(),
             after: copy(&stream[at + 1..stream.len().min(at + 1 + request.after)]),
+            kept: Kept::InSegment { stored_ns: Some(FIRST_NS), is_merged: false },
             coverage: Coverage::default(),
         }))
     }

@@ -163,6 +163,7 @@ impl State {
             return Some(index);
         }
         self.cursors[index] = fresh;
+        self.receipts.forget(index);
         for stream in self.forget_destination(index) {
             self.mark_dirty(stream, now);
         }

@@ -27,6 +27,7 @@ mod keys;
 mod ledger;
 mod merge;
 mod read;
+mod receipts;
 mod soon;
 mod stream;
 
@@ -54,6 +55,7 @@ pub(crate) use frames::Hole;
 pub(crate) use keys::{Cut, Keys};
 pub(crate) use merge::{Merge, MergePart, MergePass, group_by_arrival};
 pub(crate) use read::{BatchLocation, TakenBatch};
+pub(crate) use receipts::{Receipt, Receipts};
 pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
 
@@ -313,6 +315,8 @@ pub(crate) struct State {
     pub(crate) rewriting: Rewriting,
     pub(crate) flushes: u64,
     pub(crate) recovery: Recovery,
+    /// When destinations were done with their last batches.
+    pub(crate) receipts: Receipts,
 }
 
 impl State {
@@ -383,6 +387,7 @@ impl State {
             rewriting: Rewriting::default(),
             flushes: 0,
             recovery: Recovery::default(),
+            receipts: Receipts::default(),
         }
     }
 

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use weir_codec::Renames;
 use weir_expr::{CalculatedField, CompileError, Expr, Units};
 use weir_host::units::format_size;
-use weir_model::Batch;
+use weir_model::{Batch, Position, StreamId};
 
 use crate::view::PipelineView;
 pub(crate) use envelopes::RecordEnvelopes;
@@ -131,8 +131,14 @@ impl PipelineView {
 impl Rows {
     /// Calls `row` for each record for which `is_wanted` returns true, in order. The record is a
     /// JSON object in the terms of the OpenTelemetry log data model, with the name of its source
-    /// under `source`, and `stream` and `position`, which also identify it in the store.
-    pub fn for_each(&self, mut is_wanted: impl FnMut() -> bool, mut row: impl FnMut(&[u8])) {
+    /// under `source`, `stream` and `position`, and under `id` what `id_of` makes of its time, its
+    /// stream and its position, which identify it in the store.
+    pub fn for_each(
+        &self,
+        mut is_wanted: impl FnMut() -> bool,
+        id_of: impl Fn(i64, StreamId, Position) -> String,
+        mut row: impl FnMut(&[u8]),
+    ) {
         let observed_ns = self.batch.header().observed_ns;
         let mut json = Vec::new();
         for index in self.indexes.iter().map(|index| *index as usize) {
@@ -146,8 +152,12 @@ impl Rows {
             json.extend_from_slice(b",\"source\":\"");
             weir_codec::escape_json_into(self.source.as_bytes(), &mut json);
             let (stream, position) = (self.batch.header().stream, record.position);
+            let id = id_of(record.timestamp_ns, stream, position);
             // Writing to a vector cannot fail.
-            let _ = write!(json, "\",\"stream\":\"{stream}\",\"position\":\"{position}\"}}");
+            let _ = write!(
+                json,
+                "\",\"stream\":\"{stream}\",\"position\":\"{position}\",\"id\":\"{id}\"}}"
+            );
             row(&json);
         }
     }

@@ -131,8 +131,26 @@ pub struct RecordContext {
     pub record: StoredRecord,
     /// The records after it.
     pub after: Vec<StoredRecord>,
+    /// Where the record is kept.
+    pub kept: Kept,
     /// How complete the result is.
     pub coverage: Coverage,
+}
+
+/// Where a stored record is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// In memory, so far: its destination is not done with it.
+    InMemory,
+    /// In a segment.
+    InSegment {
+        /// When it was written to its first segment, nanoseconds since 1970; `None` if the segment
+        /// does not state it.
+        stored_ns: Option<i64>,
+        /// Its segment was merged from several: that was the last of them, and it may have been
+        /// written earlier.
+        is_merged: bool,
+    },
 }
 
 /// The common value of one of the fields of a group.

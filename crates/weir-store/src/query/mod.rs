@@ -14,7 +14,7 @@ mod request;
 mod store;
 
 pub use answer::{
-    Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, FieldList, GroupKey,
+    Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, FieldList, GroupKey, Kept,
     PartialReason, Pattern, Patterns, RecordContext, ScanStats, SearchPage, ServiceSpan, Services,
     ValueType,
 };

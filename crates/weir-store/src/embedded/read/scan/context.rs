@@ -27,7 +27,7 @@ use crate::embedded::columns::StoredRecord;
 use crate::embedded::read::snapshot::Snapshot;
 use crate::embedded::segment::{Detail, Dictionary, Fixed, Role};
 use crate::query::{
-    Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, TimeRange,
+    Budget, ContextRequest, Coverage, Filter, Kept, QueryError, RecordContext, RecordId, TimeRange,
 };
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -211,11 +211,22 @@ pub fn context(
             return reason.map_or(Ok(None), |reason| Err(QueryError::Inconclusive(reason)));
         }
     }
+    let kept = near.found.get(&near.rank()).map(|found| kept_in(&units[found.row_ref.unit]));
     let row_refs: Vec<RowRef> = near.found.into_values().map(|found| found.row_ref).collect();
     let mut records = records_of(&units, &row_refs, Detail::All, &mut coverage)?;
     let is_it = |record: &StoredRecord| record.position == id.position;
     let Some(at) = records.iter().position(is_it) else { return Ok(None) };
     let after = records.split_off(at + 1);
-    let record = records.pop();
-    Ok(record.map(|record| RecordContext { before: records, record, after, coverage }))
+    let found = records.pop().zip(kept);
+    Ok(found.map(|(record, kept)| RecordContext { before: records, record, after, kept, coverage }))
+}
+
+/// Returns where the records of a unit are kept.
+fn kept_in(unit: &Unit) -> Kept {
+    let RowLocation::Group { segment, .. } = &unit.location else { return Kept::InMemory };
+    let provenance = segment.segment.provenance();
+    Kept::InSegment {
+        stored_ns: provenance.map(|provenance| provenance.stored_ns),
+        is_merged: provenance.is_some_and(|provenance| provenance.tier > 0),
+    }
 }
