@@ -74,6 +74,8 @@ mod rules;
 #[cfg(test)]
 mod scene;
 #[cfg(test)]
+mod sources;
+#[cfg(test)]
 mod statsd;
 #[cfg(test)]
 mod store;
