@@ -135,7 +135,9 @@ impl Sources {
 
     /// Stops these sources at the same time, and waits for them. Returns their settings.
     fn end(&self, sources: Vec<RunningSource>) -> Vec<SourcePlan> {
-        sources.iter().for_each(|source| source.handle.stop());
+        for source in &sources {
+            source.handle.stop();
+        }
         let mut plans = Vec::new();
         for RunningSource { plan, handle, .. } in sources {
             if !handle.join(&self.context.journal) {

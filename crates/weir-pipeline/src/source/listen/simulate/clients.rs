@@ -179,12 +179,11 @@ impl Unacknowledged {
             let text = line.text();
             let message = common.received(&text);
             let mut watched = Watched { parsed: common.intake.parse(message), is_pushed: false };
-            let pushed = match &limiter {
-                Some(limiter) => limiter.push(lanes, &mut watched, &mut round),
-                None => {
-                    let lane = GatheredLanes::lane_of(watched.lane_hash());
-                    lanes.push(lane, |batch, end, book| watched.push(batch, end, book))
-                }
+            let pushed = if let Some(limiter) = &limiter {
+                limiter.push(lanes, &mut watched, &mut round)
+            } else {
+                let lane = GatheredLanes::lane_of(watched.lane_hash());
+                lanes.push(lane, |batch, end, book| watched.push(batch, end, book))
             };
             if pushed.is_err() {
                 break;
@@ -309,7 +308,7 @@ async fn handle(
     let prepared = {
         let common = &mut *common.borrow_mut();
         let texts: Vec<String> = lines.iter().map(|line| line.text()).collect();
-        let mut claim = common.limiter.as_ref().map(|limiter| limiter.claim());
+        let mut claim = common.limiter.as_ref().map(Limiter::claim);
         for text in &texts {
             let message = common.received(text);
             let parsed = common.intake.parse(message);

@@ -29,6 +29,7 @@ type Discarded = BTreeMap<u8, u64>;
 
 /// Remembers what senders know, over all lives of the process.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(super) struct Oracle {
     records: BTreeMap<Line, Record>,
     /// Records that were discarded, over all lives.

@@ -126,7 +126,9 @@ impl<'t> World<'t> {
         }
         let lines = self.pending[client].clone();
         self.trace.note(|| format!("  client {client} sends {lines:?}"));
-        lines.iter().for_each(|line| self.oracle.note_sent(*line));
+        for line in &lines {
+            self.oracle.note_sent(*line);
+        }
         if let Some(process) = &mut self.process {
             process.acknowledged.request(client, lines);
         }
