@@ -17,7 +17,8 @@ use weir_testkit::{Books, HttpSender, PATIENCE, Weir};
 use crate::disk::{JOURNAL, SmallDisk};
 use crate::loggregator::{log, messages, python, said, send, source};
 use crate::loggregator_egress::{Reader, settled};
-use crate::scene::{OUTPUT, Scene, wait};
+use crate::scene::{OUTPUT, Scene, apply, wait};
+use crate::sources::{Sender, connections};
 use crate::syslog::{file, records};
 
 /// The behavior of a syslog server.
@@ -158,6 +159,41 @@ fn batches_with(app: &str, first: u64, count: u64, text: &str) -> Vec<Vec<u8>> {
 
 fn all_of(count: u64) -> Vec<u64> {
     (0..count).collect()
+}
+
+#[test]
+fn drains_and_their_settings_change_under_load_and_nothing_else_restarts() {
+    let scene = Scene::new();
+    let (first, second) = (Server::start(), Server::start());
+    let source = crate::syslog::source("tcp", "listen = \"127.0.0.1:0\"");
+    let drain = |server: &Server| format!("[[drain]]\nurl = \"{}\"\n", server.url(""));
+    let config = |keys: &str, drains: &[&Server]| {
+        let drains: String = drains.iter().map(|server| drain(server)).collect();
+        format!("{source}{}[drains]\n{keys}\n{drains}", file(&scene))
+    };
+    let mut weir = scene.start(&config("", &[&first]));
+    let line = |number| format!("<13>1 - h app - - - number {number}\n").into_bytes();
+    let sender = Sender::start(weir.source_address("tcp"), line);
+    for round in 1..5 {
+        apply(&weir, &config("metadata = false", &[&first, &second]));
+        apply(&weir, &config(&format!("retry_for = \"{round}h\""), &[&first]));
+        apply(&weir, &config("denied_networks = [\"192.0.2.0/24\"]", &[&first]));
+        apply(&weir, &config(&format!("window = \"{}MiB\"", 32 + round), &[&first]));
+    }
+    assert_eq!(connections(&weir, "tcp"), 1);
+    let sent = sender.stop();
+    let books = weir.wait_books("everything is settled", PATIENCE, |books| {
+        books.delivered(OUTPUT) == sent && books.in_flight("drains") == 0
+    });
+    books.assert_balanced();
+    assert_eq!(books.routed("drains"), sent, "{books}");
+    wait(&weir, "all have arrived", || first.messages().len() as u64 >= sent);
+    assert_eq!(first.numbers("app"), all_of(sent), "each once, in order");
+    assert!(!second.messages().is_empty());
+    assert_eq!(drains(&weir).len(), 1);
+    let log = weir.log();
+    assert!(log.contains("drains changed") && !log.contains("restarting"), "{log}");
+    weir.stop();
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn items(stream: &str, first: u64, count: u64, rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Clients that send until enough was reported as accepted, and resend what was not.
-struct Senders {
+pub(crate) struct Senders {
     address: Arc<Mutex<SocketAddr>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<StreamReport>>,
@@ -56,7 +56,7 @@ struct Senders {
 
 impl Senders {
     /// Starts `count` clients that send `lines` lines each, or until they are told to stop.
-    fn start(weir: &Weir, count: usize, lines: u64) -> Self {
+    pub(crate) fn start(weir: &Weir, count: usize, lines: u64) -> Self {
         let address = Arc::new(Mutex::new(weir.source_address("intake")));
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..count).map(|number| {
@@ -68,12 +68,12 @@ impl Senders {
     }
 
     /// Tells them the current address of weir.
-    fn follow(&self, weir: &Weir) {
+    pub(crate) fn follow(&self, weir: &Weir) {
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) =
             weir.source_address("intake");
     }
 
-    fn stop(self) -> Vec<LoadReport> {
+    pub(crate) fn stop(self) -> Vec<LoadReport> {
         self.stop.store(true, Ordering::Relaxed);
         self.finish()
     }
@@ -116,8 +116,8 @@ fn send(stream: &str, lines: u64, address: &Mutex<SocketAddr>, stop: &AtomicBool
 }
 
 /// Resent lines arrive twice, and in another order over another connection.
-fn at_least_once() -> Oracle {
-    Oracle { ordered: false, lost_answers_lines: u64::MAX / 2, ..Oracle::strict(OUTPUT) }
+pub(crate) fn at_least_once(output: &str) -> Oracle {
+    Oracle { ordered: false, lost_answers_lines: u64::MAX / 2, ..Oracle::strict(output) }
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn kills_under_load_lose_nothing_that_was_accepted() {
         senders.follow(&weir);
     }
     let written = senders.finish();
-    judge(&at_least_once(), &written, &collector, &weir);
+    judge(&at_least_once(OUTPUT), &written, &collector, &weir);
     println!("{} copies of {} lines", collector.tally().duplicates(), written[0].lines);
     weir.stop();
 }
@@ -194,7 +194,7 @@ fn a_stop_under_load_loses_nothing_that_was_accepted() {
         senders.follow(&weir);
     }
     let written = senders.finish();
-    let mut oracle = at_least_once();
+    let mut oracle = at_least_once(OUTPUT);
     // One request per client that was in flight when weir stopped listening.
     oracle.lost_answers_lines = 2 * 4 * 300;
     judge(&oracle, &written, &collector, &weir);
@@ -512,7 +512,7 @@ fn a_source_without_descriptors_for_more_connections_goes_on_once_there_are_some
     weir.wait_log("source cannot accept connections");
     drop(crowd);
     let written = Senders::start(&weir, 2, 2_000).finish();
-    judge(&at_least_once(), &written, &collector, &weir);
+    judge(&at_least_once(OUTPUT), &written, &collector, &weir);
     assert_eq!(weir.health()["status"], "ok", "{}", weir.health());
     assert!(weir.metrics().contains("error_type=\"accept\""));
     weir.stop();

@@ -78,6 +78,8 @@ mod rules;
 #[cfg(test)]
 mod scene;
 #[cfg(test)]
+mod sources;
+#[cfg(test)]
 mod statsd;
 #[cfg(test)]
 mod store;

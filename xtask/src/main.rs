@@ -64,12 +64,15 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         secs: u64,
     },
-    /// Run simulated histories of the journal, or of a source of files, against an oracle for each
-    /// destination, and print the shortest history that still fails.
+    /// Run simulated histories of the journal, of a source of files or of listening sources, against
+    /// an oracle for each destination, and print the shortest history that still fails.
     Simulate {
         /// A source that follows files: programs write and rotate logs while it runs.
         #[arg(long, conflicts_with = "damage")]
         tail: bool,
+        /// Listening sources with quotas: senders with and without acknowledgement.
+        #[arg(long, conflicts_with_all = ["damage", "tail"])]
+        intake: bool,
         /// Number of seeds, one history each.
         #[arg(long, default_value_t = 20_000)]
         seeds: u64,
@@ -129,8 +132,8 @@ fn execute(task: Task) -> Result<()> {
         }
         Task::Bench { arguments } => bench(&arguments),
         Task::Fuzz { name, secs } => fuzz(name.as_deref(), secs),
-        Task::Simulate { tail, seeds, from, seed, failures, damage } => {
-            let mut command = simulator(tail);
+        Task::Simulate { tail, intake, seeds, from, seed, failures, damage } => {
+            let mut command = simulator(tail, intake);
             command.env("WEIR_SIMULATE_SEEDS", seeds.to_string());
             command.env("WEIR_SIMULATE_FROM", from.to_string());
             command.env("WEIR_SIMULATE_FAILURES", failures.to_string());
@@ -211,16 +214,23 @@ fn bench(arguments: &[String]) -> Result<()> {
 
 /// The simulators are tests of the journal and of the pipeline, so that a part of them runs with
 /// all other tests; environment variables control the rest.
-fn simulator(tail: bool) -> Command {
+fn simulator(tail: bool, intake: bool) -> Command {
     let mut command = cargo();
     command.args(["test", "--profile", Profile::Checked.name(), "--workspace"]);
-    if tail {
-        command.args(["--lib", "--", "--nocapture"]);
-        command.arg("every_line_has_arrived_at_each_destination_or_the_books_say_why_not");
-    } else {
-        command.args(["--test", "simulate", "--", "--exact", "--nocapture"]);
-        command.arg("every_record_has_arrived_at_each_destination_or_is_in_its_own_discards");
-    }
+    command.args(match (tail, intake) {
+        (false, false) => [
+            "--test=simulate",
+            "every_record_has_arrived_at_each_destination_or_is_in_its_own_discards",
+        ],
+        (true, _) => {
+            ["--lib", "every_line_has_arrived_at_each_destination_or_the_books_say_why_not"]
+        }
+        (false, true) => [
+            "--lib",
+            "what_was_acknowledged_has_arrived_and_what_was_lost_or_discarded_is_counted_exactly",
+        ],
+    });
+    command.args(["--", "--nocapture"]);
     // The printed history shows the failure; a stack trace of the test does not help.
     command.env("RUST_BACKTRACE", "0");
     command

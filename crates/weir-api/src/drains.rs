@@ -197,7 +197,8 @@ impl From<&DrainStatus> for DrainEntry {
 impl DrainsDocument {
     /// The drains that the requester may see.
     fn of(view: &PipelineView, requester: &Requester) -> Self {
-        let drains = view.drains.as_deref();
+        let drains = view.drains();
+        let drains = drains.as_deref();
         let statuses = drains.map(Drains::statuses).unwrap_or_default();
         let may_see = |status: &&DrainStatus| requester.may_see_drain(status.app.as_deref());
         let statuses: Vec<&DrainStatus> = statuses.iter().filter(may_see).collect();
@@ -359,7 +360,7 @@ async fn changed(
     change: impl AsyncFnOnce(&Drains) -> Result<Option<String>, DrainChangeError>,
 ) -> Response {
     let Some(view) = state.view() else { return starting() };
-    let Some(drains) = view.drains.clone() else {
+    let Some(drains) = view.drains() else {
         let title = "drains are off: add [drains] to the configuration";
         return problem(StatusCode::CONFLICT, title);
     };

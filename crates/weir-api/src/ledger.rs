@@ -248,13 +248,15 @@ impl LedgerDocument {
 impl SourceEntry {
     pub(crate) fn of(source: &SourceLedger, view: &PipelineView) -> Self {
         let book = &source.book;
-        let known = view.sources.iter().find(|known| known.name == source.name);
+        let sources = view.sources();
+        let known = sources.iter().find(|known| known.name == source.name);
         let gauge =
             |read: fn(&stats::SourceStats) -> u64| known.map_or(0, |known| read(&known.stats));
         let bytes_seen = gauge(|stats| stats::get(&stats.bytes_seen));
         let bytes_unread = gauge(|stats| stats::get(&stats.bytes_unread));
         let settled = book.bytes_read + bytes_unread + book.abandoned_total();
-        let has_no_files = known.is_some_and(|known| {
+        // What is unread of the files of a source that does not run is not known.
+        let has_no_files = known.is_none_or(|known| {
             known.stats.listener.endpoint().is_some() || known.stats.collect.is_open()
         });
         Self {

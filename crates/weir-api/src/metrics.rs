@@ -48,7 +48,7 @@ pub(crate) fn render(
     if let Some(view) = view {
         let ledger = view.journal.ledger();
         page.health(view, &ledger);
-        for source in &view.sources {
+        for source in view.sources().iter() {
             page.source(source, ledger.sources.iter().find(|book| book.name == source.name));
         }
         for cursor in &ledger.cursors {

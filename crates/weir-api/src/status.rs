@@ -124,7 +124,8 @@ impl StatusDocument {
 impl SourceStatus {
     /// Reads every configured source.
     pub(crate) fn all(view: &PipelineView, ledger: &Ledger) -> Vec<Self> {
-        let sources = view.sources.iter().filter_map(|source| {
+        let sources = view.sources();
+        let sources = sources.iter().filter_map(|source| {
             let book = ledger.sources.iter().find(|book| book.name == source.name)?;
             Some(Self::of(source, SourceEntry::of(book, view), ledger))
         });

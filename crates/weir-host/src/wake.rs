@@ -16,6 +16,11 @@ impl WakeFd {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
 
+    /// Returns whether both wake the same thread.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Makes the descriptor readable.
     pub fn wake(&self) {
         // The only failure is a counter at its maximum, which is readable too.

@@ -286,7 +286,8 @@ impl Journal {
     }
 
     /// Returns the streams of a source that earlier runs have left, including those of which only
-    /// frames have reached the disk: where these resume is known once they are opened.
+    /// frames have reached the disk: where these resume is known once they are opened. If the source
+    /// was replaced in this run, also those that it has opened and not closed.
     pub fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
         self.shared.lock().known_streams(source)
     }
@@ -297,8 +298,16 @@ impl Journal {
         self.shared.lock().stream_ids(source)
     }
 
+    /// Returns how far the streams of a source, also those that were closed, are known for certain
+    /// once positions are flushed: a later start finds no less. For tests that stop the machine.
+    pub fn furthest_streams(&self, source: SourceId) -> Vec<(StreamId, ResumePoint)> {
+        self.shared.lock().furthest_streams(source)
+    }
+
     /// Opens a stream and returns where its source resumes reading. Recovered frames of the stream
-    /// that the source will read again are dropped; the others are released.
+    /// that the source will read again are dropped; the others are released. A stream that a source
+    /// of this run has opened before, and whose source was replaced, continues after what was
+    /// appended.
     pub fn open_stream(&self, spec: &StreamSpec<'_>) -> ResumePoint {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.open_stream(spec, now))
@@ -365,6 +374,25 @@ impl Journal {
         self.shared.change(|state| {
             let wakes = state.room_wakes.iter().cloned().chain([wake]);
             state.room_wakes = wakes.collect();
+        });
+    }
+
+    /// Ends [`Self::on_room`] for a source that has stopped.
+    pub fn forget_wake(&self, wake: &WakeFd) {
+        self.shared.change(|state| {
+            let others = state.room_wakes.iter().filter(|other| !other.is_same(wake)).cloned();
+            state.room_wakes = others.collect();
+        });
+    }
+
+    /// Ensures that what the journal has of a source that was removed survives a crash, as its
+    /// source will not read it again.
+    pub fn persist_source(&self, source: SourceId) {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| {
+            for stream in state.stream_ids(source) {
+                state.persist_stream(stream, now);
+            }
         });
     }
 

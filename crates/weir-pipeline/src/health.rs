@@ -76,7 +76,7 @@ impl PipelineView {
     /// Determines the health from a ledger that was just read.
     pub fn health_of(&self, ledger: &Ledger) -> Health {
         let mut check = HealthCheck(Vec::new());
-        for source in &self.sources {
+        for source in self.sources().iter() {
             check.source(source, ledger);
         }
         for output in self.outputs().iter() {

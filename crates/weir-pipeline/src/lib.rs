@@ -22,6 +22,6 @@ pub mod stats;
 pub mod view;
 
 pub use pipeline::{
-    ActiveProblem, Applied, ChangedOutputs, Destination, Pipeline, Running, StartDestination,
-    StartError,
+    ActiveProblem, Applied, ChangedComponents, Changes, Destination, Pipeline, Running,
+    STORE_TYPE_NAME, StartDestination, StartError,
 };

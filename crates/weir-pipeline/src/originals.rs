@@ -244,7 +244,7 @@ impl PipelineView {
 
     /// Returns the totals of all drains; `None` if there are none.
     pub fn drain_counts(&self) -> Option<DrainCounts> {
-        let drains = self.drains.as_ref()?;
+        let drains = self.drains()?;
         let mut counts = DrainCounts::default();
         for drain in drains.statuses().iter() {
             counts.drains += 1;
@@ -259,8 +259,9 @@ impl PipelineView {
     /// Returns the number of open connections and sessions over which envelopes arrive.
     pub fn ingress_streams(&self) -> u64 {
         let is_router = |source_type| source_type == SourceType::Loggregator;
-        let sources = self.sources.iter().filter(|source| is_router(source.source_type));
-        sources.map(|source| get(&source.stats.listener.connections)).sum()
+        let sources = self.sources();
+        let routers = sources.iter().filter(|source| is_router(source.source_type));
+        routers.map(|source| get(&source.stats.listener.connections)).sum()
     }
 
     /// Returns the number of destinations of envelopes, as an agent counts its routers: working
@@ -293,7 +294,7 @@ impl PipelineView {
     /// Adds the metrics of agents and routers about received envelopes.
     fn received(&self, ledger: &Ledger, metrics: &mut Metrics) {
         let (mut v1, mut v2) = (SourceBook::default(), SourceBook::default());
-        for source in &self.sources {
+        for source in self.sources().iter() {
             let book = ledger.sources.iter().find(|book| book.name == source.name);
             let Some(book) = book.map(|ledger| &ledger.book) else { continue };
             match source.source_type.envelopes() {

@@ -7,7 +7,9 @@
 //! Stop: the sources stop first, then the journal closes and the outputs drain what they can within
 //! the deadline; the rest stays after their positions and is delivered by the next run.
 
+mod drains;
 mod outputs;
+mod sources;
 
 use std::io;
 use std::sync::Arc;
@@ -18,17 +20,17 @@ use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, JournalError, Whe
 use weir_model::Kinds;
 
 use crate::config::{OutputPlan, PipelinePlan};
-use crate::drain::{self, Drains, DrainsError};
+use crate::drain::{DrainsError, PreparedDrains};
 use crate::health::Severity;
 use crate::output::{OutputContext, OutputError};
 use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
 use crate::source::{
-    self, OwnPath, OwnPaths, Progress, SourceContext, SourceError, SourceHandle, SourceNames,
-    ViewSlot,
+    OwnPath, OwnPaths, Progress, SourceContext, SourceError, SourceNames, ViewSlot,
 };
-use crate::view::{OutputView, PipelineView, SourceView};
-pub use outputs::ChangedOutputs;
+use crate::view::{OutputView, PipelineView};
+use drains::{DrainsChange, DrainsContext, RunningDrains};
 use outputs::Outputs;
+use sources::Sources;
 
 /// Maximum time that positions and appended batches wait for others before they are flushed.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
@@ -44,13 +46,20 @@ const DISCOVERY_MAX: Duration = Duration::from_mins(1);
 /// How long one wait for a source to read its backlog takes; there is another one after it.
 const BACKLOG_WAIT: Duration = Duration::from_mins(1);
 
+/// What stands for the type of an output in the destination that is weir's own store. No output has
+/// a type of that name.
+pub const STORE_TYPE_NAME: &str = "store";
+
 /// A running pipeline.
 #[derive(Debug)]
 pub struct Pipeline {
     view: Arc<PipelineView>,
-    sources: Vec<SourceHandle>,
+    sources: Sources,
+    source_names: Arc<SourceNames>,
     outputs: Outputs,
     destinations: Vec<OtherDestination>,
+    drains: Option<RunningDrains>,
+    drains_context: DrainsContext,
     own_paths: OwnPaths,
     generations: Generations,
 }
@@ -70,11 +79,33 @@ pub enum Applied {
     Done {
         /// Generation of the rules.
         generation: u32,
-        /// The outputs that have changed.
-        outputs: ChangedOutputs,
+        /// What else has changed.
+        changes: Changes,
     },
     /// Nothing was changed: this change needs a restart.
     NeedsRestart,
+}
+
+/// The components affected by a change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Sources.
+    pub sources: ChangedComponents,
+    /// Outputs.
+    pub outputs: ChangedComponents,
+    /// Whether the settings of drains have changed.
+    pub drains: bool,
+}
+
+/// Sources or outputs that are affected by a change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangedComponents {
+    /// Names of new ones.
+    pub added: Vec<String>,
+    /// Names of those with other settings.
+    pub changed: Vec<String>,
+    /// Names of those that are no longer configured.
+    pub removed: Vec<String>,
 }
 
 /// A destination other than an output, supplied by the caller that starts the pipeline.
@@ -169,83 +200,126 @@ impl Pipeline {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let journal = Journal::open(journal_config(plan), disk.clone(), clock.clone())?;
+        let source_names = Arc::new(SourceNames::new(&plan.sources));
         let context = OutputContext::new(plan.data_dir.clone(), clock.clone(), disk.clone())
-            .with_sources(&plan.sources);
+            .with_sources(source_names.clone());
         let mut outputs = Outputs::new(journal.clone(), context);
         let change = outputs.prepare(&plan.outputs)?;
         let names = change.names.clone();
         outputs.begin(change)?;
         let others = others.into_iter().map(|other| start_destination(other, &journal));
-        let mut destinations: Vec<_> = others.collect::<Result<_, _>>()?;
-        let drains = start_drains(plan, &journal, disk, clock)?;
-        destinations.extend(drains.as_ref().map(|drains| OtherDestination {
-            running: drains.clone(),
-            view: Arc::new(OutputView::other(
-                drain::NAME.to_owned(),
-                drain::TYPE_NAME,
-                drains.clone(),
-            )),
-            cursor: drains.cursor,
-        }));
+        let destinations: Vec<_> = others.collect::<Result<_, _>>()?;
+        let drains_context = DrainsContext {
+            journal: journal.clone(),
+            disk: disk.clone(),
+            data_dir: plan.data_dir.clone(),
+            clock: clock.clone(),
+            sources: source_names.clone(),
+        };
+        let prepared = plan.drains.as_ref().map(PreparedDrains::new).transpose()?;
+        let drains = prepared.map(|prepared| RunningDrains::start(prepared, &drains_context));
+        let drains = drains.transpose()?;
         let mut generations = Generations::open(disk.clone(), &plan.data_dir)?;
-        let names = with_others(names, &destinations);
+        let names = with_others(names, &destinations, drains.as_ref());
         let generation = generations.number(plan, &names_of(&names), clock.unix_ns());
         let rules = Arc::new(RuleSwitch::new(compile(plan, &names, generation)?, clock.unix_ns()));
         let own_paths = OwnPaths::new(&own_paths(plan.outputs.iter(), plan));
-        let mut sources = Vec::new();
-        let mut source_views = Vec::new();
         let slot = ViewSlot::default();
-        for source in &plan.sources {
-            let context = SourceContext {
-                journal: journal.clone(),
-                rules: rules.clone(),
-                clock: clock.clone(),
-                disk: disk.clone(),
-                data_dir: plan.data_dir.clone(),
-                stats: Arc::default(),
-                view: slot.clone(),
-                own_paths: own_paths.clone(),
-            };
-            source_views.push(SourceView::new(source, context.stats.clone()));
-            sources.push(source::spawn(source, context)?);
-        }
-        release_when_discovered(&sources, journal.clone())?;
-        let views = views_with_others(&outputs, &destinations);
-        let view = PipelineView::new(journal, source_views, views, rules, clock.clone());
-        let view = Arc::new(view.with_drains(drains));
+        let mut sources = Sources::new(SourceContext {
+            journal: journal.clone(),
+            rules: rules.clone(),
+            clock: clock.clone(),
+            disk: disk.clone(),
+            data_dir: plan.data_dir.clone(),
+            stats: Arc::default(),
+            view: slot.clone(),
+            own_paths: own_paths.clone(),
+        });
+        let change = sources.prepare(&plan.sources)?;
+        sources.begin(change, &mut ChangedComponents::default())?;
+        release_when_discovered(sources.progress(), journal.clone())?;
+        let views = views_with_others(&outputs, &destinations, drains.as_ref());
+        let view = PipelineView::new(journal, sources.views(), views, rules, clock.clone());
+        let view = Arc::new(view.with_source_names(source_names.clone()));
+        view.set_drains(drains.as_ref().map(|running| running.drains.clone()));
         let _first = slot.set(Arc::downgrade(&view));
-        Ok(Self { view, sources, outputs, destinations, own_paths, generations })
+        Ok(Self {
+            view,
+            sources,
+            source_names,
+            outputs,
+            destinations,
+            drains,
+            drains_context,
+            own_paths,
+            generations,
+        })
     }
 
-    /// Applies the outputs and rules of another plan, which must be identical otherwise (see
-    /// [`PipelinePlan::differs_only_in_outputs_and_rules`]). Unchanged components continue
+    /// Applies the sources, outputs, drains and rules of another plan, which must be identical
+    /// otherwise (see [`PipelinePlan::differs_only_in_components`]). Unchanged components continue
     /// undisturbed. Each source uses the new rules from its next batch on; records that were routed
     /// before still go where they were routed to. After an error in the configuration nothing has
-    /// changed; an output that cannot be started is missing until the next change.
+    /// changed; a component that cannot be started is missing until the next change.
     pub fn apply(&mut self, plan: &PipelinePlan) -> Result<Applied, StartError> {
-        if self.outputs.needs_restart(&plan.outputs) {
+        if self.outputs.needs_restart(&plan.outputs)
+            || self.drains.is_some() != plan.drains.is_some()
+        {
             return Ok(Applied::NeedsRestart);
         }
+        let drains = match (&self.drains, &plan.drains) {
+            (Some(running), Some(plan)) => running.prepare(plan)?,
+            _ => DrainsChange::None,
+        };
         let change = self.outputs.prepare(&plan.outputs)?;
-        let names = with_others(change.names.clone(), &self.destinations);
+        let names = with_others(change.names.clone(), &self.destinations, self.drains.as_ref());
         let now = self.view.clock.unix_ns();
         let generation = self.generations.number(plan, &names_of(&names), now);
-        let rules = match compile(plan, &names, generation) {
-            Ok(rules) => rules,
+        let prepared = compile(plan, &names, generation).map_err(StartError::from);
+        let prepared = prepared.and_then(|rules| Ok((rules, self.sources.prepare(&plan.sources)?)));
+        let (rules, sources) = match prepared {
+            Ok(prepared) => prepared,
             Err(error) => {
                 self.outputs.give_up(change);
-                return Err(error.into());
+                return Err(error);
             }
         };
         // Removed outputs still write.
         let all = self.outputs.plans().chain(&plan.outputs);
         self.own_paths.replace(&own_paths(all, plan));
         let output_names = change.names.clone();
-        let mut outputs = self.outputs.begin(change)?;
+        let outputs = match self.outputs.begin(change) {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                self.sources.give_up(sources);
+                return Err(error);
+            }
+        };
+        let mut changes = Changes { outputs, ..Changes::default() };
         self.view.rules.replace(rules, now);
-        outputs.removed = self.outputs.end_others(&output_names);
-        self.view.set_outputs(views_with_others(&self.outputs, &self.destinations));
-        Ok(Applied::Done { generation, outputs })
+        self.source_names.add(&plan.sources);
+        let started = self.sources.begin(sources, &mut changes.sources);
+        self.view.set_sources(self.sources.views());
+        changes.outputs.removed = self.outputs.end_others(&output_names);
+        let drains = self.change_drains(drains, &mut changes);
+        let views = views_with_others(&self.outputs, &self.destinations, self.drains.as_ref());
+        self.view.set_outputs(views);
+        started?;
+        drains?;
+        Ok(Applied::Done { generation, changes })
+    }
+
+    fn change_drains(
+        &mut self,
+        change: DrainsChange,
+        changes: &mut Changes,
+    ) -> Result<(), DrainsError> {
+        let Some(running) = self.drains.take() else { return Ok(()) };
+        changes.drains = !matches!(change, DrainsChange::None);
+        let changed = running.change(change, &self.drains_context);
+        let result = changed.map(|running| self.drains = Some(running));
+        self.view.set_drains(self.drains.as_ref().map(|running| running.drains.clone()));
+        result
     }
 
     /// Returns the live statistics and books.
@@ -263,25 +337,25 @@ impl Pipeline {
     /// be opened again.
     pub fn stop(&mut self, deadline: Duration) {
         self.view.set_stopping();
-        for source in &self.sources {
-            source.stop();
-        }
-        for source in self.sources.drain(..) {
-            let name = source.name().to_owned();
-            if !source.join() {
-                tracing::error!(source = name, "source thread panicked");
-            }
-        }
+        self.sources.stop();
         self.view.journal.close();
         self.outputs.stop(deadline);
         for destination in &self.destinations {
             destination.running.stop(deadline);
+        }
+        if let Some(running) = &self.drains {
+            running.drains.stop(deadline);
         }
         self.outputs.join();
         for destination in self.destinations.drain(..) {
             if !destination.running.join() {
                 tracing::error!(?destination, "destination thread panicked");
             }
+        }
+        if let Some(running) = self.drains.take()
+            && !running.drains.join()
+        {
+            tracing::error!("the drains panicked");
         }
         self.view.journal.shutdown();
     }
@@ -302,18 +376,6 @@ fn journal_config(plan: &PipelinePlan) -> JournalConfig {
     }
 }
 
-fn start_drains(
-    plan: &PipelinePlan,
-    journal: &Journal,
-    disk: &Arc<dyn Disk>,
-    clock: &Arc<dyn Clock>,
-) -> Result<Option<Arc<Drains>>, StartError> {
-    let Some(drains) = &plan.drains else { return Ok(None) };
-    let sources = Arc::new(SourceNames::new(&plan.sources));
-    let place = (disk.clone(), &*plan.data_dir);
-    Ok(Some(Arc::new(Drains::start(drains, journal, place, clock.clone(), sources)?)))
-}
-
 fn start_destination(
     destination: Destination,
     journal: &Journal,
@@ -332,18 +394,25 @@ fn start_destination(
     Ok(OtherDestination { running, view, cursor: index })
 }
 
-/// Returns names and cursor indexes of outputs and other destinations.
+/// Returns names and cursor indexes of outputs, other destinations and drains.
 fn with_others(
     mut names: Vec<(String, usize)>,
     others: &[OtherDestination],
+    drains: Option<&RunningDrains>,
 ) -> Vec<(String, usize)> {
     names.extend(others.iter().map(|other| (other.view.name.clone(), other.cursor)));
+    names.extend(drains.map(|running| (running.view.name.clone(), running.drains.cursor)));
     names
 }
 
-fn views_with_others(outputs: &Outputs, others: &[OtherDestination]) -> Vec<Arc<OutputView>> {
+fn views_with_others(
+    outputs: &Outputs,
+    others: &[OtherDestination],
+    drains: Option<&RunningDrains>,
+) -> Vec<Arc<OutputView>> {
     let mut views = outputs.views();
     views.extend(others.iter().map(|other| other.view.clone()));
+    views.extend(drains.map(|running| running.view.clone()));
     views
 }
 
@@ -390,8 +459,7 @@ fn own_paths<'a>(
 
 /// Waits for the first discovery of every source, then releases batches that none of them claimed.
 /// Tells the journal also when every source has read what it found, or has ended.
-fn release_when_discovered(sources: &[SourceHandle], journal: Journal) -> Result<(), StartError> {
-    let sources: Vec<Progress> = sources.iter().map(SourceHandle::progress).collect();
+fn release_when_discovered(sources: Vec<Progress>, journal: Journal) -> Result<(), StartError> {
     let wait = move || {
         for source in &sources {
             source.wait_discovered(DISCOVERY_MAX);

@@ -17,6 +17,7 @@ use crate::live::Hub;
 use crate::originals::OriginalEvents;
 use crate::pipeline::Running;
 use crate::rule::RuleSwitch;
+use crate::source::SourceNames;
 use crate::stats::{OutputStats, SourceStats};
 
 /// The external view of a source.
@@ -62,13 +63,12 @@ pub enum Phase {
 pub struct PipelineView {
     /// Books and buffer.
     pub journal: Journal,
-    /// Sources in the order of the configuration.
-    pub sources: Vec<SourceView>,
+    sources: Mutex<Arc<[Arc<SourceView>]>>,
+    pub(crate) source_names: Arc<SourceNames>,
     outputs: Mutex<Outputs>,
     /// The rules in force.
     pub rules: Arc<RuleSwitch>,
-    /// The drains, if there are any.
-    pub drains: Option<Arc<Drains>>,
+    drains: Mutex<Option<Arc<Drains>>>,
     /// When it was started, nanoseconds since 1970.
     pub started_unix_ns: i64,
     pub(crate) clock: Arc<dyn Clock>,
@@ -134,17 +134,18 @@ impl PipelineView {
     /// Creates the view of a pipeline that starts now.
     pub fn new(
         journal: Journal,
-        sources: Vec<SourceView>,
+        sources: Vec<Arc<SourceView>>,
         outputs: Vec<Arc<OutputView>>,
         rules: Arc<RuleSwitch>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             journal,
-            sources,
+            sources: Mutex::new(sources.into()),
+            source_names: Arc::default(),
             outputs: Mutex::new(Outputs::of(outputs)),
             rules,
-            drains: None,
+            drains: Mutex::default(),
             started_unix_ns: clock.unix_ns(),
             clock,
             noticed: Noticed::default(),
@@ -165,10 +166,30 @@ impl PipelineView {
         self.api_certificates_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds drains.
+    /// Sets the names of sources.
     #[must_use]
-    pub fn with_drains(self, drains: Option<Arc<Drains>>) -> Self {
-        Self { drains, ..self }
+    pub(crate) fn with_source_names(self, source_names: Arc<SourceNames>) -> Self {
+        Self { source_names, ..self }
+    }
+
+    /// Returns the drains, if there are any.
+    pub fn drains(&self) -> Option<Arc<Drains>> {
+        self.drains.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the drains.
+    pub(crate) fn set_drains(&self, drains: Option<Arc<Drains>>) {
+        *self.drains.lock().unwrap_or_else(PoisonError::into_inner) = drains;
+    }
+
+    /// Returns the sources, in the order of the configuration.
+    pub fn sources(&self) -> Arc<[Arc<SourceView>]> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the sources.
+    pub(crate) fn set_sources(&self, sources: Vec<Arc<SourceView>>) {
+        *self.sources.lock().unwrap_or_else(PoisonError::into_inner) = sources.into();
     }
 
     /// Returns the outputs, in the order of the configuration, and the other destinations.

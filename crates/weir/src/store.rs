@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_host::{Clock, Disk};
 use weir_pipeline::health::Severity;
-use weir_pipeline::{ActiveProblem, Destination, Running};
+use weir_pipeline::{ActiveProblem, Destination, Running, STORE_TYPE_NAME};
 use weir_store::embedded::{EmbeddedStore, StoreConfig};
 
 use crate::config::STORE;
@@ -29,7 +29,7 @@ pub(crate) fn destination(
 ) -> Destination {
     Destination {
         name: STORE.to_owned(),
-        type_name: "store",
+        type_name: STORE_TYPE_NAME,
         buffer_bytes_max: BUFFER_BYTES_MAX,
         window_bytes: WINDOW_BYTES,
         start: Box::new(move |cursor| {

@@ -21,8 +21,8 @@ use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::JournalStatus;
 use weir_model::DiscardReason;
-use weir_pipeline::drain;
 use weir_pipeline::view::PipelineView;
+use weir_pipeline::{STORE_TYPE_NAME, drain};
 
 use crate::journal::JournalEntry;
 use crate::ledger::ByReason;
@@ -412,7 +412,7 @@ impl TopologyNode {
         let OutputStatus { book, .. } = output;
         let kind = match (book.name.as_str(), book.type_name.as_str()) {
             (drain::NAME | drain::LAGGING, _) => NodeKind::Drains,
-            (_, "store") => NodeKind::Store,
+            (_, STORE_TYPE_NAME) => NodeKind::Store,
             _ => NodeKind::Output,
         };
         Self {

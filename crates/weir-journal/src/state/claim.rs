@@ -201,10 +201,26 @@ impl State {
     }
 
     pub(crate) fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
-        self.stream_ids(source).into_iter().map(|stream| self.known_stream(stream)).collect()
+        // What a source of this run has closed was read to its end.
+        let is_ended =
+            |id: &StreamId| self.streams.get(id).is_some_and(|s| s.is_opened && s.closed);
+        let ids = self.stream_ids(source).into_iter().filter(|id| !is_ended(id));
+        ids.map(|stream| self.known_stream(stream)).collect()
+    }
+
+    pub(crate) fn furthest_streams(&self, source: SourceId) -> Vec<(StreamId, ResumePoint)> {
+        let frames = |id| self.recovered.get(&id).map_or(&[][..], Vec::as_slice);
+        let furthest = |id| Some((id, ResumePoint::at(&*self.furthest(id, frames(id))?, true)));
+        self.stream_ids(source).into_iter().filter_map(furthest).collect()
     }
 
     fn known_stream(&self, stream: StreamId) -> KnownStream {
+        if let Some(known) = self.streams.get(&stream).filter(|known| known.is_opened) {
+            let (group, furthest) = (known.group, ResumePoint::at(known.done(), true));
+            let resume = ResumePoint::at(&known.checkpoint, true);
+            let resume = ResumePoint { furthest: furthest.furthest, ..resume };
+            return KnownStream { stream, group, resume, furthest };
+        }
         let frames = self.recovered.get(&stream).map_or(&[][..], Vec::as_slice);
         let point = |checkpoint: Option<Arc<Checkpoint>>| {
             checkpoint.map(|checkpoint| ResumePoint::at(&checkpoint, true)).unwrap_or_default()
@@ -218,6 +234,9 @@ impl State {
     }
 
     pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {
+        if let Some(resume) = self.continue_stream(spec, now) {
+            return resume;
+        }
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
         let known = self.resume_checkpoint(spec.stream, &frames);
         let is_known = known.is_some();
@@ -245,7 +264,7 @@ impl State {
         let stream = self.streams.entry(spec.stream).or_default();
         stream.source = Some(spec.source);
         stream.group = spec.group;
-        stream.closed = false;
+        (stream.closed, stream.is_opened) = (false, true);
         stream.is_unrepeatable = !is_repeatable;
         if stream.furthest.end == Position::default() {
             stream.furthest = resume.clone();
@@ -268,6 +287,21 @@ impl State {
         }
         self.settle_cursor_streams(spec.stream, now);
         ResumePoint { last_epoch, furthest, ..ResumePoint::at(&resume, is_found) }
+    }
+
+    /// Continues a stream that a source of this run has opened before: after everything that was
+    /// appended, since destinations have it or find it here. `None` if there is no such stream.
+    fn continue_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> Option<ResumePoint> {
+        let known = self.streams.get_mut(&spec.stream).filter(|known| known.is_opened)?;
+        (known.source, known.group, known.closed) = (Some(spec.source), spec.group, false);
+        if spec.gone {
+            self.skip_to_furthest(spec.stream, now);
+            self.persist_stream(spec.stream, now);
+        }
+        let last_epoch = self.last_epoch(spec.stream, &[]);
+        let known = self.streams.get(&spec.stream)?;
+        let furthest = Furthest::at(known.done());
+        Some(ResumePoint { last_epoch, furthest, ..ResumePoint::at(&known.checkpoint, true) })
     }
 
     /// Makes destinations of earlier runs start with the first frame of a stream that the log does

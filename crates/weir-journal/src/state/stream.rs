@@ -51,6 +51,8 @@ pub(crate) struct StreamState {
     /// because their source can read them again.
     pub(crate) volatile_slots: u64,
     pub(crate) closed: bool,
+    /// A source of this run has opened it: the journal has everything that was read of it.
+    pub(crate) is_opened: bool,
     /// Number of batches that some destination needs, even one that is not configured, or that the
     /// writer is processing.
     pub(crate) slots: u64,

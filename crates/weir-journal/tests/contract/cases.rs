@@ -9,7 +9,7 @@ use weir_model::{DiscardReason, Position, StreamId};
 use crate::Opener;
 use crate::support::{
     KIB, MIB, Part, STEP, assert_books_balance, block_on, book_of, config, cursor, cursor_spec,
-    drain, numbers, open_stream, take, until,
+    drain, numbers, open_gone, open_stream, source, state_of, take, until,
 };
 
 const LAG: WritePolicy = WritePolicy::OnLag;
@@ -488,5 +488,57 @@ pub(crate) fn ready_waits_for_bytes_or_age_or_the_end(opener: &mut impl Opener) 
     });
     drain(&mut hec);
     until("nothing is held", || journal.ledger().journal.ring_bytes == 0);
+    opener.close(journal);
+}
+
+/// One destination has everything, the other one nothing, and nothing is on disk.
+pub(crate) fn a_source_that_is_replaced_continues_after_what_was_appended(
+    opener: &mut impl Opener,
+) {
+    let journal = opener.open();
+    journal.register_source("app");
+    let [mut first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
+    for stream in [1, 2, 3] {
+        open_stream(&journal, stream);
+        journal.append(Part::new(stream, 0, 10).mask(0b11).build(), LAG).unwrap();
+    }
+    assert_eq!(drain(&mut first).len(), 30);
+    journal.close_stream(StreamId(3));
+    let known = journal.known_streams(source());
+    let known: Vec<_> = known.iter().map(|known| (known.stream.0, known.resume.position)).collect();
+    let end = Position::new(0, 10 * STEP);
+    assert_eq!(known, [(1, end), (2, end)], "the third one has ended");
+    let resume = open_stream(&journal, 1);
+    assert!(resume.known);
+    assert_eq!((resume.position, resume.furthest.position), (end, end));
+    assert_eq!((resume.state, resume.book), (state_of(0, 10), book_of(10)));
+    journal.append(Part::new(1, 10, 5).mask(0b11).build(), LAG).unwrap();
+    // The file of the second one is gone meanwhile.
+    assert_eq!(open_gone(&journal, 2).book, book_of(10));
+    journal.close_stream(StreamId(2));
+    assert_books_balance(&journal);
+    assert_eq!(journal.ledger().sources[0].book, book_of(35));
+    assert_eq!((drain(&mut first).len(), drain(&mut second).len()), (5, 35));
+    assert_books_balance(&journal);
+    opener.close(journal);
+}
+
+pub(crate) fn what_a_removed_source_has_read_survives_a_crash(opener: &mut impl Opener) {
+    let journal = opener.open();
+    journal.register_source("app");
+    let hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).build(), LAG).unwrap();
+    journal.persist_source(source());
+    // Batches are written in order.
+    let last = journal.append(Part::new(2, 0, 1).unrepeatable().build(), WritePolicy::OnAppend);
+    block_on(last.unwrap().durable()).unwrap();
+    opener.crash(journal);
+    drop(hec);
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    journal.release_unclaimed();
+    assert_eq!(drain(&mut hec).len(), 11);
+    assert_books_balance(&journal);
     opener.close(journal);
 }

@@ -85,6 +85,8 @@ contract! {
     cases::a_closed_stream_folds_into_its_source
     cases::a_closed_journal_refuses_and_drains
     cases::ready_waits_for_bytes_or_age_or_the_end
+    cases::a_source_that_is_replaced_continues_after_what_was_appended
+    cases::what_a_removed_source_has_read_survives_a_crash
     holding::what_is_held_takes_no_room_and_is_in_flight_until_it_is_settled
     holding::what_is_held_stays_for_those_that_still_need_it
     holding::what_was_held_comes_again_after_a_restart

@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) keys: bool,
     /// Destinations get other readers, and are removed and added while the process runs.
     pub(crate) readers: bool,
+    /// Sources are replaced while the process runs.
+    pub(crate) replaces: bool,
     /// Bytes on the disk change between two runs.
     pub(crate) damage: bool,
 }
@@ -64,6 +66,7 @@ impl Settings {
             drops_oldest: is_on(57) && is_on(56),
             keys: is_on(50),
             readers: is_on(53) && is_on(52),
+            replaces: is_on(49),
             damage: std::env::var_os("WEIR_SIMULATE_DAMAGE").is_some(),
         }
     }
@@ -126,7 +129,13 @@ const ONCE_FAILED_SOON: [u64; 4] = [14_379, 33_310, 335_475, 610_254];
 
 #[test]
 fn histories_that_once_failed_pass() {
-    let of = |seed| Settings { readers: false, is_quick: false, keys: false, ..Settings::of(seed) };
+    let of = |seed| Settings {
+        readers: false,
+        replaces: false,
+        is_quick: false,
+        keys: false,
+        ..Settings::of(seed)
+    };
     let acknowledged = |seed| (seed, Settings { soon_lanes: 0, ..of(seed) });
     let soon = ONCE_FAILED_SOON.map(|seed| (seed, of(seed)));
     for (seed, settings) in ONCE_FAILED.map(acknowledged).into_iter().chain(soon) {

@@ -33,6 +33,8 @@ pub(crate) enum What {
     SettleOthers,
     /// A destination gets another reader, or loses its reader, or gets one again.
     ChangeReader,
+    /// The sources end, and others continue in their place.
+    ReplaceSources,
     /// A file is truncated; perhaps it grows again at once.
     Cut,
     Delete,
@@ -137,6 +139,10 @@ pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
     if settings.readers {
         let is_due = |chance| (chance < 5).then_some(What::ChangeReader);
         events = interspersed(events, seed.rotate_left(32), is_due);
+    }
+    if settings.replaces {
+        let is_due = |chance| (chance < 4).then_some(What::ReplaceSources);
+        events = interspersed(events, seed.rotate_left(8), is_due);
     }
     events
 }

@@ -189,6 +189,7 @@ impl<'a> World<'a> {
             What::Look => self.look(rng),
             What::SettleOthers => self.settle_others(),
             What::ChangeReader => self.change_reader(rng),
+            What::ReplaceSources => self.replace_sources(),
             What::Receive => self.receive(rng),
             What::Flush => {
                 self.flush();
@@ -415,6 +416,20 @@ impl<'a> World<'a> {
         self.process = Some(Process::new(journal, writer, clock, readers, lanes, soon_lanes));
     }
 
+    /// Other sources continue with the files and connections of those that run.
+    fn replace_sources(&mut self) {
+        self.met("ReplaceSources");
+        let Some(process) = &mut self.process else { return };
+        for file in self.files.iter_mut().filter(|file| file.reading.is_some()) {
+            if file.state == FileState::There {
+                file.open(&process.journal, &mut self.oracle);
+            }
+        }
+        for (stream, reading) in &mut process.lanes {
+            *reading = open_lane(&process.journal, &mut self.oracle, *stream);
+        }
+    }
+
     /// What a journal without frames knows can only come from its log: it is owed, exactly. But for
     /// rows that an earlier start knew only because of a later frame, the log contains no more than
     /// that start knew.
@@ -589,11 +604,11 @@ impl<'a> World<'a> {
             }
         }
         for source in SOURCES {
-            for known in process.journal.known_streams(SourceId::of(source)) {
-                if let Some(book) = self.oracle.streams.get_mut(&known.stream.0) {
+            for (stream, furthest) in process.journal.furthest_streams(SourceId::of(source)) {
+                if let Some(book) = self.oracle.streams.get_mut(&stream.0) {
                     book.is_noted = true;
                 }
-                let chain = chain_at(&self.oracle, &known.furthest);
+                let chain = chain_at(&self.oracle, &furthest);
                 self.oracle.note_known(&chain);
             }
         }

@@ -159,6 +159,14 @@ impl Drain {
             && self.appended.is_empty()
     }
 
+    /// Returns whether none of its records are in memory.
+    pub(super) fn has_none(&self) -> bool {
+        self.queue.is_empty()
+            && self.in_flight == InFlight::Nothing
+            && self.gathered.is_empty()
+            && self.appended.is_empty()
+    }
+
     /// Returns whether batches of its stream should be taken.
     fn needs_more(&self, now: Duration) -> bool {
         self.mode == Mode::Lagging

@@ -34,5 +34,6 @@ pub(crate) use stream::source as relocated_source;
 pub use message::DrainMessage;
 pub use plan::{DrainsPlan, Selector};
 pub use registry::{Definition, DefinitionError, DrainsFileError, StoredDrain};
+pub(crate) use run::PreparedDrains;
 pub use run::{DrainChangeError, Drains, DrainsError, LAGGING, NAME, TYPE_NAME};
 pub use status::{DrainState, DrainStatus, ProviderStatus};

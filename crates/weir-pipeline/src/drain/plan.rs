@@ -51,3 +51,28 @@ pub struct DrainsPlan {
     /// The servers that list further drains.
     pub providers: Vec<ProviderSettings>,
 }
+
+impl DrainsPlan {
+    /// Returns whether drains that run with the settings `before` can continue with these: only
+    /// what every drain reads anew has changed, and drains were added or removed.
+    pub(crate) fn continues(&self, before: &Self) -> bool {
+        // The fields are listed one by one so that a new field cannot be forgotten here.
+        let Self {
+            bytes_max,
+            window_bytes,
+            retry_for: _,
+            with_metadata: _,
+            network,
+            drains,
+            providers,
+        } = self;
+        let is_as_before = |drain: &Definition| {
+            before.drains.iter().all(|other| other.id != drain.id || other == drain)
+        };
+        *bytes_max == before.bytes_max
+            && *window_bytes == before.window_bytes
+            && *network == before.network
+            && *providers == before.providers
+            && drains.iter().all(is_as_before)
+    }
+}

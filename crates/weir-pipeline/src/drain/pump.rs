@@ -15,7 +15,7 @@ use weir_host::Clock;
 use weir_journal::{Cursor, CursorMemory, Journal, WritePolicy};
 use weir_model::{Batch, BatchBuilder, NewRecord, Position, Seal, SourceBook, StreamId};
 
-use super::core::{Appended, Core, Mode};
+use super::core::{Appended, Core, Drain, Mode};
 use super::envelopes::Envelopes;
 use super::limits::{GATHER_BYTES, GATHER_INTERVAL, RELOCATE_AFTER, RELOCATE_EARLY_AFTER, TURNS};
 use super::plan::DrainSpec;
@@ -37,7 +37,9 @@ pub(super) struct Pump {
     /// Maximum size of unfinished records of sources.
     window_bytes: usize,
     /// How long a record may wait to be delivered.
-    retry_for: Duration,
+    pub(super) retry_for: Duration,
+    /// Others take the next batches: only those that were taken are finished.
+    pub(super) is_handing_over: bool,
     envelopes: Rc<RefCell<Envelopes>>,
     builder: BatchBuilder,
     /// The drain that loses its records if the journal has had no room for them for a while: the
@@ -76,6 +78,7 @@ impl Pump {
             lagging,
             window_bytes,
             retry_for,
+            is_handing_over: false,
             envelopes,
             builder: BatchBuilder::new(Position::default()),
         }
@@ -123,12 +126,16 @@ impl Pump {
 
     /// Returns whether more of the sources' records may be taken.
     pub(super) fn has_room(&self) -> bool {
-        self.core.borrow().source_bytes <= self.window_bytes
+        !self.is_handing_over && self.core.borrow().source_bytes <= self.window_bytes
     }
 
     /// Returns whether no records wait, except in the streams of drains that accept none now.
     pub(super) fn is_done(&self) -> bool {
         let (core, now) = (self.core.borrow(), self.clock.monotonic());
+        if self.is_handing_over {
+            let has_none = |id| core.drains.get(id).is_none_or(Drain::has_none);
+            return core.source_bytes == 0 && core.active.iter().all(has_none);
+        }
         let is_kept = |id| core.drains.get(id).is_some_and(|drain| drain.is_kept(now));
         core.active.iter().all(is_kept) && self.sources.waiting_bytes() == 0
     }
@@ -159,6 +166,9 @@ impl Pump {
     }
 
     fn take_lagging(&mut self, now: Duration) -> bool {
+        if self.is_handing_over {
+            return false;
+        }
         let is_passed_over = |stream: StreamId| {
             let core = self.core.borrow();
             // Streams of drains that may still be listed are kept.
@@ -203,7 +213,8 @@ impl Pump {
         let active: Vec<u64> = self.core.borrow().active.iter().copied().collect();
         let is_tight = self.core.borrow().source_bytes > self.window_bytes / 4 * 3;
         let patience = if is_tight { RELOCATE_EARLY_AFTER } else { RELOCATE_AFTER };
-        let holds_up = !self.has_room() || self.sources.fills_disk();
+        let is_full = self.core.borrow().source_bytes > self.window_bytes;
+        let holds_up = is_full || self.sources.fills_disk();
         self.heaviest = holds_up.then(|| self.core.borrow().heaviest()).flatten();
         for id in active {
             self.relocate_if_due(id, now, patience);

@@ -4,11 +4,11 @@
 //! before the request for it is answered; a paused drain is paused whenever a list has it, until a
 //! user resumes or removes it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -91,7 +91,9 @@ pub enum DrainChangeError {
     #[error("the change applies until the next start, but could not be saved: see the log")]
     NotSaved,
     /// Nothing is changed any more.
-    #[error("weir is stopping")]
+    #[error(
+        "weir is stopping, or its drains restart with other settings: try again in a few seconds"
+    )]
     Stopping,
 }
 
@@ -102,6 +104,8 @@ enum Command {
     Remove(u64),
     Pause(u64, bool),
     Test(u64),
+    /// Other settings ([`DrainsPlan::continues`]).
+    Follow(Box<DrainsPlan>),
 }
 
 /// The answer to a command; for a test, the reason if the destination cannot be reached.
@@ -120,6 +124,30 @@ struct Published {
     cpu_ns: AtomicU64,
     stop: Notify,
     grace_ms: AtomicU64,
+    is_handing_over: AtomicBool,
+}
+
+/// Drains that can be started: their certificates can be used.
+pub(crate) struct PreparedDrains {
+    plan: DrainsPlan,
+    network: DrainNetwork,
+    providers: Vec<(&'static str, Provider)>,
+}
+
+impl PreparedDrains {
+    /// Their settings.
+    pub(crate) fn plan(&self) -> &DrainsPlan {
+        &self.plan
+    }
+
+    /// Does the steps of a start that can fail because of the settings.
+    pub(crate) fn new(plan: &DrainsPlan) -> Result<Self, DrainsError> {
+        let network = DrainNetwork::new(&plan.network)?;
+        let provider = |settings| Ok((name_of(settings), Provider::new(settings)?));
+        let providers = plan.providers.iter().map(provider);
+        let providers = providers.collect::<Result<_, ConnectError>>()?;
+        Ok(Self { plan: plan.clone(), network, providers })
+    }
 }
 
 /// Running drains.
@@ -130,6 +158,8 @@ pub struct Drains {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Index of the destination.
     pub(crate) cursor: usize,
+    /// Index of the destination with the records of lagging drains.
+    pub(crate) lagging_cursor: usize,
 }
 
 /// Everything that the thread needs to start.
@@ -147,12 +177,16 @@ struct Start {
 impl Drains {
     /// Starts drains over a journal.
     pub(crate) fn start(
-        plan: &DrainsPlan,
+        prepared: PreparedDrains,
         journal: &Journal,
         (disk, data_dir): (Arc<dyn Disk>, &Path),
         clock: Arc<dyn Clock>,
         sources: Arc<SourceNames>,
     ) -> Result<Self, DrainsError> {
+        let PreparedDrains { plan, network, providers } = prepared;
+        let names: Vec<_> = providers.iter().map(|(name, _)| *name).collect();
+        let mut registry = Registry::open(disk, data_dir, &names)?;
+        let file_problems = std::mem::take(&mut registry.problems);
         let spec = |name: &str, when_full, buffer_bytes_max, window_bytes| CursorSpec {
             name: name.to_owned(),
             when_full,
@@ -164,18 +198,9 @@ impl Drains {
         let lagging =
             spec(LAGGING, WhenFull::DropOldestOfStream, plan.bytes_max, LAGGING_WINDOW_BYTES);
         let cursors = (journal.cursor(direct)?, journal.cursor(lagging)?);
-        let cursor = cursors.0.index();
-        let network = DrainNetwork::new(&plan.network)?;
-        let providers: Vec<_> = plan
-            .providers
-            .iter()
-            .map(|settings| Ok((name_of(settings), Provider::new(settings)?)))
-            .collect::<Result<_, ConnectError>>()?;
-        let names: Vec<_> = providers.iter().map(|(name, _)| *name).collect();
-        let mut registry = Registry::open(disk, data_dir, &names)?;
-        let file_problems = std::mem::take(&mut registry.problems);
+        let (cursor, lagging_cursor) = (cursors.0.index(), cursors.1.index());
         let start = Start {
-            plan: plan.clone(),
+            plan,
             journal: journal.clone(),
             cursors,
             clock,
@@ -192,7 +217,8 @@ impl Drains {
             let mut all = DrainLoop::new(start, here);
             LocalSet::new().block_on(&runtime, async move { all.run(receiver).await });
         })?;
-        Ok(Self { shared, commands, thread: Mutex::new(Some(thread)), cursor })
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { shared, commands, thread, cursor, lagging_cursor })
     }
 
     /// Returns the state of all drains as last published.
@@ -229,6 +255,23 @@ impl Drains {
     /// Opens a connection to the destination of a drain. Returns the reason if that fails.
     pub async fn test(&self, id: u64) -> Result<Option<String>, DrainChangeError> {
         self.command(Command::Test(id)).await
+    }
+
+    /// Continues with other settings ([`DrainsPlan::continues`]). Must not be called in an event
+    /// loop.
+    pub(crate) fn follow(&self, plan: &DrainsPlan) -> Result<(), DrainChangeError> {
+        let (sender, answer) = oneshot::channel();
+        let ended = DrainChangeError::Stopping;
+        let command = Command::Follow(Box::new(plan.clone()));
+        self.commands.blocking_send((command, sender)).map_err(|_| ended.clone())?;
+        answer.blocking_recv().unwrap_or(Err(ended)).map(drop)
+    }
+
+    /// Tells them to finish the records that they have taken within `grace` and then end, because
+    /// others continue with the rest.
+    pub(crate) fn hand_over(&self, grace: Duration) {
+        self.shared.is_handing_over.store(true, Ordering::Relaxed);
+        self.stop(grace);
     }
 
     async fn command(&self, command: Command) -> Answer {
@@ -342,7 +385,7 @@ impl DrainLoop {
             envelopes,
             network: start.network,
             clock: clock.clone(),
-            with_metadata: start.plan.with_metadata,
+            with_metadata: Cell::new(start.plan.with_metadata),
         });
         let (mut providers, mut waiting_providers) = (Vec::new(), Vec::new());
         for (name, provider) in start.providers {
@@ -439,12 +482,13 @@ impl DrainLoop {
                 tokio::task::yield_now().await;
             }
             let has_room = self.pump.has_room();
-            let is_closing = self.pump.sources.is_closing();
+            let takes = !self.pump.sources.is_closing() && !self.pump.is_handing_over;
             tokio::select! {
                 biased;
                 () = shared.stop.notified() => {
                     let grace = Duration::from_millis(shared.grace_ms.load(Ordering::Relaxed));
                     end = Some(self.clock.monotonic() + grace);
+                    self.pump.is_handing_over = shared.is_handing_over.load(Ordering::Relaxed);
                 }
                 Some((command, answer)) = commands.recv() => {
                     self.carry_out(command, answer);
@@ -452,8 +496,8 @@ impl DrainLoop {
                 // Even when there are always batches to take: relocating makes room.
                 _ = ticks.tick() => self.tick(end.is_some()),
                 () = std::future::ready(()), if is_busy => {}
-                () = self.pump.sources.ready(READY_BYTES, READY_AFTER), if has_room && !is_closing => {}
-                () = self.pump.lagging.ready(1, Duration::ZERO), if !is_closing => {}
+                () = self.pump.sources.ready(READY_BYTES, READY_AFTER), if has_room && takes => {}
+                () = self.pump.lagging.ready(1, Duration::ZERO), if takes => {}
                 () = wake.notified() => {}
             }
             if end.is_some_and(|end| self.clock.monotonic() >= end || self.pump.is_done()) {
@@ -528,6 +572,10 @@ impl DrainLoop {
             Command::Add(drain) => self.add_by_user(*drain),
             Command::Remove(id) => self.remove_by_user(id),
             Command::Pause(id, is_paused) => self.pause(id, is_paused),
+            Command::Follow(plan) => {
+                self.follow(*plan);
+                Ok(None)
+            }
             Command::Test(id) => match self.definitions.get(&id) {
                 Some(drain) => return self.test(drain.clone(), answer),
                 None => Err(DrainChangeError::Unknown(id)),
@@ -536,6 +584,14 @@ impl DrainLoop {
         self.publish();
         // The caller may be gone.
         let _waited_for = answer.send(result);
+    }
+
+    /// Continues with other settings.
+    fn follow(&mut self, plan: DrainsPlan) {
+        self.pump.retry_for = plan.retry_for;
+        self.context.with_metadata.set(plan.with_metadata);
+        let difference = self.registry.replace(CONFIG, plan.drains);
+        self.change(difference);
     }
 
     fn add_by_user(&mut self, drain: Definition) -> Answer {

@@ -4,7 +4,7 @@
 //! Invariants: no borrow of the drains is held across an await; the fate of each record is reported
 //! once, in order.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct WorkerContext {
     pub(super) network: DrainNetwork,
     pub(super) clock: Arc<dyn Clock>,
     /// Whether messages contain tags, if the URL of a drain does not specify it.
-    pub(super) with_metadata: bool,
+    pub(super) with_metadata: Cell<bool>,
 }
 
 /// The records of a request or write, encoded as messages.
@@ -84,9 +84,10 @@ impl EncodedRecords {
 pub(super) async fn work(context: Rc<WorkerContext>, drain: Arc<Definition>) {
     let id = drain.id;
     let binding = &drain.binding;
-    let format = DrainFormat {
+    let with_metadata = || binding.url.with_metadata.unwrap_or(context.with_metadata.get());
+    let mut format = DrainFormat {
         hostname: binding.hostname.clone(),
-        with_metadata: binding.url.with_metadata.unwrap_or(context.with_metadata),
+        with_metadata: with_metadata(),
         with_length: !binding.url.scheme.is_http(),
     };
     let mut sender = DrainSender::new(binding.clone(), context.network.clone());
@@ -99,6 +100,7 @@ pub(super) async fn work(context: Rc<WorkerContext>, drain: Arc<Definition>) {
             }
             continue;
         }
+        format.with_metadata = with_metadata();
         encoded.fill(&rows, &mut encoder, &format, &context.envelopes);
         drop(rows);
         let (fates, failure) = send(&mut sender, &encoded).await;

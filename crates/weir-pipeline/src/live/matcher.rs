@@ -21,7 +21,8 @@ use super::hub::{Hub, MatchedBatch, Matches, Names, Wanted};
 use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX, SET_BYTES_MAX};
 use crate::drain::relocated_source;
 use crate::rule::{Draft, Origin, RecordFields};
-use crate::view::{PipelineView, SourceView};
+use crate::source::SourceNames;
+use crate::view::PipelineView;
 
 /// Checks whether an expression is allowed in a tail.
 pub(super) fn check(expression: &Expr) -> Result<(), CompileError> {
@@ -70,17 +71,12 @@ pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     let backlog_bytes = BACKLOG_BYTES.max(hub.budget.backlog());
     // Records moved to the stream of a drain were matched in their original stream.
     let subscriber = view.journal.subscribe(backlog_bytes, Some(relocated_source()));
-    let source = |view: &SourceView| {
-        let (name, origin) = (Arc::from(view.name.as_str()), Origin::new(&view.name));
-        let has_envelopes = view.source_type.has_envelopes();
-        (SourceId::of(&view.name), Source { name, origin, has_envelopes })
-    };
-    let sources = view.sources.iter().map(source).collect();
+    let names = view.source_names.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let thread = std::thread::Builder::new().name("weir-live".to_owned());
     thread.spawn(move || {
         let ending = EndIfPanicking(&hub);
-        runtime.block_on(run(&hub, subscriber, Matcher::new(sources)));
+        runtime.block_on(run(&hub, subscriber, Matcher::new(names)));
         drop(ending);
     })?;
     Ok(())
@@ -141,6 +137,9 @@ struct Source {
 /// The current set, and the working state.
 #[derive(Debug)]
 struct Matcher {
+    names: Arc<SourceNames>,
+    /// Version of the names from which `sources` was made.
+    names_version: u64,
     sources: HashMap<SourceId, Source>,
     version: u64,
     set: Option<(Arc<Set>, Scratch)>,
@@ -154,9 +153,11 @@ struct Matcher {
 
 impl Matcher {
     /// Creates a matcher that searches for nothing.
-    fn new(sources: HashMap<SourceId, Source>) -> Self {
+    fn new(names: Arc<SourceNames>) -> Self {
         Self {
-            sources,
+            names,
+            names_version: 0,
+            sources: HashMap::new(),
             version: 0,
             set: None,
             found: Vec::new(),
@@ -180,23 +181,26 @@ impl Matcher {
         self.dispatcher.change(index);
     }
 
-    /// Gives the records of a batch to readers of envelopes.
+    /// Gives the records of a batch to readers of envelopes. Called before [`Self::look`].
     fn dispatch(&mut self, batch: &Batch, is_behind: bool) {
-        let source = self.sources.get(&batch.header().source);
-        let (name, has_envelopes) =
-            source.map_or(("", false), |source| (&*source.name, source.has_envelopes));
-        self.dispatcher.dispatch(batch, name, has_envelopes, is_behind);
+        let version = self.names.version();
+        if std::mem::replace(&mut self.names_version, version) != version {
+            self.sources.clear();
+        }
+        let id = batch.header().source;
+        let source = self.sources.entry(id).or_insert_with(|| {
+            let (name, has_envelopes) = self.names.get(id);
+            Source { origin: Origin::new(&name), name, has_envelopes }
+        });
+        self.dispatcher.dispatch(batch, &source.name, source.has_envelopes, is_behind);
     }
 
     /// Returns the name of the batch's source, and the matches of each expression.
     fn look(&mut self, batch: &Batch) -> (Arc<str>, Vec<Matches>) {
         let Self { sources, set, found, measures, hits, draft, .. } = self;
-        // Batches of a source that was removed may still be in flight.
-        let source = sources.entry(batch.header().source).or_insert_with(|| Source {
-            name: "".into(),
-            origin: Origin::new(""),
-            has_envelopes: false,
-        });
+        let Some(source) = sources.get_mut(&batch.header().source) else {
+            return ("".into(), Vec::new());
+        };
         let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
         source.origin.set_arrival(batch.header().observed_ns);
         let mut look_at =

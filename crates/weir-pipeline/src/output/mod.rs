@@ -37,7 +37,7 @@ use weir_journal::Cursor;
 use weir_model::{Kinds, RecordKind};
 
 use crate::component::component_types;
-use crate::config::{Encoding, OutputPlan, SourcePlan};
+use crate::config::{Encoding, OutputPlan};
 use crate::source::SourceNames;
 use crate::stats::OutputStats;
 use devices::Devices;
@@ -194,10 +194,10 @@ impl OutputContext {
         Self { is_resend: true, ..self.clone() }
     }
 
-    /// Sets the sources that the outputs know.
+    /// Sets the names of the sources whose records may arrive.
     #[must_use]
-    pub fn with_sources(self, sources: &[SourcePlan]) -> Self {
-        Self { sources: Arc::new(SourceNames::new(sources)), ..self }
+    pub fn with_sources(self, sources: Arc<SourceNames>) -> Self {
+        Self { sources, ..self }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use weir_host::units::group_digits;
 use weir_journal::{Cursor, CursorSpec, Journal};
 
-use super::StartError;
+use super::{ChangedComponents, StartError};
 use crate::config::OutputPlan;
 use crate::output::{OutputContext, OutputHandle, Prepared};
 use crate::view::OutputView;
@@ -72,17 +72,6 @@ pub(super) struct Change {
     changed: Vec<PreparedOutput>,
     /// Names and cursor indexes afterwards, in the order of the configuration.
     pub(super) names: Vec<(String, usize)>,
-}
-
-/// The outputs affected by a change.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChangedOutputs {
-    /// Names of new outputs.
-    pub added: Vec<String>,
-    /// Names of outputs with other settings.
-    pub changed: Vec<String>,
-    /// Names of outputs that are no longer configured.
-    pub removed: Vec<String>,
 }
 
 impl Outputs {
@@ -152,8 +141,8 @@ impl Outputs {
     }
 
     /// Starts new outputs, and replaces changed ones.
-    pub(super) fn begin(&mut self, change: Change) -> Result<ChangedOutputs, StartError> {
-        let mut done = ChangedOutputs::default();
+    pub(super) fn begin(&mut self, change: Change) -> Result<ChangedComponents, StartError> {
+        let mut done = ChangedComponents::default();
         for Added { output, cursor, .. } in change.added {
             done.added.push(output.plan.name.clone());
             self.start(output, cursor)?;

@@ -31,7 +31,7 @@ pub(super) async fn run(view: &ViewSlot, emitter: &Emitter) {
     loop {
         ticks.tick().await;
         let Some(view) = view.get().and_then(Weak::upgrade) else { continue };
-        let taken = view.drains.as_ref().map(|drains| drains.take_messages());
+        let taken = view.drains().map(|drains| drains.take_messages());
         let (messages, discarded) = taken.unwrap_or_default();
         if discarded > 0 {
             let text = format!("{discarded} messages were discarded: the journal had no room");

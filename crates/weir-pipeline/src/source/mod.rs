@@ -24,6 +24,7 @@ mod statsd;
 mod syslog;
 mod tail;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::component::component_types;
@@ -50,7 +51,7 @@ pub use names::SourceNames;
 pub use own_paths::{OwnPath, OwnPaths};
 pub use prometheus::limits::{PROMETHEUS_SOURCE_BYTES, SCRAPE_TARGETS_MAX};
 pub use prometheus::{PrometheusSource, ScrapeTarget};
-pub use running::{Progress, SourceContext, SourceError, SourceHandle, spawn};
+pub use running::{PreparedSource, Progress, SourceContext, SourceError, SourceHandle};
 pub use statsd::StatsdSource;
 pub use syslog::SyslogSource;
 pub use tail::{LayoutError, is_compressed_or_temporary};
@@ -150,6 +151,27 @@ impl SourceKind {
             Self::ContainerMetrics(_) => SourceType::ContainerMetrics,
             Self::DatadogIntake(_) => SourceType::DatadogIntake,
         }
+    }
+
+    /// The directories that it follows, also once they appear.
+    pub fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        let roots: [&[PathBuf]; 3] = match self {
+            Self::Containers(source) => {
+                [&source.docker_roots, &source.pod_roots, &source.link_roots]
+            }
+            // Their patterns say what is followed.
+            Self::File(_)
+            | Self::Syslog(_)
+            | Self::Loggregator(_)
+            | Self::Dropsonde(_)
+            | Self::Statsd(_)
+            | Self::LoggregatorMetrics(_)
+            | Self::DrainMessages(_)
+            | Self::Prometheus(_)
+            | Self::ContainerMetrics(_)
+            | Self::DatadogIntake(_) => [&[]; 3],
+        };
+        roots.into_iter().flatten()
     }
 
     /// Number of its threads.

@@ -1,7 +1,8 @@
 //! Running sources: how they are started, woken and stopped.
 //!
-//! Invariants: a source whose thread fails, or cannot be started, does not keep others waiting; a
-//! source that could be started in part only is stopped.
+//! Invariants: everything that can fail is tried before a thread starts; a source whose thread
+//! fails, or cannot be started, does not keep others waiting; a source that could be started in
+//! part only is stopped.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -181,43 +182,63 @@ impl SourceHandle {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for its threads to end. Returns false if one of them panicked.
-    pub fn join(self) -> bool {
+    /// Waits for its threads to end; `journal` no longer wakes them. Returns false if one of them
+    /// panicked.
+    pub fn join(self, journal: &Journal) -> bool {
         let failed = self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err);
-        failed.count() == 0
+        let is_well = failed.count() == 0;
+        self.wakes.iter().for_each(|wake| journal.forget_wake(wake));
+        is_well
     }
 }
 
-/// Starts a source.
-pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, SourceError> {
-    let io = |error| SourceError::Io { name: plan.name.clone(), error };
-    let wakes = (0..plan.kind.threads()).map(|_| WakeFd::new());
-    let wakes = wakes.collect::<Result<Vec<_>, _>>().map_err(io)?;
-    raise_descriptor_limit();
-    let stop = Arc::new(AtomicBool::new(false));
-    let progress = Progress::default();
-    let prepared = prepare(Start { plan, context, wakes: &wakes, stop: &stop })?;
-    let mut source =
-        SourceHandle { name: plan.name.clone(), wakes, stop, progress, threads: Vec::new() };
-    // The last thread sets the flags.
-    let reports = Reports::to(&source.progress);
-    for (number, source_thread) in prepared.into_iter().enumerate() {
-        let name = match number {
-            0 => format!("source:{}", plan.name),
-            _ => format!("source:{}.{number}", plan.name),
-        };
-        let reports = reports.clone();
-        let thread = std::thread::Builder::new().name(name);
-        match thread.spawn(move || source_thread.run(reports)) {
-            Ok(thread) => source.threads.push(thread),
-            Err(error) => {
-                source.stop();
-                source.join();
-                return Err(io(error));
+/// A source that can be started: its port is bound.
+pub struct PreparedSource {
+    source: SourceHandle,
+    journal: Journal,
+    threads: Vec<SourceThread>,
+}
+
+impl PreparedSource {
+    /// Does the steps of a start that can fail.
+    pub fn new(plan: &SourcePlan, context: SourceContext) -> Result<Self, SourceError> {
+        let io = |error| SourceError::Io { name: plan.name.clone(), error };
+        let wakes = (0..plan.kind.threads()).map(|_| WakeFd::new());
+        let wakes = wakes.collect::<Result<Vec<_>, _>>().map_err(io)?;
+        raise_descriptor_limit();
+        let stop = Arc::new(AtomicBool::new(false));
+        let progress = Progress::default();
+        let journal = context.journal.clone();
+        let threads = prepare(Start { plan, context, wakes: &wakes, stop: &stop })?;
+        let name = plan.name.clone();
+        let source = SourceHandle { name, wakes, stop, progress, threads: Vec::new() };
+        Ok(Self { source, journal, threads })
+    }
+
+    /// Starts its threads.
+    pub fn start(self) -> Result<SourceHandle, SourceError> {
+        let Self { mut source, journal, threads } = self;
+        // The last thread sets the flags.
+        let reports = Reports::to(&source.progress);
+        for (number, source_thread) in threads.into_iter().enumerate() {
+            let name = match number {
+                0 => format!("source:{}", source.name),
+                _ => format!("source:{}.{number}", source.name),
+            };
+            let reports = reports.clone();
+            let thread = std::thread::Builder::new().name(name);
+            match thread.spawn(move || source_thread.run(reports)) {
+                Ok(thread) => source.threads.push(thread),
+                Err(error) => {
+                    let name = source.name.clone();
+                    source.stop();
+                    source.join(&journal);
+                    return Err(SourceError::Io { name, error });
+                }
             }
         }
+        Ok(source)
     }
-    Ok(source)
 }
 
 /// What one thread of a source does.

@@ -18,7 +18,9 @@ use weir_model::{RecordFlags, Resource, SourceBook};
 use weir_pipeline::config::{Format, ReadFrom, SourceKind, SourcePlan, TailSettings};
 use weir_pipeline::rule::{RulePlan, RuleSwitch, Rules};
 use weir_pipeline::source::{ContainersSource, FileSource};
-use weir_pipeline::source::{OwnPath, OwnPaths, SourceContext, SourceHandle, ViewSlot, spawn};
+use weir_pipeline::source::{
+    OwnPath, OwnPaths, PreparedSource, SourceContext, SourceHandle, ViewSlot,
+};
 use weir_pipeline::stats::{SourceStats, get};
 
 /// Maximum wait for anything.
@@ -219,7 +221,7 @@ impl World {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             runtime.unwrap().block_on(serving.serve(cursor));
         });
-        let source = spawn(&self.plan, context).unwrap();
+        let source = PreparedSource::new(&self.plan, context).unwrap().start().unwrap();
         assert!(source.progress().wait_discovered(DEADLINE), "discovery ends");
         journal.release_unclaimed();
         Running { journal, stats, inbox, source: Some(source), destination: Some(destination) }
@@ -308,7 +310,7 @@ impl Running {
     pub(crate) fn stop_source(&mut self) {
         if let Some(source) = self.source.take() {
             source.stop();
-            assert!(source.join(), "the source ends without panic");
+            assert!(source.join(&self.journal), "the source ends without panic");
         }
     }
 

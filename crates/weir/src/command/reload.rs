@@ -2,9 +2,9 @@
 //! changes.
 //!
 //! Invariants: a configuration is validated completely before anything changes, and an invalid one
-//! changes nothing; if only outputs and rules have changed, each of them is added, replaced or
-//! removed while everything else continues; for any other change sources and outputs stop and
-//! restart at their positions, so nothing is lost or sent twice.
+//! changes nothing; if only sources, outputs, drains and rules have changed, each of them is added,
+//! replaced or removed while everything else continues; for any other change sources and outputs
+//! stop and restart at their positions, so nothing is lost or sent twice.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -74,9 +74,9 @@ fn fingerprint(path: &Path) -> Fingerprint {
 pub(crate) enum ConfigChange {
     /// It is invalid; the reasons are in the log.
     Refused,
-    /// At most outputs and rules have changed.
-    OutputsAndRules(Box<Plan>),
-    /// Sources, the store or the journal have changed as well.
+    /// At most sources, outputs, drains and rules have changed.
+    Components(Box<Plan>),
+    /// The store or the journal have changed as well.
     Everything(Box<Plan>),
 }
 
@@ -110,9 +110,9 @@ pub(crate) fn read(path: &Path, running: &Plan) -> ConfigChange {
         return ConfigChange::Refused;
     }
     let plan = Box::new(plan);
-    let is_rest_the_same = plan.pipeline.differs_only_in_outputs_and_rules(&running.pipeline);
+    let is_rest_the_same = plan.pipeline.differs_only_in_components(&running.pipeline);
     if is_rest_the_same && plan.store == running.store {
-        ConfigChange::OutputsAndRules(plan)
+        ConfigChange::Components(plan)
     } else {
         ConfigChange::Everything(plan)
     }

@@ -16,11 +16,11 @@ use weir_api::{Api, ReaderServices};
 use weir_host::units::group_digits;
 use weir_host::{Clock, Disk, RealClock, RealDisk};
 use weir_journal::JournalError;
-use weir_pipeline::config::{OutputType, SourceKind};
+use weir_pipeline::config::OutputType;
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::source::SourceError;
 use weir_pipeline::view::{OutputView, PipelineView};
-use weir_pipeline::{Applied, Pipeline, StartError};
+use weir_pipeline::{Applied, ChangedComponents, Pipeline, StartError};
 use weir_store::embedded::{EmbeddedStore, QueryEngine};
 
 use crate::cli::ConfigArgs;
@@ -119,7 +119,7 @@ impl Running {
         tracing::info!("{why}: reloading the configuration");
         let is_applied = match reload::read(path, &self.plan) {
             ConfigChange::Refused => false,
-            ConfigChange::OutputsAndRules(plan) => self.apply(*plan)?,
+            ConfigChange::Components(plan) => self.apply(*plan)?,
             ConfigChange::Everything(plan) => self.restart(*plan)?,
         };
         if let Some(api) = &self.api {
@@ -128,18 +128,14 @@ impl Running {
         Ok(())
     }
 
-    /// Changes outputs and rules while everything else continues.
+    /// Changes sources, outputs, drains and rules while everything else continues.
     fn apply(&mut self, plan: Plan) -> Result<bool> {
         match self.pipeline.apply(&plan.pipeline) {
-            Ok(Applied::Done { generation, outputs }) => {
-                for (what, names) in [
-                    ("added", &outputs.added),
-                    ("changed", &outputs.changed),
-                    ("removed", &outputs.removed),
-                ] {
-                    if !names.is_empty() {
-                        tracing::info!("outputs {what}: {}", names.join(", "));
-                    }
+            Ok(Applied::Done { generation, changes }) => {
+                log_changed("sources", &changes.sources);
+                log_changed("outputs", &changes.outputs);
+                if changes.drains {
+                    tracing::info!("drains changed");
                 }
                 let rules = plan.pipeline.rules.len();
                 tracing::info!(generation, rules, "rules of generation {generation} are active");
@@ -184,6 +180,15 @@ impl Running {
         }
         self.publish();
         Ok(is_applied)
+    }
+}
+
+fn log_changed(what: &str, changed: &ChangedComponents) {
+    let ChangedComponents { added, changed, removed } = changed;
+    for (how, names) in [("added", added), ("changed", changed), ("removed", removed)] {
+        if !names.is_empty() {
+            tracing::info!("{what} {how}: {}", names.join(", "));
+        }
     }
 }
 
@@ -307,10 +312,7 @@ fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: Color
 /// Container directories that do not exist. On a machine without docker or Kubernetes this is
 /// normal, but operators who expect container logs should see it.
 fn absent_roots(plan: &Plan) -> Vec<String> {
-    let containers = plan.pipeline.sources.iter().filter_map(|source| {
-        if let SourceKind::Containers(containers) = &source.kind { Some(containers) } else { None }
-    });
-    let roots = containers.flat_map(|c| [&c.docker_roots, &c.pod_roots, &c.link_roots]).flatten();
+    let roots = plan.pipeline.sources.iter().flat_map(|source| source.kind.roots());
     roots.filter(|root| !root.exists()).map(|root| root.display().to_string()).collect()
 }
 

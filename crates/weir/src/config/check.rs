@@ -266,7 +266,9 @@ fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
 fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
     let has_data_dir = sections.top.file("data_dir").is_some();
     let data_dir = glob::absolute(&sections.data_dir());
-    for source in sections.sources.iter().filter(|s| s.component_type == SourceType::File) {
+    for source in
+        sections.sources.iter().filter(|s| super::source::reads_included(s.component_type))
+    {
         let section = &source.section;
         let excluded = |path: &Path| {
             let patterns: Vec<String> =

@@ -22,6 +22,8 @@ const ORIGINS_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct RecordEnvelopes {
     sources: Arc<SourceNames>,
+    /// Version of the names from which `known` was made.
+    version: u64,
     /// By a hash of the resource and its source.
     known: HashMap<u64, CachedResource>,
     /// A rewritten envelope.
@@ -40,10 +42,20 @@ struct CachedResource {
 
 impl RecordEnvelopes {
     pub(crate) fn new(sources: Arc<SourceNames>) -> Self {
-        Self { sources, known: HashMap::new(), rewritten: Vec::new(), converted: Vec::new() }
+        Self {
+            sources,
+            version: 0,
+            known: HashMap::new(),
+            rewritten: Vec::new(),
+            converted: Vec::new(),
+        }
     }
 
     fn know(&mut self, hash: u64, resource: &[u8], source: SourceId) {
+        let version = self.sources.version();
+        if std::mem::replace(&mut self.version, version) != version {
+            self.known.clear();
+        }
         if self.known.get(&hash).is_some_and(|known| *known.resource == *resource) {
             return;
         }
@@ -51,7 +63,7 @@ impl RecordEnvelopes {
             self.known.clear();
         }
         let (name, is_envelope) = self.sources.get(source);
-        let origin = Origin::new(resource, is_envelope, name);
+        let origin = Origin::new(resource, is_envelope, &name);
         self.known.insert(hash, CachedResource { resource: resource.into(), origin, is_envelope });
     }
 

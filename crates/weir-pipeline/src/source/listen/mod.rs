@@ -22,6 +22,8 @@ mod lanes;
 mod limiter;
 pub(in crate::source) mod limits;
 mod quota;
+#[cfg(test)]
+mod simulate;
 mod socket;
 mod stream;
 mod wakes;

@@ -91,6 +91,23 @@ pub(super) fn memory_bytes(named: &ComponentSection<SourceType>) -> u64 {
     (definition(named.component_type).memory_bytes)(&named.section)
 }
 
+/// Whether a source reads the files that its key `include` matches, whoever writes them.
+pub(super) fn reads_included(source_type: SourceType) -> bool {
+    match source_type {
+        SourceType::File => true,
+        SourceType::Containers
+        | SourceType::Syslog
+        | SourceType::Loggregator
+        | SourceType::Dropsonde
+        | SourceType::Statsd
+        | SourceType::LoggregatorMetrics
+        | SourceType::DrainMessages
+        | SourceType::Prometheus
+        | SourceType::ContainerMetrics
+        | SourceType::DatadogIntake => false,
+    }
+}
+
 /// The socket that a source binds; `None` if it binds none, or its address is missing.
 fn endpoint(named: &ComponentSection<SourceType>) -> Option<ListenEndpoint> {
     (definition(named.component_type).endpoint)(&named.section)

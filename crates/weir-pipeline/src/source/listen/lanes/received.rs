@@ -4,10 +4,12 @@
 //! when the process is killed. When the machine stops, an older count may be left; the loss is then
 //! a lower bound, which is logged.
 //!
-//! An entry is an epoch of a lane and its number of records. It is needed until the journal knows
-//! a later epoch of the lane: the first batch of each epoch contains the loss of the earlier ones.
+//! An entry is an epoch of a lane and its number of records. It counts until the journal knows a
+//! later epoch of the lane: the first batch of each epoch contains the loss of the earlier ones. It
+//! is kept for longer, since what the journal knows may not be on disk if only the source was
+//! replaced.
 //!
-//! Invariants: an entry stays until the journal knows a later epoch, so no loss is forgotten or
+//! Invariants: an entry counts until the journal knows a later epoch, so no loss is forgotten or
 //! counted twice; if the file is missing, damaged or of another version, no records count as lost,
 //! and an existing file is reported. `docs/internals/journal.md` describes the protocol.
 
@@ -27,8 +29,8 @@ const VERSION: u8 = 1;
 /// Magic, version, three zero bytes, the boot that wrote it.
 const HEADER_LEN: usize = 8 + BOOT_LEN;
 const BOOT_LEN: usize = 16;
-/// Maximum number of epochs of a lane that are unknown to the journal, which is the number of
-/// consecutive starts without stored records.
+/// Maximum number of epochs of a lane with records that the journal does not know, which is the
+/// number of consecutive starts after which none were stored.
 const EPOCHS_MAX: usize = 8;
 const ENTRY_LEN: usize = 12;
 const FILE_LEN: usize = HEADER_LEN + LANES * EPOCHS_MAX * ENTRY_LEN + 4;
@@ -114,15 +116,21 @@ impl ReceivedCounts {
     /// position is `stored`. Starts the epoch of `next`.
     pub(super) fn begin(&mut self, lane: usize, stored: Position, next: Position) -> u64 {
         let entries = &mut self.lanes[lane];
+        // Epochs without records lose none.
+        entries.retain(|(_, count)| *count > 0);
         // The first batch of a later epoch contains the loss of earlier ones.
-        entries.retain(|(epoch, _)| *epoch >= stored.epoch);
-        let lost = entries.iter().map(|(epoch, count)| {
+        let later = entries.iter().filter(|(epoch, _)| *epoch >= stored.epoch);
+        let lost = later.map(|(epoch, count)| {
             count.saturating_sub(if *epoch == stored.epoch { stored.offset } else { 0 })
         });
         let lost = lost.sum();
-        if entries.len() == EPOCHS_MAX {
-            entries.pop_front();
-            self.report("too many starts without stored records: an old loss may be uncounted");
+        // Earlier ones are kept while there is room: if only the source was replaced, the journal
+        // has their records, but perhaps not on disk yet.
+        let oldest = if entries.len() == EPOCHS_MAX { entries.pop_front() } else { None };
+        if oldest.is_some_and(|(epoch, _)| epoch >= stored.epoch) {
+            self.report(
+                "too many starts after which no records were stored: an old loss may be uncounted",
+            );
         }
         let entries = &mut self.lanes[lane];
         entries.push_back((next.epoch, 0));
