@@ -26,6 +26,7 @@ mod grow;
 mod keys;
 mod ledger;
 mod merge;
+mod parts;
 mod read;
 mod soon;
 mod stream;
@@ -53,6 +54,8 @@ pub(crate) use due::Work;
 pub(crate) use frames::Hole;
 pub(crate) use keys::{Cut, Keys};
 pub(crate) use merge::{Merge, MergePart, MergePass, group_by_arrival};
+pub use parts::PartOutcome;
+pub(crate) use parts::Parts;
 pub(crate) use read::{BatchLocation, TakenBatch};
 pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
@@ -666,6 +669,9 @@ impl State {
             self.sources.entry(source).or_default().folded.add(&book);
         }
         let ended = self.streams.remove(&stream);
+        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.divides_by_stream()) {
+            cursor.parts.forget(stream.0);
+        }
         let owes = |(index, cs): (usize, &CursorStream)| {
             self.cursors[index].is_active() && cs.owed_rows.rows > 0
         };
