@@ -6,8 +6,11 @@ use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use weir_codec::add_to_loggregator_batch;
 use weir_testkit::{Cloud, PATIENCE, Weir, binary, wait_for};
 
+use crate::loggregator::{log, messages, python, said, send, source};
+use crate::loggregator_egress::address;
 use crate::scene::{Scene, metric};
 
 const OPERATOR: &str = "operator-token-0123456789";
@@ -200,6 +203,7 @@ fn every_route_requires_what_it_says() {
         "/weir/v1/patterns",
         "/weir/v1/export",
         "/weir/v1/drains",
+        "/weir/v1/ledger",
         "/weir/v1/tail",
         "/weir/v1/session",
         "/weir/v1/openapi.json",
@@ -588,9 +592,15 @@ fn commands_send_a_token() {
     following.wait().unwrap();
     assert!(stored.iter().all(|line| line.starts_with("own")), "{stored:?}");
     assert_eq!(live.as_deref(), Some("own request 5"), "without the books, it does not wait");
-    let refused = run(&["ledger"], "", &["--token-file", &token_file]);
-    let notes = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(notes.contains("may only be used to read the records of the applications"), "{notes}");
+    let own = run(&["ledger"], "", &["--token-file", &token_file]);
+    assert!(own.status.success(), "{own:?}");
+    let text = String::from_utf8_lossy(&own.stdout).into_owned();
+    assert!(text.starts_with("The books balance.") && text.lines().count() == 1, "{text}");
+    for words in [&["cursor", "list"][..], &["rules"]] {
+        let refused = run(words, "", &["--token-file", &token_file]);
+        let notes = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(notes.contains("may only be used"), "{notes}");
+    }
     world.finish(12);
 }
 
@@ -631,4 +641,117 @@ fn developers_see_the_drains_of_their_applications() {
     }
     world.weir.books().assert_balanced();
     world.weir.stop();
+}
+
+/// A weir with a limit for each application, drains, and readers with the same cloud.
+fn with_envelopes(scene: &Scene, cloud: &Cloud, collector: &str) -> Weir {
+    let file = |name: &str, text: &str| {
+        let path = scene.dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let uaa = format!(
+        "uaa = \"{url}\"\ncloud_controller = \"{url}\"\nuaa_client = \"weir\"\n\
+         uaa_secret = {{ file = \"{}\" }}\n",
+        file("secret", "cloud-secret"),
+        url = cloud.url(),
+    );
+    let drains: String = [OWN, OTHER]
+        .map(|app| format!("[[drain]]\napp = \"{app}\"\nurl = \"{collector}\"\n"))
+        .concat();
+    let config = format!(
+        "{}[source.cf.rate_limit]\nby = [\"service\"]\nrecords_per_second = 1\nburst = \"5s\"\n\
+         when_limited = \"discard\"\n\
+         [drains]\nmessages = false\n{drains}[[drain]]\nurl = \"{collector}\"\n\
+         [loggregator.gateway]\nlisten = \"127.0.0.1:0\"\n[loggregator.access]\n{uaa}\
+         [api.access]\ntokens = {{ file = \"{}\" }}\n{uaa}",
+        source(""),
+        file("tokens", OPERATOR),
+    );
+    Weir::start_with_token(scene.dir(), &config, OPERATOR)
+}
+
+/// Opens a stream of the gateway, which stays open.
+fn read_envelopes(weir: &Weir, query: &str, token: &str) -> TcpStream {
+    let mut tcp = TcpStream::connect(address(weir, "gateway")).unwrap();
+    let head = By::Token(token).header();
+    write!(tcp, "GET /v2/read?{query} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n").unwrap();
+    let mut line = [0; 12];
+    tcp.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"HTTP/1.1 200");
+    tcp
+}
+
+#[test]
+fn the_ledger_of_a_developer_has_their_applications_and_tells_nothing_of_others() {
+    let (scene, cloud) = (Scene::new(), Cloud::start());
+    cloud.add_token(DEVELOPER, "openid cloud_controller.read");
+    cloud.add_token("firehose", "doppler.firehose");
+    cloud.allow(DEVELOPER, OWN);
+    // Connections that are not accepted yet take what is sent.
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("syslog://{}", collector.local_addr().unwrap());
+    let mut weir = with_envelopes(&scene, &cloud, &url);
+    let (own, other) = (format!("source_id={OWN}"), format!("source_id={OTHER}"));
+    let _open = [
+        (format!("log&{own}"), DEVELOPER),
+        (format!("log&{own}&counter"), "firehose"),
+        (format!("log&{other}"), "firehose"),
+        (format!("log&{own}&{other}"), "firehose"),
+        ("log".to_owned(), "firehose"),
+    ]
+    .map(|(query, token)| read_envelopes(&weir, &query, token));
+    let send_logs = |app: &str, name: &str, count: usize| {
+        let mut batch = Vec::new();
+        for _ in 0..count {
+            add_to_loggregator_batch(&log(app, b"a line"), &mut batch);
+        }
+        let path = messages(&scene, name, &[batch]);
+        assert!(said(send(&python(), &weir, "BatchSender", &path, &[])).starts_with("OK"));
+    };
+    let ledger = |token: &str| {
+        let reply = ask(&weir, "GET", "/weir/v1/ledger", &By::Token(token).header(), "");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let mut ledger = reply.json();
+        ledger.as_object_mut().unwrap().remove("time");
+        ledger
+    };
+    send_logs(OWN, "first", 50);
+    let is_complete = || {
+        let (operators, ledger) = (ledger(OPERATOR), ledger(DEVELOPER));
+        let (gateway, limited) = (&ledger["readers"][0], &ledger["rate_limits"][0]);
+        // Weir reports in the log of the application that the limit is exceeded, and that it is over.
+        let notices = operators["sources"][0]["rate_limit"]["notices"].as_u64()?;
+        let accepted = 50 - limited["discarded_records"].as_u64()? + notices;
+        let book = &ledger["drains"][0]["book"];
+        let is_delivered = book["delivered"] == accepted && gateway["delivered"] == 2 * accepted;
+        (is_delivered && notices >= 2 && limited["over"] == false).then_some(ledger)
+    };
+    let of_developer = wait_for(PATIENCE, is_complete);
+    let of_developer = of_developer.unwrap_or_else(|| panic!("{:#}", ledger(DEVELOPER)));
+    let counts = |name: &str| of_developer[name].as_array().unwrap().len();
+    assert_eq!(
+        ["sources", "cursors", "readers", "drains", "rate_limits"].map(counts),
+        [0, 0, 1, 1, 1]
+    );
+    assert_eq!(of_developer["of_applications"], true);
+    assert_eq!(of_developer["balanced"], true);
+    assert!(of_developer.get("journal").is_none(), "{of_developer:#}");
+    let gateway = &of_developer["readers"][0];
+    assert_eq!(
+        (&gateway["readers"], gateway["connected"].as_array().unwrap().len()),
+        (&json!(2), 2)
+    );
+    assert_eq!(of_developer["rate_limits"][0]["key"], format!("service={OWN}"));
+    send_logs(OTHER, "second", 500);
+    let has_other = || {
+        let ledger = ledger(OPERATOR);
+        let book = &ledger["sources"][0]["book"];
+        (book["lines"].as_u64() >= Some(550) && ledger.to_string().contains(OTHER)).then_some(())
+    };
+    assert!(wait_for(PATIENCE, has_other).is_some(), "{:#}", ledger(OPERATOR));
+    weir.wait_books("all is settled", PATIENCE, |books| books.in_flight("drains") == 0)
+        .assert_balanced();
+    assert_eq!(ledger(DEVELOPER), of_developer, "it has not changed");
+    weir.stop();
 }

@@ -275,7 +275,27 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
     });
     books.assert_balanced();
     assert_eq!(lost_by_drains(&books), 0);
+    let has_all = |weir: &Weir, app: &str| {
+        let book = &book_of(weir, app);
+        book["routed"] == sent && book["delivered"] == sent && book["waiting"] == 0
+    };
+    for app in ["good", "bad"] {
+        wait(&weir, "its book has each record once over all kills", || has_all(&weir, app));
+    }
     weir.stop();
+    weir = scene.start(&config);
+    for app in ["good", "bad"] {
+        assert!(has_all(&weir, app), "{app}: {}", book_of(&weir, app));
+    }
+    assert_eq!(book_of(&weir, "bad")["moved"], sent);
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+/// The book of the drain of an application.
+fn book_of(weir: &Weir, app: &str) -> Value {
+    let (all, selects) = (drains(weir), format!("app {app}"));
+    all.iter().find(|drain| drain["selects"] == selects).expect("it is listed")["book"].clone()
 }
 
 #[test]
@@ -307,10 +327,7 @@ fn a_full_disk_takes_from_the_drain_that_fills_it_and_holds_up_no_other() {
     books.assert_balanced();
     // The book of the drain is exact; that of its stream also counts records which were delivered
     // while they were moved there.
-    let book = || {
-        let all = drains(&weir);
-        all.iter().find(|drain| drain["selects"] == "app bad").unwrap()["book"].clone()
-    };
+    let book = || book_of(&weir, "bad");
     wait(&weir, "its book is published", || book()["waiting"] == 0);
     let of = |value: &Value| value.as_u64().unwrap_or(0);
     let (delivered, lost) = (of(&book()["delivered"]), of(&book()["discarded"]["buffer_full"]));
@@ -362,6 +379,9 @@ fn drains_are_added_paused_resumed_and_removed_and_kept_over_restarts() {
     assert_eq!((known.len(), &known[0]["state"]), (1, &json!("paused")), "{known:?}");
     assert!(!known[0].to_string().contains("hidden"), "{known:?}");
     assert_eq!(known[0]["lag_seconds"], Value::Null, "none of its records was read yet");
+    let book = &known[0]["book"];
+    let counts = ["routed", "delivered", "waiting", "recovered"].map(|count| book[count].as_u64());
+    assert_eq!(counts, [200, 100, 100, 100].map(Some), "{book}");
     assert_eq!(server.messages().len(), 100);
     assert_eq!(api(&weir, "POST", &path("resume"), &json!({})).0, 200);
     wait(&weir, "all have arrived", || server.messages().len() == 200);

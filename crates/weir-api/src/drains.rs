@@ -83,7 +83,7 @@ pub struct DrainEntry {
     /// Age of its oldest waiting record, seconds: 0 if none waits, and `null` if it is not known,
     /// since an earlier run has left the records and none was read yet.
     pub lag_seconds: Option<f64>,
-    /// Its counts since weir started.
+    /// Its counts since it was added, over all starts.
     pub book: DrainCounts,
     /// 0 when the book balances.
     pub unaccounted: i64,
@@ -92,7 +92,7 @@ pub struct DrainEntry {
 /// `routed = delivered + discarded + waiting`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct DrainCounts {
-    /// Records that were routed to the drain, or that an earlier run has left for it.
+    /// Records that were routed to the drain.
     pub routed: u64,
     /// Records that its destination has accepted.
     pub delivered: u64,
@@ -102,7 +102,7 @@ pub struct DrainCounts {
     pub waiting: u64,
     /// Records that were moved to the drain's own stream because it lagged.
     pub moved: u64,
-    /// Records that an earlier run has left.
+    /// Records that an earlier run has left, as found at the last start.
     pub recovered: u64,
 }
 
@@ -194,21 +194,31 @@ impl From<&DrainStatus> for DrainEntry {
     }
 }
 
+impl DrainEntry {
+    /// The drains that the requester may see.
+    pub(crate) fn all(view: &PipelineView, requester: &Requester) -> Vec<Self> {
+        let statuses = view.drains().as_deref().map(Drains::statuses).unwrap_or_default();
+        let may_see = |status: &&DrainStatus| match &status.app {
+            Some(app) => requester.may_see(app),
+            None => requester.sees_everything(),
+        };
+        statuses.iter().filter(may_see).map(Self::from).collect()
+    }
+}
+
 impl DrainsDocument {
     /// The drains that the requester may see.
     fn of(view: &PipelineView, requester: &Requester) -> Self {
         let drains = view.drains();
         let drains = drains.as_deref();
-        let statuses = drains.map(Drains::statuses).unwrap_or_default();
-        let may_see = |status: &&DrainStatus| requester.may_see_drain(status.app.as_deref());
-        let statuses: Vec<&DrainStatus> = statuses.iter().filter(may_see).collect();
+        let entries = DrainEntry::all(view, requester);
         let sees_all = requester.sees_everything();
         let providers = drains.filter(|_| sees_all).map(Drains::providers).unwrap_or_default();
         Self {
             schema: "weir.drains.v1".to_owned(),
             time_unix_ns: view.now_unix_ns(),
-            balanced: statuses.iter().all(|drain| drain.unaccounted == 0),
-            drains: statuses.into_iter().map(DrainEntry::from).collect(),
+            balanced: entries.iter().all(|drain| drain.unaccounted == 0),
+            drains: entries,
             providers: providers
                 .into_iter()
                 .map(|provider| DrainProviderEntry {

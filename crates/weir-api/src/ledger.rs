@@ -2,7 +2,8 @@
 //! it does not account for.
 //!
 //! Invariants: every term is counted independently; `unaccounted` is the only computed number, and
-//! is 0 if the book balances. Within one `schema`, fields are only ever added.
+//! is 0 if the book balances. Within one `schema`, fields are only ever added. Developers see what
+//! belongs to their applications alone, and no number that includes others.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,12 @@ use weir_pipeline::drain;
 use weir_pipeline::stats::{self, LimitedCounts, LimitedKey, RateLimitReport};
 use weir_pipeline::view::{OutputView, PipelineView};
 
+use crate::access::Requester;
+use crate::drains::DrainEntry;
 use crate::journal::JournalEntry;
 use crate::readers::ReadersEntry;
+
+const SCHEMA: &str = "weir.ledger.v1";
 
 /// Counts by reason; reasons with a count of 0 are omitted.
 pub type ByReason = BTreeMap<String, u64>;
@@ -28,6 +33,10 @@ pub struct LedgerDocument {
     pub schema: String,
     /// When the books were read, RFC 3339.
     pub time: String,
+    /// Whether it is that of a developer: only what belongs to the applications of the token's
+    /// owner. Sources, outputs and the buffer are those of all applications, and are not included.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_applications: bool,
     /// Book 1 and book 3 of every source.
     pub sources: Vec<SourceEntry>,
     /// Book 2 of every output, including outputs that are no longer configured.
@@ -35,8 +44,16 @@ pub struct LedgerDocument {
     /// Readers of envelopes, for each configured service; counted since the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<ReadersEntry>,
-    /// The buffer.
-    pub journal: JournalEntry,
+    /// For developers: the drains of their applications. Others find them in `/weir/v1/drains`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drains: Vec<DrainEntry>,
+    /// For developers: records of their applications above rate limits. Others find them in the
+    /// sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_limits: Vec<ApplicationLimitEntry>,
+    /// The buffer; not for developers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalEntry>,
     /// Whether every book of records balances.
     pub balanced: bool,
     /// True for a moment after a start, until every source has opened what it reads: the books do
@@ -95,6 +112,18 @@ pub struct LimitedKeyEntry {
     /// Its records above the limit.
     #[serde(flatten)]
     pub counts: LimitedEntry,
+}
+
+/// Records of an application above the rate limit of a source, since weir was started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ApplicationLimitEntry {
+    /// The source.
+    pub source: String,
+    /// The limit of each key, such as `limit 1000 records/s`.
+    pub limit: String,
+    /// The key of the application, and its records above the limit.
+    #[serde(flatten)]
+    pub key: LimitedKeyEntry,
 }
 
 /// Records above a limit, by action.
@@ -230,6 +259,27 @@ impl LedgerDocument {
         Self { readers, ..Self::new(time, sources, cursors, &ledger) }
     }
 
+    /// Reads what the requester may see of the current books.
+    pub(crate) fn of_requester(view: &PipelineView, requester: &Requester) -> Self {
+        if requester.sees_everything() {
+            return Self::of(view);
+        }
+        let drains = DrainEntry::all(view, requester);
+        Self {
+            schema: SCHEMA.to_owned(),
+            time: format_rfc3339(view.now_unix_ns()),
+            of_applications: true,
+            sources: Vec::new(),
+            cursors: Vec::new(),
+            readers: ReadersEntry::of_requester(view, requester),
+            balanced: drains.iter().all(|drain| drain.unaccounted == 0),
+            drains,
+            rate_limits: ApplicationLimitEntry::all(view, requester),
+            journal: None,
+            opening: false,
+        }
+    }
+
     fn new(
         time: String,
         sources: Vec<SourceEntry>,
@@ -238,10 +288,19 @@ impl LedgerDocument {
     ) -> Self {
         let balanced = sources.iter().all(|source| source.unaccounted_lines == 0)
             && cursors.iter().all(|cursor| cursor.unaccounted_records == 0);
-        let journal = JournalEntry::from(&ledger.journal);
-        let (schema, opening) = ("weir.ledger.v1".to_owned(), ledger.opening);
-        let readers = Vec::new();
-        Self { schema, time, sources, cursors, readers, journal, balanced, opening }
+        Self {
+            schema: SCHEMA.to_owned(),
+            time,
+            of_applications: false,
+            sources,
+            cursors,
+            readers: Vec::new(),
+            drains: Vec::new(),
+            rate_limits: Vec::new(),
+            journal: Some(JournalEntry::from(&ledger.journal)),
+            balanced,
+            opening: ledger.opening,
+        }
     }
 }
 
@@ -290,17 +349,37 @@ impl SourceEntry {
     }
 }
 
+impl LimitedKeyEntry {
+    fn of(key: &LimitedKey) -> Self {
+        let counts = LimitedEntry::of(&key.counts);
+        Self { key: key.name.clone(), over: key.is_over, counts }
+    }
+}
+
+impl ApplicationLimitEntry {
+    /// Those of the applications of a developer that are among the keys with names.
+    fn all(view: &PipelineView, requester: &Requester) -> Vec<Self> {
+        let mut all = Vec::new();
+        for source in view.sources().iter() {
+            let Some(report) = source.stats.listener.rate_limit.report() else { continue };
+            let keys = report.keys.iter().chain(&report.more);
+            let own = keys.filter(|key| !key.service.is_empty() && requester.may_see(&key.service));
+            all.extend(own.map(|key| Self {
+                source: source.name.clone(),
+                limit: report.limit.clone(),
+                key: LimitedKeyEntry::of(key),
+            }));
+        }
+        all
+    }
+}
+
 impl RateLimitEntry {
     fn of(report: &RateLimitReport) -> Self {
-        let key = |key: &LimitedKey| LimitedKeyEntry {
-            key: key.name.clone(),
-            over: key.is_over,
-            counts: LimitedEntry::of(&key.counts),
-        };
         Self {
             limit: report.limit.clone(),
             total: LimitedEntry::of(&report.total),
-            keys: report.keys.iter().map(key).collect(),
+            keys: report.keys.iter().map(LimitedKeyEntry::of).collect(),
             others: LimitedEntry::of(&report.others),
             keys_over: report.over_count,
             notices: report.notices,

@@ -54,8 +54,8 @@ pub use explore::{
 };
 pub use journal::{JournalEntry, LostRecordsEntry, RecoveryEntry};
 pub use ledger::{
-    ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, LimitedEntry, LimitedKeyEntry,
-    RateLimitEntry, SourceCounts, SourceEntry,
+    ApplicationLimitEntry, ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument,
+    LimitedEntry, LimitedKeyEntry, RateLimitEntry, SourceCounts, SourceEntry,
 };
 pub use loggregator::{HealthOf, HealthSettings, ReaderServiceSettings, ReaderServices};
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};

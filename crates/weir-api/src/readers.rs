@@ -11,6 +11,8 @@ use weir_pipeline::live::{ReaderBook, ReaderService, ReaderServiceStats, ReaderS
 use weir_pipeline::stats;
 use weir_pipeline::view::PipelineView;
 
+use crate::access::Requester;
+
 /// Maximum number of readers that are listed for a service: 100 KiB of the document.
 const READERS_LISTED_MAX: usize = 200;
 
@@ -36,7 +38,8 @@ pub struct ReadersEntry {
     pub queued: u64,
     /// Memory of these, in bytes.
     pub queued_bytes: u64,
-    /// Records that all readers missed, whether or not they matched their selectors.
+    /// Records that all readers missed, whether or not they matched their selectors. For
+    /// developers 0, since they may be those of others.
     pub missed: u64,
     /// Requests and connections that were refused.
     pub refused: u64,
@@ -76,7 +79,7 @@ pub struct ReaderEntry {
     pub queued: u64,
     /// Memory of these, in bytes.
     pub queued_bytes: u64,
-    /// Records that it missed, whether or not they matched its selectors.
+    /// Records that it missed, whether or not they matched its selectors; for developers 0.
     pub missed: u64,
     /// 0 if everything is accounted for.
     pub unaccounted: i64,
@@ -120,6 +123,38 @@ impl ReadersEntry {
             service.connect(&readers);
         }
         services
+    }
+
+    /// The current readers that read only records which the requester may see, and the services
+    /// that they use, with the counts of these readers.
+    pub(crate) fn of_requester(view: &PipelineView, requester: &Requester) -> Vec<Self> {
+        let mut readers = view.connected_readers();
+        readers.retain(|reader| requester.may_see_all_of(reader.sources.as_deref()));
+        for reader in &mut readers {
+            reader.book.missed = 0;
+        }
+        let of = |service: ReaderService| {
+            let address = view.reader_service(service).address.get()?.to_string();
+            let mut entry = Self { name: service.name().to_owned(), address, ..Self::default() };
+            for reader in readers.iter().filter(|reader| reader.service == service) {
+                entry.add(&reader.book);
+            }
+            entry.connect(&readers);
+            (entry.readers > 0).then_some(entry)
+        };
+        ReaderService::ALL.into_iter().filter_map(of).collect()
+    }
+
+    /// Adds a reader.
+    fn add(&mut self, book: &ReaderBook) {
+        self.readers += 1;
+        self.matched += book.matched;
+        self.delivered += book.delivered;
+        self.lost += book.lost;
+        self.abandoned += book.abandoned;
+        self.queued += book.queued;
+        self.queued_bytes += book.queued_bytes;
+        self.unaccounted += book.unaccounted();
     }
 
     fn connect(&mut self, readers: &[ReaderStatus]) {

@@ -7,17 +7,17 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use serde_json::json;
 use weir_pipeline::health::Health;
 
 use crate::access::Permission::{Everything, Public, Records, SignedIn};
-use crate::access::{Routes, needs, session};
+use crate::access::{Requester, Routes, needs, session};
 use crate::cursors;
 use crate::drains;
 use crate::explore;
@@ -58,7 +58,7 @@ pub(crate) fn router(state: Arc<ApiState>, allowed_hosts: AllowedHosts) -> Route
         .on("/health", [needs(Public, get(health))])
         .on("/health/live", [needs(Public, get(live))])
         .on("/health/ready", [needs(Public, get(ready))])
-        .on("/weir/v1/ledger", [needs(Everything, get(ledger))])
+        .on("/weir/v1/ledger", [needs(Records, get(ledger))])
         .on("/weir/v1/rules", [needs(Everything, get(rules))])
         .on("/weir/v1/status", [needs(Everything, get(status))])
         .on("/weir/v1/tail", [needs(Records, get(tail))])
@@ -153,13 +153,20 @@ pub(crate) async fn ready(State(state): State<Arc<ApiState>>) -> Response {
 }
 
 /// The ledger: what was read, where it went, what was lost
+///
+/// For developers: the drains, readers and exceeded rate limits of their applications.
 #[utoipa::path(
     get, path = "/weir/v1/ledger", tag = "status",
     responses((status = 200, description = "The ledger", body = LedgerDocument))
 )]
-pub(crate) async fn ledger(State(state): State<Arc<ApiState>>) -> Response {
+pub(crate) async fn ledger(
+    State(state): State<Arc<ApiState>>,
+    Extension(requester): Extension<Requester>,
+) -> Response {
     match state.view() {
-        Some(view) => json_response(StatusCode::OK, &LedgerDocument::of(&view)),
+        Some(view) => {
+            json_response(StatusCode::OK, &LedgerDocument::of_requester(&view, &requester))
+        }
         None => starting(),
     }
 }

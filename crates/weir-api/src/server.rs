@@ -132,11 +132,15 @@ impl Api {
         self.state.views.set_dir(disk, dir);
     }
 
-    /// Reports in the pipeline's health whether renewed certificates could not be loaded.
-    pub fn report_certificates(&self) {
-        if let (Some(tls), Some(view)) = (&self.state.tls, self.state.view()) {
-            view.set_api_certificates_error(tls.reload_error());
-        }
+    /// Reports in the pipeline's health whether renewed certificates could not be loaded, and which
+    /// keys of tokens cannot be used.
+    pub fn report_problems(&self) {
+        let Some(view) = self.state.view() else { return };
+        let certificates = self.state.tls.as_ref().and_then(|tls| tls.reload_error());
+        let certificates = certificates
+            .map(|error| format!("the API still uses the previous certificates: {error}"));
+        view.set_service_problem("api_certificates", certificates);
+        view.set_service_problem("api_token_keys", self.state.gate.key_problem());
     }
 
     /// Queries this store from now on, or reports that it is disabled.

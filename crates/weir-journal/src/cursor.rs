@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_model::{
-    Batch, DiscardReason, Position, RecordView, Selection, Share, SourceId, StreamId,
+    Batch, CursorBook, DiscardReason, Position, RecordView, Selection, Share, SourceId, StreamId,
 };
 
 use crate::JournalShared;
 use crate::segment::{self, ReadError};
-use crate::state::{BatchLocation, Location, Receipt, State, TakenBatch};
+use crate::state::{BatchLocation, Location, PartOutcome, Receipt, State, TakenBatch};
 
 /// The reader of a required destination. Used by exactly one task. Once it is replaced or detached,
 /// it receives no more batches, and its settlements are ignored.
@@ -69,6 +69,19 @@ impl CursorMemory {
     /// Records appended to it after that are new.
     pub fn committed(&self, stream: StreamId) -> Option<Position> {
         self.shared.lock().committed(self.index, stream)
+    }
+
+    /// Returns the committed counts of a part of the destination: see [`Cursor::ack_parts`].
+    pub fn part(&self, part: u64) -> CursorBook {
+        self.shared.lock().cursors[self.index].parts.book(part)
+    }
+
+    /// Returns how many records of a stream are not behind the committed position, including those
+    /// that were discarded.
+    pub fn uncommitted(&self, stream: StreamId) -> u64 {
+        let state = self.shared.lock();
+        let place = state.cursor_stream(self.index, stream);
+        place.map_or(0, |place| place.through() - place.committed_through)
     }
 
     /// Asks the journal to free the disk space that nothing in it needs any more. Returns the size
@@ -278,6 +291,35 @@ impl Cursor {
             at,
             is_for_all: delivery.record_count == all && !header.merged,
             is_delivered,
+        });
+    }
+
+    /// Settles a delivery of which each part of the destination got a share, or several did. Their
+    /// counts are persisted together with the position, as those of the destination are.
+    ///
+    /// A destination with [`WhenFull::DropOldestOfStream`](crate::WhenFull) has its streams as
+    /// parts, without stating them.
+    pub fn ack_parts(&mut self, delivery: &Delivery, outcome: Outcome, parts: Vec<PartOutcome>) {
+        self.shared.change(|state| {
+            if self.is_current(state) {
+                state.cursors[self.index].parts.settle(delivery.seq, parts);
+            }
+        });
+        self.ack(delivery, outcome);
+    }
+
+    /// Returns the parts of which it has counts.
+    pub fn parts(&self) -> Vec<u64> {
+        self.shared.lock().cursors[self.index].parts.known().collect()
+    }
+
+    /// Forgets the counts of a part.
+    pub fn forget_part(&mut self, part: u64) {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| {
+            if state.cursors[self.index].parts.forget(part) {
+                state.positions_since.get_or_insert(now);
+            }
         });
     }
 

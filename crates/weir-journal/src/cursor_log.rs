@@ -21,7 +21,7 @@ use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
 use crate::state::{
     AbandonedFrames, Checkpoint, CursorState, CursorStream, CursorStreams, EndedStream,
-    MovedFrames, OwedRows, State, StreamState,
+    MovedFrames, OwedRows, Parts, State, StreamState,
 };
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
@@ -55,6 +55,9 @@ enum EntryKind {
     /// The location up to which rewritten frames count instead of the old ones, should both be
     /// found.
     Moved = 10,
+    /// The counts of a part of a destination, as of the positions in the same record; without any
+    /// if the part was forgotten.
+    Part = 11,
 }
 
 /// How a stream's entry gives the position of a destination. Destinations that it does not list
@@ -235,7 +238,8 @@ fn apply_entry(entry: &[u8], state: &mut State) {
         }
         k if k == EntryKind::CursorDropped as u8 => {
             let index = fields.u32() as usize;
-            cursor_slot(state, index).dropped = true;
+            let cursor = cursor_slot(state, index);
+            (cursor.dropped, cursor.parts) = (true, Parts::default());
         }
         k if k == EntryKind::Source as u8 => {
             let id = SourceId(fields.u64());
@@ -246,6 +250,11 @@ fn apply_entry(entry: &[u8], state: &mut State) {
         k if k == EntryKind::Book as u8 => {
             let index = fields.u32() as usize;
             cursor_slot(state, index).committed_book = CursorBook::decode(fields.bytes());
+        }
+        k if k == EntryKind::Part as u8 => {
+            let (index, part) = (fields.u32() as usize, fields.u64());
+            let book = CursorBook::decode(fields.bytes());
+            cursor_slot(state, index).parts.restore(part, book);
         }
         k if k == EntryKind::Moved as u8 => {
             state.rewriting.moved_frames.up_to = (fields.u64(), fields.u64());
@@ -421,6 +430,14 @@ impl Records {
         });
     }
 
+    fn part(&mut self, index: usize, part: u64, book: &CursorBook) {
+        self.record(EntryKind::Part, |out| {
+            put_u32(out, index as u32);
+            out.extend_from_slice(&part.to_le_bytes());
+            put_encoded(out, |out| book.encode(out));
+        });
+    }
+
     fn moved(&mut self, moved: &MovedFrames) {
         self.record(EntryKind::Moved, |out| {
             let (segment, offset) = moved.up_to;
@@ -487,6 +504,9 @@ impl Records {
             if std::mem::take(&mut cursor.is_book_dirty) {
                 records.book(index, &cursor.committed_book);
             }
+            for (part, book) in cursor.parts.take_changed() {
+                records.part(index, part, &book);
+            }
         }
         for stream in std::mem::take(&mut state.dirty_streams) {
             let Some(known) = state.streams.get_mut(&stream) else { continue };
@@ -514,6 +534,9 @@ impl Records {
         all.moved(&state.rewriting.moved_frames);
         for (index, cursor) in state.cursors.iter().enumerate() {
             all.book(index, &cursor.committed_book);
+            for (part, book) in cursor.parts.all() {
+                all.part(index, part, &book);
+            }
         }
         for (stream, known) in &state.streams {
             all.stream(state, *stream, known);

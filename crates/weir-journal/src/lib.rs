@@ -33,6 +33,7 @@ use weir_model::{Batch, Position, SourceId, StreamId};
 pub use cursor::{Cursor, CursorMemory, Delivery, Held, Outcome};
 pub use limits::{MERGE_FROM_BATCHES, SOON_INTERVAL};
 pub use spec::*;
+pub use state::PartOutcome;
 pub use subscriber::{Next, Subscriber};
 
 use read_cache::ReadCache;

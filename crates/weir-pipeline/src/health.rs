@@ -86,9 +86,8 @@ impl PipelineView {
         check.lost(&ledger.journal.recovery.lost);
         check.inactive(&ledger.cursors);
         check.books(ledger);
-        if let Some(error) = self.api_certificates_error() {
-            let text = format!("the API still uses the previous certificates: {error}");
-            check.add(("weir", ""), "api_certificates", Severity::Degraded, text);
+        for (reason, text) in self.service_problems() {
+            check.add(("weir", ""), reason, Severity::Degraded, text);
         }
         let mut reasons = check.0;
         self.date(&mut reasons);

@@ -75,7 +75,7 @@ pub struct PipelineView {
     pub(crate) noticed: Noticed,
     pub(crate) live: Arc<Hub>,
     pub(crate) original_events: OriginalEvents,
-    api_certificates_error: Mutex<Option<String>>,
+    service_problems: Mutex<BTreeMap<&'static str, String>>,
     phase: AtomicU8,
 }
 
@@ -151,19 +151,24 @@ impl PipelineView {
             noticed: Noticed::default(),
             live: Arc::default(),
             original_events: OriginalEvents::default(),
-            api_certificates_error: Mutex::default(),
+            service_problems: Mutex::default(),
             phase: AtomicU8::new(Phase::Running as u8),
         }
     }
 
-    /// Reports why renewed certificates of the API are not in use; `None`: they are.
-    pub fn set_api_certificates_error(&self, error: Option<String>) {
-        *self.api_certificates_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    /// Reports a problem of the API or of the services for readers in health; `None`: there is none
+    /// with this reason.
+    pub fn set_service_problem(&self, reason: &'static str, text: Option<String>) {
+        let mut problems = self.service_problems.lock().unwrap_or_else(PoisonError::into_inner);
+        match text {
+            Some(text) => problems.insert(reason, text),
+            None => problems.remove(reason),
+        };
     }
 
-    /// Why renewed certificates of the API are not in use.
-    pub(crate) fn api_certificates_error(&self) -> Option<String> {
-        self.api_certificates_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The problems of the API and of the services for readers, by reason.
+    pub(crate) fn service_problems(&self) -> BTreeMap<&'static str, String> {
+        self.service_problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets the names of sources.

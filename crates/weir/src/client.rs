@@ -72,15 +72,6 @@ impl Client {
         self.document(&self.get_text(path)?)
     }
 
-    /// Returns the document at a path; `None` if the sender may not read it.
-    pub(crate) fn get_if_allowed<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
-        let answer = self.answer("GET", path, None)?;
-        if matches!(parse(&answer), Some((403, _))) {
-            return Ok(None);
-        }
-        self.document(self.text(&answer)?).map(Some)
-    }
-
     /// Returns the text at a path.
     pub(crate) fn get_text(&self, path: &str) -> Result<String> {
         self.exchange("GET", path, None)

@@ -26,8 +26,7 @@ const askEvery = 2_000
 interface Found {
   before: DrainsDocument | undefined
   after: DrainsDocument
-  /** Not for whoever sees the drains of some applications only. */
-  ledger: LedgerDocument | undefined
+  ledger: LedgerDocument
 }
 
 export function Drains() {
@@ -37,7 +36,7 @@ export function Drains() {
     found.ask(async (signal) => {
       const [after, ledger] = await Promise.all([
         get('/weir/v1/drains', {}, signal),
-        seesEverything.peek() ? get('/weir/v1/ledger', {}, signal) : undefined,
+        get('/weir/v1/ledger', {}, signal),
       ])
       return { before: found.data.peek()?.after, after, ledger }
     })
@@ -53,20 +52,19 @@ export function Drains() {
     if (problem) return <ProblemView problem={problem} again={ask} />
     return <Skeleton lines={14} label="Loading the drains" />
   }
+  const readers = data.ledger.readers ?? []
   const add = () => {
     adding.value = true
   }
   return (
     <div class="scroll pipeline-main">
       <Body data={data} add={add} changed={ask} />
-      {data.ledger && (
-        <>
-          <Readers readers={data.ledger.readers ?? []} />
-          <div class="two-panels">
-            <NoisyKeys />
-            <QuotaKeys sources={data.ledger.sources} />
-          </div>
-        </>
+      {(seesEverything.value || readers.length > 0) && <Readers readers={readers} />}
+      {seesEverything.value && (
+        <div class="two-panels">
+          <NoisyKeys />
+          <QuotaKeys sources={data.ledger.sources} />
+        </div>
       )}
       {adding.value && (
         <AddDrain
@@ -160,7 +158,7 @@ function Figures({ data, rates }: { data: Found; rates: Map<string, number> }) {
       <Figure
         name="sent"
         value={data.before ? rate(sent) : '…'}
-        note={`${short(totals.delivered)} records since the start`}
+        note={`${short(totals.delivered)} records in all`}
       />
       <Figure
         name="waiting"
@@ -173,7 +171,7 @@ function Figures({ data, rates }: { data: Found; rates: Map<string, number> }) {
         name="lost"
         value={short(totals.lost)}
         tone={totals.lost > 0 ? 'bad' : 'good'}
-        note={totals.lost > 0 ? 'reasons in the table' : 'none since the start'}
+        note={totals.lost > 0 ? 'reasons in the table' : 'none so far'}
       />
       <Figure
         name="books"

@@ -125,6 +125,11 @@ impl Gate {
         Ok(Self { checks: checks.transpose()?, failures: Failures::default(), clock })
     }
 
+    /// Which keys of tokens cannot be used, and why.
+    pub(crate) fn key_problem(&self) -> Option<String> {
+        self.checks.as_ref()?.tokens.key_problem()
+    }
+
     /// Whether requests need a token.
     pub(crate) fn is_closed(&self) -> bool {
         self.checks.is_some()

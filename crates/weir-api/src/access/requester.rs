@@ -99,12 +99,16 @@ impl Requester {
         self.applications.is_none()
     }
 
-    /// Whether it may see a drain of this application, or with `None` of several applications.
-    pub(crate) fn may_see_drain(&self, app: Option<&str>) -> bool {
-        match (&self.applications, app) {
-            (None, _) => true,
-            (Some(own), Some(app)) => own.iter().any(|own| own == app),
-            (Some(_), None) => false,
+    /// Whether it may see what belongs to this application.
+    pub(crate) fn may_see(&self, app: &str) -> bool {
+        self.applications.as_ref().is_none_or(|own| own.iter().any(|own| own == app))
+    }
+
+    /// Whether it may see what belongs to these applications together; `None`: to all of them.
+    pub(crate) fn may_see_all_of(&self, apps: Option<&[String]>) -> bool {
+        match apps {
+            None => self.sees_everything(),
+            Some(apps) => apps.iter().all(|app| self.may_see(app)),
         }
     }
 

@@ -23,6 +23,8 @@ struct NewestMetrics {
     instance_index: i32,
     timestamp_ns: i64,
     received_at: Instant,
+    /// Increases with each envelope; those of one collection have the same time.
+    arrival: u64,
     envelope: Bytes,
 }
 
@@ -31,6 +33,8 @@ struct NewestMetrics {
 pub(super) struct Containers {
     by_app: HashMap<Vec<u8>, Vec<NewestMetrics>>,
     bytes: usize,
+    /// Number of envelopes that were added.
+    arrivals: u64,
 }
 
 impl NewestMetrics {
@@ -63,10 +67,12 @@ impl Containers {
         if envelope.bytes.len() > CONTAINER_BYTES_MAX {
             return;
         }
+        self.arrivals += 1;
         let newest = NewestMetrics {
             instance_index: metric.instance_index,
             timestamp_ns: envelope.timestamp_ns,
             received_at: now,
+            arrival: self.arrivals,
             envelope: Bytes::copy_from_slice(envelope.bytes),
         };
         let app_id = metric.application_id;
@@ -95,10 +101,10 @@ impl Containers {
         self.retain(|newest| !newest.is_expired(now));
         if self.bytes > CONTAINERS_BYTES_MAX / 2 {
             let all = self.by_app.values().flatten();
-            let mut times: Vec<Instant> = all.map(|newest| newest.received_at).collect();
-            times.sort_unstable();
-            if let Some(half) = times.get(times.len() / 2).copied() {
-                self.retain(|newest| newest.received_at > half);
+            let mut arrivals: Vec<u64> = all.map(|newest| newest.arrival).collect();
+            arrivals.sort_unstable();
+            if let Some(half) = arrivals.get(arrivals.len() / 2).copied() {
+                self.retain(|newest| newest.arrival > half);
             }
         }
     }
@@ -217,5 +223,16 @@ mod tests {
         let held: usize =
             all.by_app.iter().flat_map(|(app, all)| all.iter().map(|n| n.bytes(app))).sum();
         assert_eq!(held, all.bytes);
+    }
+
+    #[test]
+    fn of_one_collection_the_last_ones_are_kept() {
+        let (mut all, now) = (Containers::default(), Instant::now());
+        for number in 0..200_000_u32 {
+            put(&mut all, &format!("app{number}"), 0, 1, now);
+        }
+        assert!(all.bytes > CONTAINERS_BYTES_MAX / 4, "{} bytes", all.bytes);
+        assert_eq!(times(&all, "app199999", now), [1]);
+        assert!(times(&all, "app0", now).is_empty());
     }
 }

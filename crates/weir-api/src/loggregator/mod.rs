@@ -251,6 +251,14 @@ impl ReaderServices {
         }
     }
 
+    /// Reports in the pipeline's health which keys of tokens cannot be used.
+    pub fn report_problems(&self) {
+        let access = self.all.iter().find_map(|(state, _)| state.access.as_ref());
+        if let (Some(access), Some(view)) = (access, self.all.first().and_then(|it| it.0.view())) {
+            view.set_service_problem("reader_token_keys", access.key_problem());
+        }
+    }
+
     /// Releases the store until another one is set.
     pub fn clear_store(&self) {
         self.stored.set_store(None, BTreeSet::new());

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use weir_model::limits::CURSORS_MAX;
 use weir_model::{Batch, CursorBook, DiscardReason, StreamId};
 
-use super::{State, Status};
+use super::{Parts, State, Status};
 use crate::spec::{CursorSpec, DropCursorError, WhenFull};
 
 /// A required destination.
@@ -51,6 +51,8 @@ pub(crate) struct CursorState {
     pub(crate) committed_book: CursorBook,
     /// `committed_book` has changed since it was last written.
     pub(crate) is_book_dirty: bool,
+    /// The books of its parts.
+    pub(crate) parts: Parts,
     pub(crate) waiting_since: Duration,
     /// Batches before this one are the backlog: see [`State::has_taken_backlog`].
     pub(crate) backlog_end: u64,
@@ -135,6 +137,11 @@ impl CursorState {
 
     pub(super) fn when_full(&self) -> WhenFull {
         self.spec.as_ref().map_or(WhenFull::Block, |s| s.when_full)
+    }
+
+    /// Returns whether each stream is a part of it.
+    pub(crate) fn divides_by_stream(&self) -> bool {
+        self.when_full() == WhenFull::DropOldestOfStream
     }
 }
 
@@ -302,6 +309,7 @@ impl State {
         (cursor.dropped, cursor.was_just_dropped) = (true, true);
         let held = std::mem::take(&mut cursor.held);
         cursor.kept_bytes = 0;
+        cursor.parts = Parts::default();
         let mut streams = Vec::new();
         let mut owed = 0;
         for (stream, known) in &mut self.streams {

@@ -26,6 +26,7 @@ mod grow;
 mod keys;
 mod ledger;
 mod merge;
+mod parts;
 mod read;
 mod receipts;
 mod soon;
@@ -54,6 +55,8 @@ pub(crate) use due::Work;
 pub(crate) use frames::Hole;
 pub(crate) use keys::{Cut, Keys};
 pub(crate) use merge::{Merge, MergePart, MergePass, group_by_arrival};
+pub use parts::PartOutcome;
+pub(crate) use parts::Parts;
 pub(crate) use read::{BatchLocation, TakenBatch};
 pub(crate) use receipts::{Receipt, Receipts};
 pub(crate) use soon::PositionTicket;
@@ -671,6 +674,9 @@ impl State {
             self.sources.entry(source).or_default().folded.add(&book);
         }
         let ended = self.streams.remove(&stream);
+        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.divides_by_stream()) {
+            cursor.parts.forget(stream.0);
+        }
         let owes = |(index, cs): (usize, &CursorStream)| {
             self.cursors[index].is_active() && cs.owed_rows.rows > 0
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{Batch, DiscardReason, Position, StreamId};
+use weir_model::{Batch, CursorBook, DiscardReason, Position, StreamId};
 
 use super::{Entry, Location, Slot, State, Status};
 use crate::Outcome;
@@ -312,11 +312,17 @@ impl State {
         {
             cs.commit(&entry);
             let cursor = &mut self.cursors[index];
-            cursor.committed_book.routed += entry.routed;
-            add_outcome(&mut cursor.committed_book, &outcome);
-            let buffer_full = DiscardReason::BufferFull as usize;
-            cursor.committed_book.discarded[buffer_full] += entry.cut.rows;
+            let count = |book: &mut CursorBook| {
+                book.routed += entry.routed;
+                add_outcome(book, &outcome);
+                book.discarded[DiscardReason::BufferFull as usize] += entry.cut.rows;
+            };
+            count(&mut cursor.committed_book);
             cursor.is_book_dirty |= entry.routed > 0;
+            cursor.parts.commit(entry.seq);
+            if cursor.divides_by_stream() && entry.routed > 0 {
+                cursor.parts.change(stream.0, count);
+            }
             self.forget_settled(stream, entry.seq, now);
             moved = Some(entry.checkpoint);
         }
@@ -327,7 +333,7 @@ impl State {
     }
 }
 
-pub(super) fn add_outcome(book: &mut weir_model::CursorBook, outcome: &Outcome) {
+pub(super) fn add_outcome(book: &mut CursorBook, outcome: &Outcome) {
     book.delivered += outcome.delivered;
     book.dead_lettered += outcome.dead_lettered;
     book.resent += outcome.resent;

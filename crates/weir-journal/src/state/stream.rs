@@ -561,6 +561,12 @@ impl State {
             add_outcome(book, &outcome);
         }
         cursor.is_book_dirty |= rows > 0;
+        if rows > 0 && cursor.parts.is_known(stream.0) {
+            cursor.parts.change(stream.0, |book| {
+                book.routed += rows;
+                add_outcome(book, &outcome);
+            });
+        }
     }
 
     /// Settles rows that are in no batch, and advances the destination's position past them.

@@ -1,12 +1,13 @@
-//! The book of a drain: the records it was given since weir started, and their fates.
+//! The book of a drain: the records it was given since it was added, and their fates.
 //!
-//! Invariant: `routed = delivered + discarded + waiting`. `waiting` is counted independently, so
-//! that an error in counting shows as a book that does not balance.
+//! Invariants: `routed = delivered + discarded + waiting`. `waiting` is counted independently, so
+//! that an error in counting shows as a book that does not balance. What is settled survives a
+//! restart: the journal keeps it in the record of the position that it belongs to, for the batches
+//! of sources and for the stream of the drain. Both roll back with their positions.
 
-use weir_model::DiscardReason;
+use weir_model::{CursorBook, DiscardReason};
 
-/// The counts of one drain. Records that an earlier run left in its stream count as routed when
-/// they are read.
+/// The counts of one drain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DrainBook {
     /// Records that the drain was given.
@@ -19,11 +20,25 @@ pub struct DrainBook {
     pub waiting: u64,
     /// Records that were moved to its stream because it lagged.
     pub moved: u64,
-    /// Records that came from an earlier run.
+    /// Records that an earlier run has left, as found at the last start.
     pub recovered: u64,
 }
 
 impl DrainBook {
+    /// Creates the book of a drain from what the journal keeps: what was settled in the batches of
+    /// sources, and in its own stream.
+    pub(super) fn restored(direct: &CursorBook, stream: &CursorBook) -> Self {
+        let mut book = Self { moved: direct.moved, ..Self::default() };
+        for settled in [direct, stream] {
+            book.delivered += settled.delivered;
+            for (sum, count) in book.discarded.iter_mut().zip(settled.discarded) {
+                *sum += count;
+            }
+        }
+        book.routed = book.delivered + book.discarded_total();
+        book
+    }
+
     pub(super) fn route(&mut self) {
         self.routed += 1;
         self.waiting += 1;
@@ -34,13 +49,6 @@ impl DrainBook {
         self.routed += records;
         self.waiting += records;
         self.recovered += records;
-    }
-
-    /// Removes records from the counts: they are counted when they are taken again.
-    pub(super) fn forget(&mut self, records: u64) {
-        self.routed -= records;
-        self.waiting -= records;
-        self.recovered -= records;
     }
 
     /// Counts discarded records as waiting again.

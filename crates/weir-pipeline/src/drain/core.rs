@@ -73,8 +73,8 @@ pub(super) struct Drain {
     pub(super) mode: Mode,
     pub(super) queue: VecDeque<Row>,
     in_flight: InFlight,
-    /// Records at the beginning of the stream that were delivered while they were moved there.
-    sent_ahead: usize,
+    /// Of the first records of the stream: whether they were delivered while they were moved there.
+    sent_ahead: VecDeque<bool>,
     /// Nothing was appended since the drain was relocated: those records are the first gathered
     /// ones.
     is_ahead_gathered: bool,
@@ -90,6 +90,9 @@ pub(super) struct Drain {
     pub(super) is_paused: bool,
     pub(super) failure: Option<Failure>,
     pub(super) book: DrainBook,
+    /// Number of records of earlier runs in the stream that were not read yet. They are in the
+    /// book.
+    unread: u64,
     /// When the oldest waiting record arrived, nanoseconds since 1970. Once all of them are in the
     /// stream, that of the last one that was seen.
     oldest_ns: Option<i64>,
@@ -121,13 +124,16 @@ pub(super) struct Core {
 }
 
 impl Drain {
-    fn new(spec: DrainSpec, stream: Option<DrainStream>, mode: Mode) -> Self {
+    fn new(spec: DrainSpec, stream: Option<DrainStream>, mode: Mode, mut book: DrainBook) -> Self {
+        let left = stream.as_ref().filter(|_| mode == Mode::Lagging).map(DrainStream::left);
+        let unread = left.unwrap_or_default();
+        book.recover(unread);
         Self {
             spec,
             mode,
             queue: VecDeque::new(),
             in_flight: InFlight::Nothing,
-            sent_ahead: 0,
+            sent_ahead: VecDeque::new(),
             is_ahead_gathered: false,
             gathered: VecDeque::new(),
             gathered_bytes: 0,
@@ -138,7 +144,8 @@ impl Drain {
             stream,
             is_paused: false,
             failure: None,
-            book: DrainBook::default(),
+            book,
+            unread,
             oldest_ns: None,
             wake: Rc::default(),
             has_worker: false,
@@ -225,11 +232,19 @@ impl Drain {
     /// Notes that the journal has discarded the next records of the stream. Returns how many are
     /// lost: not those that were delivered while the drain was being relocated.
     fn note_missing(&mut self, missing: u64) -> u64 {
-        let delivered = missing.min(self.sent_ahead as u64);
-        self.sent_ahead -= delivered as usize;
+        let known = self.sent_ahead.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
+        let delivered = self.sent_ahead.drain(..known).filter(|is_delivered| *is_delivered);
+        let delivered = delivered.count() as u64;
         self.book.deliver(delivered);
         self.book.discard(DiscardReason::BufferFull, missing - delivered);
         missing - delivered
+    }
+
+    /// Notes that records of earlier runs were read from the stream, or are known to be lost.
+    fn note_read(&mut self, records: u64) {
+        let known = records.min(self.unread);
+        self.unread -= known;
+        self.book.recover(records - known);
     }
 
     /// Removes some of the gathered records.
@@ -251,14 +266,20 @@ impl Drain {
 }
 
 impl Core {
-    /// Adds a drain, with the stream that an earlier run may have left.
-    pub(super) fn add(&mut self, spec: DrainSpec, stream: Option<DrainStream>, mode: Mode) {
+    /// Adds a drain, with the stream and the counts that an earlier run may have left.
+    pub(super) fn add(
+        &mut self,
+        spec: DrainSpec,
+        stream: Option<DrainStream>,
+        mode: Mode,
+        book: DrainBook,
+    ) {
         let id = spec.id;
         if let Some(stream) = &stream {
             self.by_stream.insert(stream.id, id);
         }
         self.matcher.add(id, &spec.selector, spec.kinds);
-        self.drains.insert(id, Drain::new(spec, stream, mode));
+        self.drains.insert(id, Drain::new(spec, stream, mode, book));
         if mode == Mode::Lagging {
             self.active.insert(id);
         }
@@ -288,12 +309,14 @@ impl Core {
         drain.book.route();
         row.taken.give();
         if let Some(stream) = &drain.stream
-            && stream.contains(row.taken.stream(), row.position())
+            && let Some(fate) = stream.fate(row.taken.stream(), row.position())
         {
-            // It was moved before a crash, and is counted when it is read from the stream.
-            drain.book.routed -= 1;
-            drain.book.waiting -= 1;
-            self.finish_row(&row, Fate::Moved);
+            if fate == Fate::Moved {
+                // That was before a crash; it is counted when it is read from the stream.
+                drain.book.routed -= 1;
+                drain.book.waiting -= 1;
+            }
+            self.finish(id, &row, fate);
             return;
         }
         self.active.insert(id);
@@ -393,6 +416,11 @@ impl Core {
         };
         let discarded = drain.gathered.iter().skip(kept).take_while(is_needed).count();
         let discarded = drain.take_gathered(kept..kept + discarded);
+        if let Some(stream) = &mut drain.stream {
+            for row in &discarded {
+                stream.note_discarded(row.taken.stream(), row.position());
+            }
+        }
         self.finish_all(id, &discarded, Fate::discarded(DiscardReason::BufferFull));
     }
 
@@ -442,31 +470,48 @@ impl Core {
         rows
     }
 
-    /// Notes the fates of the first records of the last chunk, and why the others were not sent.
-    pub(super) fn sent(&mut self, id: u64, fates: &[Fate], failure: Option<String>, now: Duration) {
+    /// Notes the fates of the records of the last chunk, and why those without one were not sent.
+    pub(super) fn sent(
+        &mut self,
+        id: u64,
+        fates: &[Option<Fate>],
+        failure: Option<String>,
+        now: Duration,
+    ) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
+        // A record that was rejected while it was moved will be rejected again.
+        let is_delivered = |fate: &Option<Fate>| *fate == Some(Fate::Delivered);
         match std::mem::replace(&mut drain.in_flight, InFlight::Nothing) {
             InFlight::Nothing => {}
             InFlight::Queued(count) => {
                 let rows: Vec<Row> = drain.queue.drain(..fates.len().min(count)).collect();
+                for (row, fate) in rows.iter().zip(fates).rev() {
+                    if fate.is_none() {
+                        drain.queue.push_front(row.clone());
+                    }
+                }
                 for (row, fate) in rows.iter().zip(fates) {
-                    self.finish(id, row, *fate);
+                    if let Some(fate) = fate {
+                        self.finish(id, row, *fate);
+                    }
                 }
             }
-            // A record that was rejected will be rejected again.
-            InFlight::Relocated(count) => {
-                let is_delivered = |fate: &&Fate| **fate == Fate::Delivered;
-                let delivered = fates.iter().take(count).take_while(is_delivered).count();
-                if drain.is_ahead_gathered {
-                    let rows = drain.take_gathered(0..delivered);
-                    self.finish_all(id, &rows, Fate::Delivered);
-                } else {
-                    drain.sent_ahead = delivered;
+            InFlight::Relocated(count) if drain.is_ahead_gathered => {
+                let rows = drain.take_gathered(0..fates.len().min(count));
+                let (delivered, others): (Vec<_>, Vec<_>) =
+                    rows.into_iter().zip(fates).partition(|(_, fate)| is_delivered(fate));
+                for (row, _) in others.into_iter().rev() {
+                    drain.gathered_bytes += row.drain_bytes();
+                    drain.gathered.push_front(row);
                 }
+                self.finish_all(id, delivered.iter().map(|(row, _)| row), Fate::Delivered);
+            }
+            InFlight::Relocated(count) => {
+                drain.sent_ahead = fates.iter().take(count).map(is_delivered).collect();
             }
         }
         if let Some(drain) = self.drains.get_mut(&id) {
-            drain.note_failure(failure, !fates.is_empty(), now);
+            drain.note_failure(failure, fates.iter().any(Option::is_some), now);
         }
         self.has_sent = true;
         self.retire(id);
@@ -492,7 +537,7 @@ impl Core {
                 let lost = last.lost.get();
                 drain.book.take_back(DiscardReason::BufferFull, lost);
                 if stream.is_earlier(&last.delivery) {
-                    drain.book.forget(count as u64 + lost);
+                    drain.unread += count as u64 + lost;
                 }
                 stream.put_back(&last.delivery, lost);
             }
@@ -542,20 +587,19 @@ impl Core {
         let Some(stream) = &mut drain.stream else { return };
         let missing = stream.taken(&taken.delivery);
         if stream.is_earlier(&taken.delivery) {
-            drain.book.recover(rows.len() as u64 + missing);
+            drain.note_read(rows.len() as u64 + missing);
         }
         taken.lost.set(drain.note_missing(missing));
-        let ahead = drain.sent_ahead.min(rows.len());
-        drain.sent_ahead -= ahead;
-        for row in &rows {
+        let ahead = drain.sent_ahead.len().min(rows.len());
+        let mut ahead = drain.sent_ahead.drain(..ahead);
+        let (sent, rest): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|_| ahead.next().unwrap_or(false));
+        drop(ahead);
+        for row in sent.iter().chain(&rest) {
             row.taken.give();
         }
-        for row in &rows[..ahead] {
-            self.finish(id, row, Fate::Delivered);
-        }
-        if let Some(drain) = self.drains.get_mut(&id) {
-            drain.queue.extend(rows.into_iter().skip(ahead));
-        }
+        drain.queue.extend(rest);
+        self.finish_all(id, &sent, Fate::Delivered);
         self.wake_worker(id);
     }
 
@@ -563,11 +607,13 @@ impl Core {
     pub(super) fn caught_up(&mut self, id: u64, missing: u64) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
         drain.note_missing(missing);
+        // The journal has discarded these at the end of an earlier epoch.
+        drain.book.discard(DiscardReason::BufferFull, std::mem::take(&mut drain.unread));
         if let Some(stream) = &mut drain.stream {
             stream.read_to_end();
         }
         drain.mode = Mode::Direct;
-        drain.sent_ahead = 0;
+        drain.sent_ahead.clear();
         drain.queue = std::mem::take(&mut drain.gathered);
         drain.gathered_bytes = 0;
         self.wake_worker(id);
@@ -600,7 +646,7 @@ impl Core {
     }
 
     /// Finishes a record of a drain, in its book too.
-    fn finish(&mut self, id: u64, row: &Row, fate: Fate) {
+    pub(super) fn finish(&mut self, id: u64, row: &Row, fate: Fate) {
         if let Some(drain) = self.drains.get_mut(&id) {
             match fate {
                 Fate::Elsewhere | Fate::Unbound | Fate::Moved => {}
@@ -610,6 +656,7 @@ impl Core {
                 }
             }
         }
+        row.taken.note_fate(id, fate);
         self.finish_row(row, fate);
     }
 

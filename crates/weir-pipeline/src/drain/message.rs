@@ -51,6 +51,14 @@ pub(super) struct Messages {
 }
 
 impl Messages {
+    /// Notes what a drain had lost in earlier runs, which was reported then.
+    pub(super) fn begin(&mut self, drain: &Definition, book: &DrainBook) {
+        let lost = lost_by(book);
+        if lost > 0 && matches!(drain.selector, Selector::App(_)) {
+            self.told.entry(drain.id).or_default().lost = lost;
+        }
+    }
+
     /// Queues messages about the state of a drain, if they are due.
     pub(super) fn note(
         &mut self,
@@ -164,6 +172,19 @@ mod tests {
         assert_eq!(lost_at(9, 63)[0].split(' ').next(), Some("4"));
         assert!(lost_at(10, 200).is_empty(), "that was the message");
         assert_eq!(lost_at(11, 300)[0].split(' ').next(), Some("2"));
+    }
+
+    #[test]
+    fn losses_of_earlier_runs_are_not_reported_again() {
+        let drain = drain(Some("app"));
+        let (mut messages, mut book) = (Messages::default(), DrainBook::default());
+        book.discarded[DiscardReason::Expired as usize] = 7;
+        messages.begin(&drain, &book);
+        messages.note(&drain, &book, None, Duration::from_secs(1));
+        assert!(messages.waiting.is_empty());
+        book.discarded[DiscardReason::Expired as usize] = 8;
+        messages.note(&drain, &book, None, Duration::from_secs(2));
+        assert!(messages.waiting[0].text.starts_with("1 messages lost"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod envelopes;
 mod limits;
 mod matcher;
 mod message;
+mod moved;
 mod plan;
 pub mod provider;
 mod pump;

@@ -15,6 +15,7 @@ use weir_host::Clock;
 use weir_journal::{Cursor, CursorMemory, Journal, WritePolicy};
 use weir_model::{Batch, BatchBuilder, NewRecord, Position, Seal, SourceBook, StreamId};
 
+use super::book::DrainBook;
 use super::core::{Appended, Core, Drain, Mode};
 use super::envelopes::Envelopes;
 use super::limits::{GATHER_BYTES, GATHER_INTERVAL, RELOCATE_AFTER, RELOCATE_EARLY_AFTER, TURNS};
@@ -84,14 +85,28 @@ impl Pump {
         }
     }
 
-    /// Adds a drain, which continues with the stream that an earlier run may have left.
+    /// Adds a drain, which continues with the stream and the counts that an earlier run may have
+    /// left.
     pub(super) fn add(&mut self, spec: DrainSpec) {
-        let is_known = self.left.remove(&stream_of(spec.id));
+        let of_stream = stream_of(spec.id);
+        let is_known = self.left.remove(&of_stream);
         let stream = is_known.then(|| self.open_stream(spec.id));
         let is_settled =
             stream.as_ref().is_none_or(|stream| stream.is_settled(&self.lagging_memory).is_some());
         let mode = if is_settled { Mode::Direct } else { Mode::Lagging };
-        self.core.borrow_mut().add(spec, stream, mode);
+        let direct = self.sources_memory.part(spec.id);
+        let book = DrainBook::restored(&direct, &self.lagging_memory.part(of_stream.0));
+        self.core.borrow_mut().add(spec, stream, mode, book);
+    }
+
+    /// Forgets the counts of drains that do not exist any more.
+    pub(super) fn forget_others(&mut self) {
+        let core = self.core.borrow();
+        for part in self.sources.parts() {
+            if !core.drains.contains_key(&part) {
+                self.sources.forget_part(part);
+            }
+        }
     }
 
     fn open_stream(&self, drain: u64) -> DrainStream {
@@ -102,6 +117,8 @@ impl Pump {
     /// Removes a drain and discards its waiting records.
     pub(super) fn remove(&mut self, id: u64) {
         let removed = self.core.borrow_mut().remove(id);
+        self.sources.forget_part(id);
+        self.lagging.forget_part(stream_of(id).0);
         // Its stream has no drain now: the rest of it is discarded when it is taken.
         if let Some(stream) = removed.and_then(|drain| drain.stream) {
             self.core.borrow_mut().by_stream.remove(&stream.id);
@@ -197,11 +214,16 @@ impl Pump {
         let finished = self.core.borrow_mut().take_finished();
         let is_busy = !finished.is_empty();
         for taken in finished {
-            let cursor = match taken.origin {
-                Origin::Source => &mut self.sources,
-                Origin::Stream => &mut self.lagging,
-            };
-            cursor.ack(&taken.delivery, taken.outcome());
+            let outcome = taken.outcome();
+            match taken.origin {
+                Origin::Source => {
+                    let mut parts = taken.parts();
+                    // A drain that was removed has no book.
+                    parts.retain(|of| self.core.borrow().drains.contains_key(&of.part));
+                    self.sources.ack_parts(&taken.delivery, outcome, parts);
+                }
+                Origin::Stream => self.lagging.ack(&taken.delivery, outcome),
+            }
         }
         is_busy
     }
@@ -258,7 +280,7 @@ impl Pump {
     fn append(&mut self, id: u64, now: Duration) -> bool {
         let Some((stream, rows)) = self.core.borrow_mut().begin_append(id) else { return false };
         let mut stream = stream.unwrap_or_else(|| self.open_stream(id));
-        let before = stream.high();
+        let before = stream.moved();
         let frames = self.frames(&mut stream, &rows);
         let mut core = self.core.borrow_mut();
         if let Ok(tickets) = self.journal.append_all(frames.batches, WritePolicy::OnAppend) {
@@ -269,7 +291,7 @@ impl Pump {
             core.note_appended(id, stream, appended, now);
             core.drains.get(&id).is_some_and(|drain| !drain.gathered.is_empty())
         } else {
-            stream.lower(before);
+            stream.restore(before);
             core.note_refused(id, stream, self.heaviest == Some(id), now);
             false
         }
@@ -293,7 +315,7 @@ impl Pump {
             }
             frames.end = end;
             held.push(row.clone());
-            stream.raise(row.taken.stream(), row.position());
+            stream.note_moved(row.taken.stream(), row.position());
         }
         self.seal(stream, &mut frames, &mut held);
         frames
@@ -357,7 +379,7 @@ impl Pump {
             stream.forget_some(&self.sources_memory);
         }
         for row in &safe {
-            core.finish_row(row, Fate::Moved);
+            core.finish(id, row, Fate::Moved);
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Invariants: a drain is identified by its id, whatever its origin; a drain with several origins
 //! exists once. The file is replaced atomically, and readable only by its owner, since it contains
-//! credentials. A file that cannot be used is never overwritten: weir does not start with one that
+//! credentials. Its first line is a checksum of the others. A file that cannot be used is never overwritten: weir does not start with one that
 //! it cannot read or that is of another release, a damaged one is moved aside, and drains in it
 //! that this release cannot use stay in it.
 
@@ -227,7 +227,58 @@ pub(super) struct FileProblems {
 /// Name of the file in the data directory.
 pub(super) const FILE: &str = "drains.json";
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Files of this version have no checksum.
+const VERSION_UNCHECKED: u64 = 1;
+
+/// The beginning and the end of the line with the checksum, eight hexadecimal digits.
+const CHECKSUM_LINE: (&[u8], &[u8]) = (b"{\n  \"checksum\": \"", b"\",\n");
+
+/// What a file is found to be.
+enum Content {
+    Intact(Stored),
+    /// It is of another release.
+    Version(u64),
+    /// It is damaged, in this line.
+    Damaged(usize),
+}
+
+/// Returns the checksum that a file states, and what it covers.
+fn checked(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (digits, rest) = bytes.strip_prefix(CHECKSUM_LINE.0)?.split_first_chunk::<8>()?;
+    let digits = std::str::from_utf8(digits).ok()?;
+    Some((u32::from_str_radix(digits, 16).ok()?, rest.strip_prefix(CHECKSUM_LINE.1)?))
+}
+
+fn parse(bytes: &[u8]) -> Content {
+    let checked = checked(bytes);
+    if checked.is_some_and(|(checksum, covered)| crc32c::crc32c(covered) != checksum) {
+        return Content::Damaged(1);
+    }
+    let document = match serde_json::from_slice::<serde_json::Value>(bytes) {
+        Ok(document) => document,
+        // The error of the parser may quote the content.
+        Err(error) => return Content::Damaged(error.line()),
+    };
+    match document["version"].as_u64() {
+        Some(version) if version == u64::from(VERSION) && checked.is_none() => Content::Damaged(1),
+        Some(version) if version != u64::from(VERSION) && version != VERSION_UNCHECKED => {
+            Content::Version(version)
+        }
+        _ => match serde_json::from_value(document) {
+            Ok(stored) => Content::Intact(stored),
+            Err(error) => Content::Damaged(error.line()),
+        },
+    }
+}
+
+/// Returns the content of the file, with its checksum.
+fn print(stored: &Stored) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec_pretty(stored)?;
+    let covered = text.strip_prefix(b"{\n").unwrap_or(&text);
+    let digits = format!("{:08x}", crc32c::crc32c(covered));
+    Ok([CHECKSUM_LINE.0, digits.as_bytes(), CHECKSUM_LINE.1, covered].concat())
+}
 
 /// Names of the origins of drains.
 pub(super) const CONFIG: &str = "config";
@@ -300,21 +351,14 @@ impl Registry {
             }
             Ok(bytes) => bytes,
         };
-        let parsed = serde_json::from_slice(&bytes).and_then(|document: serde_json::Value| {
-            match document["version"].as_u64().filter(|version| *version != u64::from(VERSION)) {
-                Some(version) => Ok(Err(version)),
-                None => serde_json::from_value(document).map(Ok),
-            }
-        });
-        match parsed {
-            Ok(Ok(stored)) => Ok(stored),
-            Ok(Err(version)) => Err(DrainsFileError::Version { path: path(), version }),
-            Err(error) => {
+        match parse(&bytes) {
+            Content::Intact(stored) => Ok(stored),
+            Content::Version(version) => Err(DrainsFileError::Version { path: path(), version }),
+            Content::Damaged(line) => {
                 let aside = self
                     .set_aside()
                     .map_err(|error| DrainsFileError::NotMoved { path: path(), error })?;
-                // The error of the parser may quote the content.
-                let (line, file, aside_text) = (error.line(), FILE, aside.display());
+                let (file, aside_text) = (FILE, aside.display());
                 tracing::error!(file, line, "the file is damaged: moved aside to {aside_text}");
                 self.problems.damaged = Some(aside);
                 Ok(Stored::default())
@@ -352,7 +396,7 @@ impl Registry {
             lists.entry((*name).to_owned()).or_default().extend_from_slice(entries);
         }
         let stored = Stored { version: VERSION, lists, paused: self.paused.clone() };
-        let bytes = serde_json::to_vec_pretty(&stored)?;
+        let bytes = print(&stored)?;
         weir_host::replace_file(&*self.disk, &self.path, &bytes)
     }
 
@@ -408,7 +452,7 @@ mod tests {
     fn document(added: &[Value]) -> Value {
         let listed = [stored("listed", "syslog://listed")];
         json!({
-            "version": 1,
+            "version": VERSION_UNCHECKED,
             "lists": { ADDED: added, BINDING_CACHE: listed },
             "paused": [7],
         })
@@ -418,8 +462,16 @@ mod tests {
         Registry::open(Arc::new(RealDisk), dir, &[BINDING_CACHE])
     }
 
+    /// Returns the content of a file that weir has written, as `document` creates it.
     fn content(path: &Path) -> Value {
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+        let bytes = std::fs::read(path).unwrap();
+        let (checksum, covered) = checked(&bytes).unwrap();
+        assert_eq!(crc32c::crc32c(covered), checksum);
+        let mut content: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(content["version"], VERSION);
+        content["version"] = json!(VERSION_UNCHECKED);
+        content.as_object_mut().unwrap().remove("checksum");
+        content
     }
 
     #[test]
@@ -439,13 +491,31 @@ mod tests {
     fn a_file_of_another_release_is_refused_and_left_untouched() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
-        for later in [json!({ "version": 99 }), json!({ "version": 2, "drains": [1] })] {
+        for later in [json!({ "version": 99 }), json!({ "version": 3, "drains": [1] })] {
             std::fs::write(&path, later.to_string()).unwrap();
             let error = open(dir.path()).unwrap_err().to_string();
             let version = format!("drains.json has version {}", later["version"]);
             assert!(error.contains(&version), "{error}");
-            assert_eq!(content(&path), later);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), later.to_string());
         }
+    }
+
+    #[test]
+    fn a_file_with_any_changed_byte_is_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        std::fs::write(&path, document(&[stored("app", "syslog://host")]).to_string()).unwrap();
+        open(dir.path()).unwrap().write().unwrap();
+        let intact = std::fs::read(&path).unwrap();
+        for place in 0..intact.len() {
+            let mut damaged = intact.clone();
+            damaged[place] ^= 4;
+            assert!(matches!(parse(&damaged), Content::Damaged(_)), "byte {place}");
+            assert!(matches!(parse(&intact[..place]), Content::Damaged(_)), "{place} bytes");
+        }
+        assert!(matches!(parse(&intact), Content::Intact(_)));
+        std::fs::write(&path, &intact).unwrap();
+        assert_eq!(open(dir.path()).unwrap().all().len(), 2);
     }
 
     #[test]

@@ -420,13 +420,17 @@ impl DrainLoop {
     }
 
     /// Once every provider has answered, records without a drain will not get one, unless drains
-    /// were left out.
-    fn note_completeness(&self) {
+    /// were left out. Then the counts of drains that no list has are forgotten.
+    fn note_completeness(&mut self) {
         let has_list = |state: &ProviderState| state.list.is_some();
         let has_all = self.shared.left_out.load(Ordering::Relaxed) == 0;
         let is_complete =
             has_all && self.providers.iter().all(|(_, state)| has_list(&state.borrow()));
-        self.pump.core.borrow_mut().is_complete = is_complete;
+        let was_complete =
+            std::mem::replace(&mut self.pump.core.borrow_mut().is_complete, is_complete);
+        if is_complete && !was_complete {
+            self.pump.forget_others();
+        }
     }
 
     /// Adds the drains of the registry that were not added yet, as far as there is room.
@@ -449,9 +453,13 @@ impl DrainLoop {
     fn add(&mut self, drain: Definition) {
         let id = drain.id;
         self.pump.add(drain.spec());
+        let mut core = self.pump.core.borrow_mut();
+        if let Some(added) = core.drains.get(&id) {
+            lock(&self.shared.messages).begin(&drain, &added.book);
+        }
         self.definitions.insert(id, Arc::new(drain));
         if self.registry.paused.contains(&id) {
-            self.pump.core.borrow_mut().pause(id, true);
+            core.pause(id, true);
         }
     }
 

@@ -52,7 +52,7 @@ pub struct DrainStatus {
     /// Age of its oldest waiting record, in seconds: 0 if none waits, `None` if it is not known
     /// because an earlier run has left the records and none was read yet.
     pub lag_seconds: Option<f64>,
-    /// Its counts since weir started.
+    /// Its counts since it was added, over all starts.
     pub book: DrainBook,
     /// Number of unaccounted records; 0 when the book balances.
     pub unaccounted: i64,

@@ -1,22 +1,14 @@
 //! The stream of a lagging drain: its own records only, in the journal, until it has caught up.
 //!
 //! Invariants: records are numbered from 1 in each epoch, and each start begins a later epoch. The
-//! state of each frame has the *high water* of every stream that its records came from, up to
-//! there: after a crash the sources' batches come again, and whatever is at or before it is in this
-//! stream already, or was delivered. It is kept until the batches themselves are settled.
-
-use std::collections::BTreeMap;
+//! state of each frame tells which records of the sources were moved to the stream, up to there.
 
 use weir_host::Clock;
 use weir_journal::{CursorMemory, Delivery, Journal, StreamSpec};
 use weir_model::{Position, SourceBook, SourceId, StreamId, hash64};
 
-/// Maximum number of high waters in a frame, each of a stream of a listener or a file. Records of
-/// further ones would only be sent twice after a crash.
-const HIGH_WATERS_MAX: usize = 4096;
-
-/// Encoded size of a high water: stream, epoch, offset.
-const HIGH_WATER_BYTES: usize = 20;
+use super::moved::MovedRecords;
+use super::taken::Fate;
 
 /// Returns the source id of all these streams in the journal. There is no source with this name,
 /// since nothing is received here.
@@ -39,7 +31,10 @@ pub(super) struct DrainStream {
     next: Position,
     /// The end of the last taken batch.
     read: Position,
-    high: BTreeMap<StreamId, Position>,
+    /// Records of the sources that are or were in it.
+    moved: MovedRecords,
+    /// Number of records that earlier runs have left.
+    left: u64,
 }
 
 impl DrainStream {
@@ -65,58 +60,55 @@ impl DrainStream {
         let epoch = now_seconds.max(resume.last_epoch.saturating_add(1));
         let next = Position::new(epoch, 0);
         let read = lagging.committed(id).unwrap_or(resume.position);
-        let high = decode(&resume.state);
-        let mut stream = Self { id, end: resume.position, next, read, high };
-        stream.forget(sources);
-        stream
+        let mut moved = MovedRecords::decode(&resume.state);
+        moved.forget(sources);
+        let left = lagging.uncommitted(id);
+        Self { id, end: resume.position, next, read, moved, left }
     }
 
     pub(super) fn next(&self) -> Position {
         self.next
     }
 
-    /// Returns whether a record of a source is or was in the stream.
-    pub(super) fn contains(&self, stream: StreamId, position: Position) -> bool {
-        self.high.get(&stream).is_some_and(|high| *high >= position)
+    /// Returns the number of records that earlier runs have left.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Returns the fate of a record of a source that has one: it is or was in the stream, or was
+    /// delivered or discarded before later ones were moved there.
+    pub(super) fn fate(&self, stream: StreamId, position: Position) -> Option<Fate> {
+        self.moved.fate(stream, position)
     }
 
     /// Notes that a record of a source is in the stream.
-    pub(super) fn raise(&mut self, stream: StreamId, position: Position) {
-        let high = self.high.entry(stream).or_insert(position);
-        *high = position.max(*high);
+    pub(super) fn note_moved(&mut self, stream: StreamId, position: Position) {
+        self.moved.note(stream, position, false);
     }
 
-    /// Forgets high waters if there are many. If there are few they are kept until the next start:
-    /// settled records could come again if weir was killed before that is on stable storage.
+    /// Notes that a record of a source was discarded instead.
+    pub(super) fn note_discarded(&mut self, stream: StreamId, position: Position) {
+        self.moved.note(stream, position, true);
+    }
+
+    /// Forgets records of the sources that are settled, if there are many.
     pub(super) fn forget_some(&mut self, sources: &CursorMemory) {
-        if self.high.len() > HIGH_WATERS_MAX / 4 {
-            self.high.retain(|stream, high| {
-                sources.committed(*stream).is_some_and(|committed| committed < *high)
-            });
-        }
+        self.moved.forget_some(sources);
     }
 
-    /// Forgets, at the start, the high waters of settled records. The journal may know nothing
-    /// about a stream whose frames were written just before a crash.
-    fn forget(&mut self, sources: &CursorMemory) {
-        self.high.retain(|stream, high| {
-            sources.committed(*stream).is_none_or(|committed| committed < *high)
-        });
+    /// Returns a copy of what was moved, to restore it.
+    pub(super) fn moved(&self) -> MovedRecords {
+        self.moved.clone()
     }
 
-    /// Returns a copy of the high waters, to restore them.
-    pub(super) fn high(&self) -> BTreeMap<StreamId, Position> {
-        self.high.clone()
-    }
-
-    /// Returns the high waters as the state of a frame.
+    /// Returns the state of a frame.
     pub(super) fn state(&self) -> Vec<u8> {
-        encode(&self.high)
+        self.moved.encode()
     }
 
-    /// Restores earlier high waters, since the frames were not appended.
-    pub(super) fn lower(&mut self, high: BTreeMap<StreamId, Position>) {
-        self.high = high;
+    /// Restores what was moved, since the frames were not appended.
+    pub(super) fn restore(&mut self, moved: MovedRecords) {
+        self.moved = moved;
     }
 
     /// Notes that frames were appended.
@@ -157,44 +149,9 @@ impl DrainStream {
         is_settled.then(|| written.saturating_sub(self.read_in(self.next.epoch)))
     }
 
-    /// Notes that the stream was taken to its end.
+    /// Notes that the stream was taken to its end, and its drain is direct again.
     pub(super) fn read_to_end(&mut self) {
         self.read = self.end;
-    }
-}
-
-fn encode(high: &BTreeMap<StreamId, Position>) -> Vec<u8> {
-    let mut state = Vec::with_capacity(high.len() * HIGH_WATER_BYTES);
-    for (stream, position) in high.iter().take(HIGH_WATERS_MAX) {
-        state.extend_from_slice(&stream.0.to_le_bytes());
-        state.extend_from_slice(&position.epoch.to_le_bytes());
-        state.extend_from_slice(&position.offset.to_le_bytes());
-    }
-    state
-}
-
-fn decode(state: &[u8]) -> BTreeMap<StreamId, Position> {
-    let entry = |bytes: &[u8; HIGH_WATER_BYTES]| {
-        let (stream, rest) = bytes.split_first_chunk::<8>()?;
-        let (epoch, offset) = rest.split_first_chunk::<4>()?;
-        let offset = u64::from_le_bytes(offset.try_into().ok()?);
-        let position = Position::new(u32::from_le_bytes(*epoch), offset);
-        Some((StreamId(u64::from_le_bytes(*stream)), position))
-    };
-    state.as_chunks::<HIGH_WATER_BYTES>().0.iter().filter_map(entry).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn high_waters_survive_a_state() {
-        let high = BTreeMap::from([
-            (StreamId(1), Position::new(7, 9)),
-            (StreamId(u64::MAX), Position::new(u32::MAX, u64::MAX)),
-        ]);
-        assert_eq!(decode(&encode(&high)), high);
-        assert!(decode(b"short").is_empty());
+        self.moved.end_period();
     }
 }

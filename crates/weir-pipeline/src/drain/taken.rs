@@ -1,13 +1,14 @@
 //! A batch that the drains have taken, and the fate of each of its records.
 //!
 //! Invariants: a batch is finished when every drain has finished every record that it was given;
-//! the fate of a record is the worst one at any of its drains.
+//! the fate of a record is the worst one at any of its drains. The fate at each drain is kept too,
+//! for the drain's book.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_journal::{Delivery, Outcome};
+use weir_journal::{Delivery, Outcome, PartOutcome};
 use weir_model::{DiscardReason, Position, RecordView, StreamId};
 
 /// Where a batch comes from.
@@ -39,6 +40,19 @@ impl Fate {
     pub(super) fn discarded(reason: DiscardReason) -> Self {
         Self::Discarded(reason as u8)
     }
+
+    /// Returns the outcome of this many records with this fate.
+    fn outcome(self, records: u64) -> Outcome {
+        match self {
+            Self::Elsewhere | Self::Unbound => Outcome::default(),
+            Self::Delivered => Outcome::delivered(records),
+            Self::Moved => Outcome { moved: records, ..Outcome::default() },
+            Self::Discarded(reason) => {
+                let discarded = Some((DiscardReason::ALL[usize::from(reason)], records));
+                Outcome { discarded, ..Outcome::default() }
+            }
+        }
+    }
 }
 
 /// A batch that was taken from the journal.
@@ -52,13 +66,16 @@ pub(super) struct Taken {
     /// Number of records, over all drains, that are not finished.
     open: Cell<usize>,
     fates: RefCell<Vec<Fate>>,
+    /// If it comes from a source: by drain, the fates of records that it has finished.
+    by_drain: RefCell<Vec<(u64, Fate)>>,
 }
 
 impl Taken {
     pub(super) fn new(delivery: Delivery, origin: Origin, at: Duration) -> Self {
         let fates = RefCell::new(vec![Fate::Elsewhere; delivery.batch.record_count()]);
         // One for the distribution itself: see `given`.
-        Self { delivery, origin, at, lost: Cell::new(0), open: Cell::new(1), fates }
+        let (lost, open, by_drain) = (Cell::new(0), Cell::new(1), RefCell::default());
+        Self { delivery, origin, at, lost, open, fates, by_drain }
     }
 
     pub(super) fn stream(&self) -> StreamId {
@@ -88,6 +105,25 @@ impl Taken {
         debug_assert!(self.open.get() > 0, "a record was finished twice");
         self.open.set(self.open.get() - 1);
         self.open.get() == 0
+    }
+
+    /// Notes the fate of one of its records at a drain, for the drain's book. What becomes of the
+    /// stream of a drain is counted by the journal.
+    pub(super) fn note_fate(&self, drain: u64, fate: Fate) {
+        if self.origin == Origin::Source {
+            self.by_drain.borrow_mut().push((drain, fate));
+        }
+    }
+
+    /// Returns the outcomes by drain, for the journal.
+    pub(super) fn parts(&self) -> Vec<PartOutcome> {
+        let mut by_drain = self.by_drain.take();
+        by_drain.sort_unstable();
+        let part = |same: &[(u64, Fate)]| {
+            let (part, fate) = same[0];
+            PartOutcome { part, outcome: fate.outcome(same.len() as u64) }
+        };
+        by_drain.chunk_by(|one, next| one == next).map(part).collect()
     }
 
     /// Returns whether none of the `count` records that were given to drains is finished.

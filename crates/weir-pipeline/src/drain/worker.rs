@@ -2,7 +2,7 @@
 //! while after that.
 //!
 //! Invariants: no borrow of the drains is held across an await; the fate of each record is reported
-//! once, in order.
+//! once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -61,22 +61,31 @@ impl EncodedRecords {
         }
     }
 
-    /// Returns the fates of the first records, given the number of accepted messages and that of
-    /// rejected ones after those.
-    fn fates(&self, accepted: usize, rejected: usize) -> Vec<Fate> {
+    /// Returns the fates of the records, as far as they have one, given the number of accepted messages, that
+    /// of rejected ones after those, and which of the others were accepted or rejected.
+    fn fates(
+        &self,
+        accepted: usize,
+        rejected: usize,
+        others: &[(usize, bool)],
+    ) -> Vec<Option<Fate>> {
+        let count = self.records.last().map_or(0, |(end, _)| *end);
+        let mut are_accepted: Vec<Option<bool>> = (0..count)
+            .map(|index| (index < accepted + rejected).then_some(index < accepted))
+            .collect();
+        for (index, is_accepted) in others {
+            are_accepted[*index] = Some(*is_accepted);
+        }
         let mut start = 0;
         let fate = |(end, known): &(usize, Option<Fate>)| {
-            let begin = std::mem::replace(&mut start, *end);
-            if let Some(fate) = known {
-                return (begin <= accepted + rejected).then_some(*fate);
-            }
-            if *end <= accepted {
-                Some(Fate::Delivered)
-            } else {
-                (*end <= accepted + rejected).then(|| Fate::discarded(DiscardReason::Rejected))
-            }
+            let own = &are_accepted[std::mem::replace(&mut start, *end)..*end];
+            let is_delivered = || own.iter().all(|it| *it == Some(true));
+            let is_done = || own.iter().all(Option::is_some);
+            known
+                .or_else(|| is_delivered().then_some(Fate::Delivered))
+                .or_else(|| is_done().then(|| Fate::discarded(DiscardReason::Rejected)))
         };
-        self.records.iter().map_while(fate).collect()
+        self.records.iter().map(fate).collect()
     }
 }
 
@@ -109,19 +118,23 @@ pub(super) async fn work(context: Rc<WorkerContext>, drain: Arc<Definition>) {
     }
 }
 
-async fn send(sender: &mut DrainSender, encoded: &EncodedRecords) -> (Vec<Fate>, Option<String>) {
+async fn send(
+    sender: &mut DrainSender,
+    encoded: &EncodedRecords,
+) -> (Vec<Option<Fate>>, Option<String>) {
     if encoded.messages.is_empty() {
-        return (encoded.fates(0, 0), None);
+        return (encoded.fates(0, 0, &[]), None);
     }
     let sent = sender.send(&encoded.messages).await;
-    match sent.result {
-        SendResult::Done => (encoded.fates(sent.accepted, 0), None),
-        SendResult::Retry { text, .. } => (encoded.fates(sent.accepted, 0), Some(text)),
+    let (rejected, failure) = match sent.result {
+        SendResult::Done => (0, None),
+        SendResult::Retry { text, .. } => (0, Some(text)),
         SendResult::Rejected { messages, text } => {
             tracing::debug!(text, "a drain rejects records");
-            (encoded.fates(sent.accepted, messages), None)
+            (messages, None)
         }
-    }
+    };
+    (encoded.fates(sent.accepted, rejected, &sent.others), failure)
 }
 
 /// Waits until there may be something to send. Returns false if the worker should end.
@@ -173,11 +186,18 @@ mod tests {
         let rejected = Fate::discarded(DiscardReason::Rejected);
         let records = vec![(2, None), (2, Some(unserializable)), (3, None), (3, None), (5, None)];
         let encoded = EncodedRecords { messages: Messages::default(), records };
-        let delivered = Fate::Delivered;
-        assert_eq!(encoded.fates(1, 0), []);
-        assert_eq!(encoded.fates(2, 0), [delivered, unserializable]);
-        assert_eq!(encoded.fates(3, 0), [delivered, unserializable, delivered, delivered]);
-        assert_eq!(encoded.fates(2, 1), [delivered, unserializable, rejected, rejected]);
-        assert_eq!(encoded.fates(5, 0).len(), 5);
+        let (delivered, rejected) = (Some(Fate::Delivered), Some(rejected));
+        let unserializable = Some(unserializable);
+        for (accepted, refused, others, fates) in [
+            (1, 0, &[][..], [None, unserializable, None, delivered, None]),
+            (2, 0, &[], [delivered, unserializable, None, delivered, None]),
+            (3, 0, &[], [delivered, unserializable, delivered, delivered, None]),
+            (2, 1, &[], [delivered, unserializable, rejected, delivered, None]),
+            (5, 0, &[], [delivered, unserializable, delivered, delivered, delivered]),
+            (0, 0, &[(2, true), (3, true)], [None, unserializable, delivered, delivered, None]),
+            (1, 0, &[(3, false), (4, true)], [None, unserializable, None, delivered, rejected]),
+        ] {
+            assert_eq!(encoded.fates(accepted, refused, others), fates, "{accepted} {refused}");
+        }
     }
 }

@@ -33,6 +33,8 @@ pub struct LimitedCounts {
 pub struct LimitedKey {
     /// Such as `host=web7 app_name=nginx`.
     pub name: String,
+    /// The service in it; empty if there is none.
+    pub service: String,
     /// Its counts.
     pub counts: LimitedCounts,
     /// It currently exceeds the limit.
@@ -50,6 +52,8 @@ pub struct RateLimitReport {
     pub total: LimitedCounts,
     /// The keys with the most records above the limit, in this order.
     pub keys: Vec<LimitedKey>,
+    /// Further keys, as far as they are known; `others` includes them.
+    pub more: Vec<LimitedKey>,
     /// Of all other keys.
     pub others: LimitedCounts,
     /// Names of keys that currently exceed the limit; a part of them if there are many.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 use weir_api::{DroppedCursor, LedgerDocument};
 use weir_codec::percent_encoded;
@@ -41,7 +41,7 @@ struct Row {
 
 fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
     let rows = match absence_of_weir(args)? {
-        None => rows_of_document(Client::new(args)?.get("/weir/v1/ledger")?),
+        None => rows_of_document(Client::new(args)?.get("/weir/v1/ledger")?)?,
         Some(absence) => rows_of_data_dir(&args.config, &absence)?,
     };
     match output {
@@ -79,14 +79,17 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn rows_of_document(ledger: LedgerDocument) -> Vec<Row> {
+fn rows_of_document(ledger: LedgerDocument) -> Result<Vec<Row>> {
+    if ledger.of_applications {
+        bail!("the token may only be used for the applications of its owner; cursors are of all");
+    }
     let row = |cursor: weir_api::CursorEntry| Row {
         name: cursor.name,
         is_active: cursor.active,
         in_flight: cursor.in_flight,
         pending_bytes: cursor.pending_bytes,
     };
-    ledger.cursors.into_iter().map(row).collect()
+    Ok(ledger.cursors.into_iter().map(row).collect())
 }
 
 fn rows_of_data_dir(config: &ConfigArgs, absence: &str) -> Result<Vec<Row>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use weir_api::{DrainChange, DrainProviderEntry, DrainsDocument, NewDrain};
+use weir_api::{DrainChange, DrainEntry, DrainProviderEntry, DrainsDocument, NewDrain};
 use weir_host::units::{approx_duration, group_digits};
 
 use crate::cli::{AddDrainArgs, ApiArgs, DrainsCommand, Output};
@@ -44,7 +44,8 @@ fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
     Ok(if document.balanced { Exit::Ok } else { Exit::Broken })
 }
 
-fn text(document: &DrainsDocument) -> String {
+/// A row for each drain, with its book.
+pub(crate) fn table(drains: &[DrainEntry]) -> Table {
     let head = [
         "ID",
         "SELECTS",
@@ -58,7 +59,7 @@ fn text(document: &DrainsDocument) -> String {
         "MOVED",
     ];
     let mut table = Table::new(&head, 4);
-    for drain in &document.drains {
+    for drain in drains {
         let book = &drain.book;
         let discarded: u64 = book.discarded.values().sum();
         let counts = [book.routed, book.delivered, discarded, book.waiting, book.moved];
@@ -69,7 +70,11 @@ fn text(document: &DrainsDocument) -> String {
         row.extend(counts.map(group_digits));
         table.row(row);
     }
-    let mut out = table.text();
+    table
+}
+
+fn text(document: &DrainsDocument) -> String {
+    let mut out = table(&document.drains).text();
     let failing = document.drains.iter().map(|drain| (&drain.id, &drain.error));
     let failing = failing.chain(document.providers.iter().map(|it| (&it.name, &it.error)));
     for (name, error) in failing {

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use weir_api::{ByReason, LedgerDocument, LimitedEntry};
+use weir_api::{ApplicationLimitEntry, ByReason, LedgerDocument, LimitedEntry};
 use weir_host::units::{approx_duration, approx_size, group_digits};
 
 use crate::cli::{ApiArgs, Output};
 use crate::client::Client;
+use crate::command::drains;
 use crate::exit::Exit;
 use crate::table::Table;
 use crate::term::{ColorChoice, Paint, Style, print_json, print_painted};
@@ -38,6 +39,8 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     part("Files: bytes seen = read + unread + abandoned", &files(ledger), at_least(ledger));
     let title = "Outputs: routed = delivered + discarded + dead-lettered + in flight";
     part(title, &cursors(ledger), moved_and_unbound(ledger));
+    let title = "Drains: routed = delivered + discarded + waiting";
+    part(title, &drains::table(&ledger.drains), None);
     let title = "Readers: matched = sent + lost + abandoned + queued";
     part(title, &readers(ledger), None);
     part("Connected readers", &connected_readers(ledger), None);
@@ -226,6 +229,9 @@ fn reasons(ledger: &LedgerDocument) -> Table {
     for cursor in &ledger.cursors {
         add(format!("output {}", cursor.name), "records", &cursor.book.discarded);
     }
+    for drain in &ledger.drains {
+        add(format!("drain {}", drain.id), "records", &drain.book.discarded);
+    }
     table
 }
 
@@ -233,26 +239,29 @@ fn reasons(ledger: &LedgerDocument) -> Table {
 fn rate_limits(ledger: &LedgerDocument) -> Table {
     let head = ["SOURCE", "KEY", "DISCARDED", "DELAYED", "REFUSED", "TIME", "NOW"];
     let mut table = Table::new(&head, 2);
+    let mut add = |source: &str, key: &str, counts: &LimitedEntry, is_over: bool| {
+        let waited = Duration::try_from_secs_f64(counts.delayed_seconds).unwrap_or_default();
+        table.row(vec![
+            source.to_owned(),
+            key.to_owned(),
+            group_digits(counts.discarded_records),
+            group_digits(counts.delayed_records),
+            group_digits(counts.refused_records),
+            approx_duration(waited),
+            if is_over { "above" } else { "-" }.to_owned(),
+        ]);
+    };
     for source in &ledger.sources {
         let Some(limit) = &source.rate_limit else { continue };
-        let mut add = |key: &str, counts: &LimitedEntry, is_over: bool| {
-            let waited = Duration::try_from_secs_f64(counts.delayed_seconds).unwrap_or_default();
-            table.row(vec![
-                source.name.clone(),
-                key.to_owned(),
-                group_digits(counts.discarded_records),
-                group_digits(counts.delayed_records),
-                group_digits(counts.refused_records),
-                approx_duration(waited),
-                if is_over { "above" } else { "-" }.to_owned(),
-            ]);
-        };
         for key in &limit.keys {
-            add(&key.key, &key.counts, key.over);
+            add(&source.name, &key.key, &key.counts, key.over);
         }
         if limit.others != LimitedEntry::default() {
-            add("others", &limit.others, false);
+            add(&source.name, "others", &limit.others, false);
         }
+    }
+    for ApplicationLimitEntry { source, key, .. } in &ledger.rate_limits {
+        add(source, &key.key, &key.counts, key.over);
     }
     table
 }

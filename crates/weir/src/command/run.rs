@@ -341,8 +341,9 @@ async fn watch(running: &Running, signals: &mut Signals, mut files: Option<&mut 
             },
             _ = ticks.tick() => {
                 if let Some(api) = &running.api {
-                    api.report_certificates();
+                    api.report_problems();
                 }
+                running.reader_services.report_problems();
                 log_changes(&view.health(), &mut known);
                 if is_only_stdout_and_closed(&view) {
                     return Event::Stop("standard output, the only output, was closed");

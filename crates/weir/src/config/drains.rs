@@ -115,6 +115,7 @@ pub(crate) fn settings(sections: &Sections) -> Option<DrainsPlan> {
             denied: denied(drains).ok()?,
             ca_file: drains.file("ca_file"),
             insecure_skip_verify: drains.bool("insecure_skip_verify"),
+            https_in_flight_max: drains.count("https_in_flight").map_or(1, |count| count as usize),
         },
         drains: sections.drains.iter().filter_map(|drain| definition(drain).ok()).collect(),
         providers: PROVIDERS

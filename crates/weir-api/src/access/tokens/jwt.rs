@@ -129,6 +129,14 @@ impl Texts {
 }
 
 impl Key {
+    /// Why it cannot be used.
+    pub(super) fn problem(&self) -> Option<&str> {
+        match self {
+            Self::Rsa { .. } => None,
+            Self::Unusable(text) => Some(text),
+        }
+    }
+
     /// Reads a key of the list.
     pub(super) fn of(listed: &Jwk) -> Self {
         let Jwk { kid, kty, n, e } = listed;

@@ -3,7 +3,7 @@
 //! Invariants: keys are fetched when a token names an unknown key or its signature does not match
 //! the known one, and when they are old, but at most every [`REFRESH_PAUSE`], and by one request at
 //! a time; while UAA is unavailable, the known keys stay valid; a key that UAA no longer lists is
-//! removed.
+//! removed. A token whose key cannot be used is not valid; health reports the key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,6 +25,9 @@ const KEYS_AGE_MAX: Duration = Duration::from_mins(10);
 
 /// Maximum number of keys: UAA has a current one and some previous ones.
 const KEYS_MAX: usize = 100;
+
+/// Number of unusable keys that health describes.
+const UNUSABLE_REPORTED_MAX: usize = 3;
 
 /// UAA's keys.
 #[derive(Debug)]
@@ -100,6 +103,21 @@ impl Keys {
         }
     }
 
+    /// Which keys cannot be used, and why.
+    pub(super) fn problem(&self) -> Option<String> {
+        let known = self.known();
+        let mut unusable: Vec<&str> = known.keys.values().filter_map(Key::problem).collect();
+        unusable.sort_unstable();
+        let count = unusable.len();
+        unusable.truncate(UNUSABLE_REPORTED_MAX);
+        let more = match count - unusable.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let text = unusable.join("; ");
+        (count > 0).then(|| format!("tokens with these keys are rejected: {text}{more}"))
+    }
+
     fn known(&self) -> Arc<FetchedKeys> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -108,7 +126,8 @@ impl Keys {
         let (n, e) = match known.keys.get(&jwt.key_id) {
             Some(Key::Rsa { n, e }) => (n, e),
             Some(Key::Unusable(text)) => {
-                return Err(Unverified::Key(Denied::Unavailable(text.clone())));
+                tracing::debug!(text, "rejected a token");
+                return Err(Unverified::Key(Denied::Unknown));
             }
             None => return Err(Unverified::Key(Denied::Unknown)),
         };

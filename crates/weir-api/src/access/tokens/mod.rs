@@ -30,7 +30,7 @@ use weir_pipeline::config::{Endpoint, TlsSettings};
 use weir_pipeline::platform::{PlatformClient, PlatformRequest};
 
 use super::cookies::cookie;
-use applications::{ApplicationLists, LISTING_BYTES_MAX};
+use applications::{APPLICATIONS_MAX, ApplicationLists, LISTING_BYTES_MAX};
 use grants::Grants;
 use jwt::Texts;
 use keys::Keys;
@@ -189,6 +189,33 @@ impl Tokens {
         match self.owner(&token).await? {
             Owner::Configured | Owner::OfUaa(Rights { reads_everything: true, .. }) => Ok(()),
             Owner::OfUaa(_) => self.allows(&token, sources).await,
+        }
+    }
+
+    /// Returns the sources that the sender of a request may read; `None`: everything.
+    pub(crate) async fn readable(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<[String]>>, Denied> {
+        let token = token(headers).ok_or(Denied::Unknown)?;
+        if let Owner::Configured | Owner::OfUaa(Rights { reads_everything: true, .. }) =
+            self.owner(&token).await?
+        {
+            return Ok(None);
+        }
+        let all = self.applications(&token).await?;
+        let too_many = || {
+            let text = format!("the owner of the token may read more than {APPLICATIONS_MAX}");
+            Denied::Unavailable(text + " applications")
+        };
+        all.map(Some).ok_or_else(too_many)
+    }
+
+    /// Which keys of UAA cannot be used, and why.
+    pub(crate) fn key_problem(&self) -> Option<String> {
+        match self.uaa.as_ref()? {
+            Uaa::Keys(keys) => keys.problem(),
+            Uaa::CheckTokens { .. } => None,
         }
     }
 

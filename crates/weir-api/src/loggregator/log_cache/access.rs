@@ -1,7 +1,9 @@
 //! Access control of the log-cache.
 //!
-//! Invariants: a request without access is answered with 404; the list of all sources, and calls
-//! over gRPC, are restricted to operators.
+//! Invariants: a request without access is answered with 404; the list of sources has only those
+//! that the owner of the token may read; calls over gRPC are restricted to operators.
+
+use std::sync::Arc;
 
 use hyper::http::request::Parts as Head;
 use hyper::{Response, StatusCode};
@@ -13,16 +15,19 @@ use super::super::body::ServiceBody;
 use super::{promql, request};
 use crate::access::tokens::Denied;
 
+/// The sources that may be listed; `None`: all.
+pub(super) type Listed = Option<Arc<[String]>>;
+
 /// Checks access to the requested sources; an error is the response.
 pub(super) async fn check(
     state: &ServiceState,
     head: &Head,
     is_grpc: bool,
-) -> Result<(), Response<ServiceBody>> {
+) -> Result<Listed, Response<ServiceBody>> {
     let path = head.uri.path();
     // Whoever has not logged in yet asks which release it is.
     let Some(access) = state.access.as_ref().filter(|_| path != "/api/v1/info") else {
-        return Ok(());
+        return Ok(None);
     };
     // As in the original, a request that needs a token must name a source.
     if !is_grpc && ["/api/v1/read", "/api/v1/read/"].contains(&path) {
@@ -30,13 +35,15 @@ pub(super) async fn check(
     }
     let sources = if is_grpc { Vec::new() } else { sources(path, head.uri.query()) };
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
-    match access.check(&head.headers, &sources).await {
-        Ok(()) => Ok(()),
-        Err(denied) => {
-            state.refuse(&denied.to_string());
-            Err(if is_grpc { in_grpc(&denied) } else { in_http(&denied) })
-        }
-    }
+    let checked = if !is_grpc && path == "/api/v1/meta" {
+        access.readable(&head.headers).await
+    } else {
+        access.check(&head.headers, &sources).await.map(|()| None)
+    };
+    checked.map_err(|denied| {
+        state.refuse(&denied.to_string());
+        if is_grpc { in_grpc(&denied) } else { in_http(&denied) }
+    })
 }
 
 /// The sources that a request names; empty if it requests all.

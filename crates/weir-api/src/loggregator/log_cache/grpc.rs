@@ -99,7 +99,7 @@ where
         (EGRESS, "Meta") => {
             let sources = sources(state).await?;
             let partial = sources.coverage.is_partial().then_some("true");
-            Ok((encode_log_cache_meta(of_answer(&sources)), partial))
+            Ok((encode_log_cache_meta(of_answer(&sources, &None)), partial))
         }
         (QUERIER, "InstantQuery") => {
             let asked = PromqlInstant::parse(&message).map_err(unreadable)?;

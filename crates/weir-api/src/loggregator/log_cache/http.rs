@@ -10,6 +10,7 @@ use super::super::ServiceState;
 use super::super::body::ServiceBody;
 use super::super::health::drains;
 use super::super::stored::{ReadError, StoredBatch};
+use super::access::Listed;
 use super::request::{self, InvalidParameter};
 use super::{of_answer, promql, read, sources};
 
@@ -79,8 +80,12 @@ pub(super) fn health(state: &ServiceState) -> Response<ServiceBody> {
 }
 
 /// Answers a request.
-pub(super) async fn answer<B>(state: &ServiceState, request: &Request<B>) -> Response<ServiceBody> {
-    match respond(state, request).await {
+pub(super) async fn answer<B>(
+    state: &ServiceState,
+    request: &Request<B>,
+    listed: &Listed,
+) -> Response<ServiceBody> {
+    match respond(state, request, listed).await {
         Ok(response) => response,
         Err(problem) => {
             state.refuse(&problem.message);
@@ -92,6 +97,7 @@ pub(super) async fn answer<B>(state: &ServiceState, request: &Request<B>) -> Res
 async fn respond<B>(
     state: &ServiceState,
     request: &Request<B>,
+    listed: &Listed,
 ) -> Result<Response<ServiceBody>, Problem> {
     let path = request.uri().path();
     let Some(path) = path.strip_prefix("/api/v1/") else {
@@ -106,7 +112,7 @@ async fn respond<B>(
     let source_id = if path == "read" { Some("") } else { path.strip_prefix("read/") };
     match (path, source_id) {
         ("info", _) => Ok(info()),
-        ("meta", _) => meta(state).await,
+        ("meta", _) => meta(state, listed).await,
         ("query", _) => Ok(promql::query(state, query).await),
         ("query_range", _) => Ok(promql::query_range(state, query).await),
         (_, Some(source_id)) => envelopes(state, source_id, query).await,
@@ -120,10 +126,10 @@ fn info() -> Response<ServiceBody> {
     json(StatusCode::OK, text.into_bytes())
 }
 
-async fn meta(state: &ServiceState) -> Result<Response<ServiceBody>, Problem> {
+async fn meta(state: &ServiceState, listed: &Listed) -> Result<Response<ServiceBody>, Problem> {
     let sources = sources(state).await?;
     let mut text = Vec::with_capacity(128 * sources.spans.len() + 16);
-    write_log_cache_meta_json(of_answer(&sources), &mut text);
+    write_log_cache_meta_json(of_answer(&sources, listed), &mut text);
     let mut response = json(StatusCode::OK, text);
     if sources.coverage.is_partial() {
         response.headers_mut().insert(PARTIAL, HeaderValue::from_static("true"));

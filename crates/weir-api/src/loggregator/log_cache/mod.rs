@@ -26,6 +26,7 @@ use super::ServiceState;
 use super::body::ServiceBody;
 use super::limits::META_AGE_MAX;
 use super::stored::{ReadError, StoredBatch, StoredRead};
+use access::Listed;
 
 /// The sources when they were last requested.
 #[derive(Debug, Default)]
@@ -45,13 +46,14 @@ where
         return http::health(state);
     }
     let (head, body) = request.into_parts();
-    if let Err(refusal) = access::check(state, &head, is_grpc).await {
-        return refusal;
-    }
+    let listed = match access::check(state, &head, is_grpc).await {
+        Ok(listed) => listed,
+        Err(refusal) => return refusal,
+    };
     if is_grpc {
         grpc::answer(state, Request::from_parts(head, body)).await
     } else {
-        http::answer(state, &Request::from_parts(head, ())).await
+        http::answer(state, &Request::from_parts(head, ()), &listed).await
     }
 }
 
@@ -90,8 +92,12 @@ async fn sources(state: &ServiceState) -> Result<Arc<Services>, ReadError> {
 
 /// The sources as a response. The number of expired envelopes of a source is not known: they are
 /// removed by segment, not by source.
-fn of_answer(sources: &Services) -> impl Iterator<Item = LogCacheSource<'_>> {
-    sources.spans.iter().map(|span| LogCacheSource {
+fn of_answer<'s>(
+    sources: &'s Services,
+    listed: &Listed,
+) -> impl Iterator<Item = LogCacheSource<'s>> {
+    let is_listed = |name: &String| listed.as_ref().is_none_or(|only| only.contains(name));
+    sources.spans.iter().filter(move |span| is_listed(&span.name)).map(|span| LogCacheSource {
         source_id: &span.name,
         count: i64::try_from(span.rows).unwrap_or(i64::MAX),
         expired: 0,

@@ -35,6 +35,13 @@ pub(super) const HTTP_IDLE_MAX: Duration = Duration::from_secs(30);
 /// alone.
 pub(super) const BATCH_BYTES_MAX: usize = 512 * 1024;
 
+/// Number of waiting messages for which another request of an `https` drain is in flight, if that
+/// is allowed: with few messages one connection is enough.
+pub(super) const MESSAGES_PER_LANE_MIN: usize = 4;
+
+/// Maximum number of connections of all `https` drains beyond one for each.
+pub(super) const MORE_CONNECTIONS_MAX: usize = 1024;
+
 /// Maximum size of a write, so that the count of accepted messages follows the kernel closely.
 pub(super) const WRITE_BYTES_MAX: usize = 64 * 1024;
 

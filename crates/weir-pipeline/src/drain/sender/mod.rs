@@ -4,14 +4,16 @@
 //! all of it. A message that was taken in part is sent again on the next connection. With HTTP, the
 //! status of the response tells whether messages were accepted.
 //!
-//! Reading order: this file, `network`, `connection`, `post`.
+//! Reading order: this file, `network`, `connection`, `post`, `lanes`.
 //!
-//! Invariants: messages are sent in order, and the number of accepted ones is exact; a connection
+//! Invariants: messages are sent in order, or with several requests in flight, those of an
+//! application instance are; and the number of accepted ones is exact; a connection
 //! is not reused after an error, nor if sending was cancelled; the address of every connection is
 //! checked after its name was resolved; redirects are not followed; every step has a deadline; no
 //! text contains the user or the query of a URL.
 
 mod connection;
+mod lanes;
 mod limits;
 mod network;
 mod post;
@@ -25,6 +27,7 @@ use weir_host::{ConnectError, Connector, ConnectorSettings, Stream, TlsOptions};
 
 use super::binding::{Binding, DrainScheme};
 use connection::Connection;
+use lanes::Lanes;
 use limits::{ADDRESS_TIMEOUT, DIAL_TIMEOUT, IDLE_TIMEOUT, KEEP_ALIVE};
 pub use network::{DeniedAddresses, DrainNetwork, DrainNetworkSettings};
 use post::Poster;
@@ -45,6 +48,8 @@ pub struct Sent {
     pub accepted: usize,
     /// The outcome for the next messages.
     pub result: SendResult,
+    /// If several requests were in flight: later messages that were accepted (true) or rejected.
+    pub others: Vec<(usize, bool)>,
 }
 
 /// Why messages were not accepted.
@@ -75,7 +80,8 @@ struct Failure {
     text: String,
 }
 
-/// Sends the messages of one drain. At most one connection is open.
+/// Sends the messages of one drain. At most one connection is open, or one for each request that
+/// may be in flight.
 #[derive(Debug)]
 pub struct DrainSender {
     dialer: Dialer,
@@ -88,7 +94,7 @@ enum ConnectionState {
     /// Framed messages over a connection.
     Stream(Option<Connection>),
     /// HTTP requests with one message or many.
-    Http(Poster),
+    Http(Lanes),
 }
 
 /// Opens connections to a drain.
@@ -115,6 +121,11 @@ impl Messages {
         self.ends.clear();
     }
 
+    /// Returns a message.
+    fn get(&self, index: usize) -> &[u8] {
+        &self.bytes[self.start(index)..self.ends[index]]
+    }
+
     /// Where a message begins.
     fn start(&self, index: usize) -> usize {
         index.checked_sub(1).map_or(0, |before| self.ends[before])
@@ -126,8 +137,13 @@ impl DrainSender {
     pub fn new(binding: Arc<Binding>, network: DrainNetwork) -> Self {
         let state = match binding.url.scheme {
             DrainScheme::Syslog | DrainScheme::SyslogTls => ConnectionState::Stream(None),
-            DrainScheme::Https => ConnectionState::Http(Poster::new(&binding.url, false)),
-            DrainScheme::HttpsBatch => ConnectionState::Http(Poster::new(&binding.url, true)),
+            DrainScheme::Https => {
+                let poster = Poster::new(&binding.url, false);
+                ConnectionState::Http(Lanes::new(poster, network.https_in_flight_max))
+            }
+            DrainScheme::HttpsBatch => {
+                ConnectionState::Http(Lanes::new(Poster::new(&binding.url, true), 1))
+            }
         };
         Self { dialer: Dialer { binding, network }, state, last_used: Instant::now() }
     }
@@ -148,12 +164,14 @@ impl DrainSender {
                     Err(failure) => failure.into(),
                 }
             }
-            ConnectionState::Http(poster) => {
-                poster.send(&self.dialer, messages, &mut accepted).await
+            ConnectionState::Http(lanes) => {
+                let sent = lanes.send(&self.dialer, messages).await;
+                self.last_used = Instant::now();
+                return sent;
             }
         };
         self.last_used = Instant::now();
-        Sent { accepted, result }
+        Sent { accepted, result, others: Vec::new() }
     }
 
     /// Opens a connection, if none is open, without sending anything.
@@ -176,7 +194,7 @@ impl DrainSender {
     pub fn close(&mut self) -> bool {
         match &mut self.state {
             ConnectionState::Stream(open) => open.take().is_some(),
-            ConnectionState::Http(poster) => poster.close(),
+            ConnectionState::Http(lanes) => lanes.close(),
         }
     }
 
@@ -184,7 +202,7 @@ impl DrainSender {
     pub fn is_open(&self) -> bool {
         match &self.state {
             ConnectionState::Stream(open) => open.is_some(),
-            ConnectionState::Http(poster) => poster.is_open(),
+            ConnectionState::Http(lanes) => lanes.is_open(),
         }
     }
 }

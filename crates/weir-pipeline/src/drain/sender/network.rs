@@ -7,8 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use weir_expr::Network;
 use weir_host::{AddressFilter, ClientTls, ConnectError};
+
+use super::limits::MORE_CONNECTIONS_MAX;
 
 /// Prefix of IPv6 addresses that gateways translate to IPv4 (RFC 6052).
 const TRANSLATED: u128 = 0x0064_ff9b << 96;
@@ -25,7 +28,7 @@ enum Denied {
 }
 
 /// Settings of [`DrainNetwork`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainNetworkSettings {
     /// Addresses to which drains may not connect.
     pub denied: DeniedAddresses,
@@ -33,6 +36,20 @@ pub struct DrainNetworkSettings {
     pub ca_file: Option<PathBuf>,
     /// Accept any certificate.
     pub insecure_skip_verify: bool,
+    /// Maximum number of requests that an `https` drain has in flight; with more than one, only
+    /// the order of each application instance is kept.
+    pub https_in_flight_max: usize,
+}
+
+impl Default for DrainNetworkSettings {
+    fn default() -> Self {
+        Self {
+            denied: DeniedAddresses::default(),
+            ca_file: None,
+            insecure_skip_verify: false,
+            https_in_flight_max: 1,
+        }
+    }
 }
 
 /// Settings common to the connections of all drains.
@@ -40,13 +57,21 @@ pub struct DrainNetworkSettings {
 pub struct DrainNetwork {
     pub(super) denied: Arc<DeniedAddresses>,
     pub(super) tls: Arc<ClientTls>,
+    pub(super) https_in_flight_max: usize,
+    /// For connections beyond one for each drain.
+    pub(super) more_connections: Arc<Semaphore>,
 }
 
 impl DrainNetwork {
     /// Reads the authorities.
     pub fn new(settings: &DrainNetworkSettings) -> Result<Self, ConnectError> {
         let tls = ClientTls::new(settings.ca_file.as_deref(), settings.insecure_skip_verify)?;
-        Ok(Self { denied: Arc::new(settings.denied.clone()), tls: Arc::new(tls) })
+        Ok(Self {
+            denied: Arc::new(settings.denied.clone()),
+            tls: Arc::new(tls),
+            https_in_flight_max: settings.https_in_flight_max.max(1),
+            more_connections: Arc::new(Semaphore::new(MORE_CONNECTIONS_MAX)),
+        })
     }
 }
 

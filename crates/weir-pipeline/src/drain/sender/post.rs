@@ -1,6 +1,6 @@
 //! Sends messages in HTTP requests, with one or many in each.
 //!
-//! Requests are sent one at a time on one connection, so that messages stay in order. A status from
+//! Requests are sent one at a time on a connection, so that messages stay in order. A status from
 //! 200 to 299 accepts the messages of the request. A few others reject them permanently; everything
 //! else is retried.
 
@@ -77,8 +77,14 @@ impl Poster {
         Self { is_batch, headers, target: url.endpoint().target(), open: None }
     }
 
-    pub(super) fn close(&mut self) -> bool {
-        self.open.take().is_some_and(|connection| !connection.sender.is_closed())
+    /// Returns one that sends the same kind of requests over a connection of its own.
+    pub(super) fn for_another_connection(&self) -> Self {
+        let (headers, target) = (self.headers.clone(), self.target.clone());
+        Self { is_batch: self.is_batch, headers, target, open: None }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.open = None;
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -95,22 +101,31 @@ impl Poster {
         while *accepted < messages.len() {
             let part = self.part(messages, *accepted);
             let body = &messages.bytes[messages.start(part.start)..messages.ends[part.end - 1]];
-            let body = Bytes::copy_from_slice(body);
-            let status = match self.post(dialer, body).await {
-                Ok(status) => status,
-                Err(failure) => return failure.into(),
-            };
-            let text = || dialer.failure("status", &format!("responded with status {status}"));
-            match Verdict::of(status) {
-                Verdict::Accepted => *accepted = part.end,
-                Verdict::Rejected => {
-                    let (messages, text) = (part.len(), text().text);
-                    return SendResult::Rejected { messages, text };
-                }
-                Verdict::Retry => return text().into(),
+            match self.send_body(dialer, body, part.len()).await {
+                SendResult::Done => *accepted = part.end,
+                result => return result,
             }
         }
         SendResult::Done
+    }
+
+    /// Sends a request with this many messages.
+    pub(super) async fn send_body(
+        &mut self,
+        dialer: &Dialer,
+        body: &[u8],
+        messages: usize,
+    ) -> SendResult {
+        let status = match self.post(dialer, Bytes::copy_from_slice(body)).await {
+            Ok(status) => status,
+            Err(failure) => return failure.into(),
+        };
+        let text = || dialer.failure("status", &format!("responded with status {status}"));
+        match Verdict::of(status) {
+            Verdict::Accepted => SendResult::Done,
+            Verdict::Rejected => SendResult::Rejected { messages, text: text().text },
+            Verdict::Retry => text().into(),
+        }
     }
 
     /// Returns the messages of the next request: at least one.

@@ -95,10 +95,17 @@ fn credentials(ca: Option<&Pki>, client: Option<&Pki>) -> DrainCredentials {
 }
 
 fn sender_with(url: &str, credentials: DrainCredentials, denied: &[&str]) -> DrainSender {
-    let binding = Binding::new(None, String::new(), url, credentials).unwrap();
     let denied = DeniedAddresses::parse(denied.iter().copied()).unwrap();
-    let network = DrainNetwork::new(&DrainNetworkSettings { denied, ..Default::default() });
-    DrainSender::new(Arc::new(binding), network.unwrap())
+    sender_of(url, credentials, &DrainNetworkSettings { denied, ..Default::default() })
+}
+
+fn sender_of(
+    url: &str,
+    credentials: DrainCredentials,
+    settings: &DrainNetworkSettings,
+) -> DrainSender {
+    let binding = Binding::new(None, String::new(), url, credentials).unwrap();
+    DrainSender::new(Arc::new(binding), DrainNetwork::new(settings).unwrap())
 }
 
 fn sender(url: &str) -> DrainSender {
@@ -115,7 +122,7 @@ fn messages(texts: &[&str]) -> Messages {
 }
 
 fn done(accepted: usize) -> Sent {
-    Sent { accepted, result: SendResult::Done }
+    Sent { accepted, result: SendResult::Done, others: Vec::new() }
 }
 
 /// Returns the number of accepted messages, and identifier and text of the failure.
@@ -383,6 +390,69 @@ async fn each_message_is_a_request_on_one_connection() {
     assert!(sender.is_open() && sender.close() && !sender.close());
 }
 
+/// Answers requests; the first ones of four connections when all of them have arrived. Returns the
+/// numbers of the messages.
+async fn answer_four_at_once(peer: &mut Peer, refused: u64) -> mpsc::Receiver<u64> {
+    let (received, numbers) = mpsc::channel(1000);
+    let all_there = Arc::new(tokio::sync::Barrier::new(4));
+    for _ in 0..4 {
+        let (mut stream, received) = (peer.next().await, received.clone());
+        let all_there = all_there.clone();
+        tokio::spawn(async move {
+            let mut is_first = true;
+            while let Some((_, body)) = request(&mut stream).await {
+                if std::mem::take(&mut is_first) {
+                    all_there.wait().await;
+                }
+                let number = body.trim_end().rsplit(' ').next().unwrap().parse().unwrap();
+                received.send(number).await.unwrap();
+                let status = if number == refused { "503 Down" } else { "200 OK" };
+                let text = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(text.as_bytes()).await.unwrap();
+            }
+        });
+    }
+    numbers
+}
+
+#[tokio::test]
+async fn with_several_requests_in_flight_each_instance_stays_in_order() {
+    const INSTANCES: u64 = 12;
+    const REFUSED: u64 = 50;
+    let pki = Pki::new();
+    let mut peer = Peer::start(Some((&pki, None))).await;
+    let settings = DrainNetworkSettings { https_in_flight_max: 4, ..Default::default() };
+    let mut sender = sender_of(&peer.url("https"), credentials(Some(&pki), None), &settings);
+    let message = |number: u64| {
+        let instance = number % INSTANCES;
+        format!("<14>1 2026-01-01T00:00:00+00:00 - app [APP/PROC/WEB/{instance}] - - {number}\n")
+    };
+    let texts: Vec<String> = (0..96).map(message).collect();
+    let all = messages(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let (sent, mut numbers) =
+        tokio::join!(sender.send(&all), answer_four_at_once(&mut peer, REFUSED));
+    assert!(matches!(sent.result, SendResult::Retry { kind: "status", .. }), "{sent:?}");
+    let others = sent.others.iter().map(|(index, is_accepted)| {
+        assert!(is_accepted, "none was rejected");
+        *index as u64
+    });
+    let accepted: std::collections::BTreeSet<u64> =
+        (0..sent.accepted as u64).chain(others).collect();
+    let mut last = [None; INSTANCES as usize];
+    let mut received = 0;
+    while let Ok(number) = numbers.try_recv() {
+        let last = &mut last[(number % INSTANCES) as usize];
+        assert!(last.replace(number) < Some(number), "{number} is in order");
+        assert_eq!(accepted.contains(&number), number != REFUSED, "{number}");
+        received += 1;
+    }
+    assert_eq!(received, accepted.len() + 1);
+    assert_eq!(last[(REFUSED % INSTANCES) as usize], Some(REFUSED), "none was sent after it");
+    assert!(accepted.len() > 60, "the other connections were not affected: {}", accepted.len());
+    // With few messages one connection is enough.
+    assert!(sender.close() && !sender.is_open());
+}
+
 #[tokio::test]
 async fn many_messages_are_in_a_request_of_a_batch() {
     let pki = Pki::new();
@@ -408,12 +478,13 @@ async fn statuses_say_whether_messages_are_sent_again() {
         &["200 OK", "400 Bad", "413 Large", "401 Who", "404 Where", "429 Slow", "503 Down"];
     let web = Web::start(&pki, statuses).await;
     let mut sender = web.sender(&pki, "https");
-    let Sent { accepted, result } = sender.send(&messages(&["a", "b", "c"])).await;
+    let Sent { accepted, result, .. } = sender.send(&messages(&["a", "b", "c"])).await;
     let SendResult::Rejected { messages: 1, text } = result else { panic!("{result:?}") };
     assert_eq!(accepted, 1);
     assert!(text.ends_with("/in: responded with status 400") && !text.contains("hidden"));
     let sent = sender.send(&messages(&["c"])).await;
-    assert!(matches!(sent, Sent { accepted: 0, result: SendResult::Rejected { messages: 1, .. } }));
+    assert_eq!(sent.accepted, 0);
+    assert!(matches!(sent.result, SendResult::Rejected { messages: 1, .. }), "{sent:?}");
     for _ in 3..statuses.len() {
         assert_eq!(retried(sender.send(&messages(&["d"])).await).1, "status");
     }

@@ -31,8 +31,8 @@ pub(super) use index::{Index, Reading};
 pub use queue::EnvelopeChunk;
 pub(super) use queue::{Budget, Reader};
 pub(crate) use records::RecordEnvelopes;
-pub(super) use status::describe;
 pub use status::{ReaderBook, ReaderStatus};
+pub(super) use status::{describe, sources_of};
 pub use write::Origin as EnvelopeOrigin;
 
 /// The service through which envelopes are read.

@@ -17,7 +17,8 @@ use weir_host::Clock;
 use super::super::limits::{BACKLOG_SHARE, CHUNK_BYTES_MAX, CHUNK_ENVELOPES_MAX, READER_SHARE};
 use super::write::Loss;
 use super::{
-    Form, ReaderBook, ReaderClient, ReaderServiceStats, ReaderStatus, add, describe, subtract,
+    Form, ReaderBook, ReaderClient, ReaderServiceStats, ReaderStatus, add, describe, sources_of,
+    subtract,
 };
 
 /// Envelopes that are sent together.
@@ -209,6 +210,7 @@ impl Reader {
             peer,
             shard_id: request.shard_id.clone(),
             selects: describe(request),
+            sources: sources_of(request),
             since_unix_ns: self.since_unix_ns,
             book,
         })

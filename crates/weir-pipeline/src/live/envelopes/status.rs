@@ -24,6 +24,8 @@ pub struct ReaderStatus {
     pub shard_id: String,
     /// What it selects: `log of app-1`, `log, counter of all`.
     pub selects: String,
+    /// The sources that it selects; `None`: all.
+    pub sources: Option<Vec<String>>,
     /// When it started, nanoseconds since 1970.
     pub since_unix_ns: i64,
     /// Its book.
@@ -79,6 +81,15 @@ pub(in super::super) fn describe(request: &LoggregatorRequest) -> String {
     }
 }
 
+/// Returns the sources that a request selects; `None` if it selects all.
+pub(in super::super) fn sources_of(request: &LoggregatorRequest) -> Option<Vec<String>> {
+    let sources = request.selectors.iter().map(|selector| &selector.source_id);
+    let mut sources: Vec<String> = sources.cloned().collect();
+    sources.sort_unstable();
+    sources.dedup();
+    (!sources.is_empty() && !sources.iter().any(String::is_empty)).then_some(sources)
+}
+
 fn kind_of(wanted: &LoggregatorWanted) -> &'static str {
     match wanted {
         LoggregatorWanted::Log => "log",
@@ -111,10 +122,15 @@ mod tests {
             ..LoggregatorRequest::default()
         };
         assert_eq!(describe(&request), "log, counter of all; timer of app");
+        assert_eq!(sources_of(&request), None, "of all");
         for n in 0..10 {
             request.selectors.push(select(&format!("app-{n}"), LoggregatorWanted::Log));
         }
         let want = "log, counter of all; timer of app; log of app-0; and 9 more";
         assert_eq!(describe(&request), want);
+        request.selectors.drain(..request.selectors.len() - 2);
+        request.selectors.push(select("app-8", LoggregatorWanted::Timer));
+        assert_eq!(sources_of(&request).unwrap(), ["app-8", "app-9"]);
+        assert_eq!(sources_of(&LoggregatorRequest::default()), None);
     }
 }

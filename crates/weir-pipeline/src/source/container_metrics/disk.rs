@@ -4,7 +4,9 @@
 //!
 //! Invariant: links are not followed, and at most [`LAYER_FILES_MAX`] files are counted.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -59,14 +61,38 @@ fn used_bytes(dir: PathBuf) -> u64 {
 
 /// Returns the upper directory of the overlay that is mounted at a path.
 fn upper_dir(at: &Path, mountinfo: &Path) -> Option<PathBuf> {
-    let text = fs::read_to_string(mountinfo).ok()?;
-    let at = at.to_str()?;
+    let text = fs::read(mountinfo).ok()?;
+    let at = at.as_os_str().as_bytes();
+    let lines = text.split(|byte| *byte == b'\n').rev();
     // Number, parent, device, root, mount point, options, ... - type, device, options.
-    let line = text.lines().rev().find(|line| line.split(' ').nth(4) == Some(at))?;
-    let (_, overlay) = line.split_once(" - overlay ")?;
-    let options = overlay.rsplit(' ').next()?;
-    let dir = options.split(',').find_map(|option| option.strip_prefix("upperdir="))?;
-    Some(PathBuf::from(dir))
+    let mut mounts = lines.map(|line| line.split(|byte| *byte == b' ').skip(4));
+    let mut fields =
+        mounts.find_map(|mut fields| (unescaped(fields.next()?) == at).then_some(fields))?;
+    let _options = fields.next();
+    let mut of_file_system = fields.skip_while(|field| *field != b"-").skip(1);
+    if of_file_system.next()? != b"overlay" {
+        return None;
+    }
+    let mut options = of_file_system.last()?.split(|byte| *byte == b',');
+    let dir = options.find_map(|option| option.strip_prefix(b"upperdir="))?;
+    Some(PathBuf::from(OsString::from_vec(unescaped(dir))))
+}
+
+/// Returns a field without its escapes: the kernel writes blanks, tabs, newlines, backslashes, and
+/// commas in options as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, others)) = rest.split_first() {
+        let digits = others.first_chunk::<3>().filter(|_| *first == b'\\');
+        let escaped = digits.and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'))?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &others[3..] } else { others };
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -95,5 +121,19 @@ mod tests {
         assert!((100_000..200_000).contains(&by_mount.used_bytes), "{by_mount:?}");
         assert!(by_mount.total_bytes > by_mount.used_bytes);
         assert_eq!(measure(&Layer::MountedAt("/none".into()), dir.path()), None);
+    }
+
+    #[test]
+    fn paths_in_mounts_are_without_escapes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mountinfo = dir.path().join("mountinfo");
+        let mounts = "36 25 0:32 / /run/a\\040b\\134c rw shared:5 - overlay overlay \
+                      rw,lowerdir=/l,upperdir=/var/u\\054\\011p\\040\\0x,workdir=/w\n\
+                      37 25 0:33 / /run/ext rw - ext4 /dev/vda rw\n";
+        fs::write(&mountinfo, mounts).unwrap();
+        let upper = upper_dir(Path::new("/run/a b\\c"), &mountinfo);
+        assert_eq!(upper, Some(PathBuf::from("/var/u,\tp \\0x")));
+        assert_eq!(upper_dir(Path::new("/run/a\\040b\\134c"), &mountinfo), None);
+        assert_eq!(upper_dir(Path::new("/run/ext"), &mountinfo), None);
     }
 }

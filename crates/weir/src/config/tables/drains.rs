@@ -49,6 +49,14 @@ pub(super) const DRAINS: Table = Table {
              this: `?disable-metadata=true`.",
         ),
         field(
+            "https_in_flight",
+            ValueType::Count { min: 1, max: 16 },
+            Value("1"),
+            "Maximum number of requests that an `https` drain has in flight, each over its own \
+             connection. With more than one, the records of each application instance stay in \
+             order, but not those of different instances.",
+        ),
+        field(
             "denied_networks",
             ValueType::Names,
             Unset("any address is allowed"),

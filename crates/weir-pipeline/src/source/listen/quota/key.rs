@@ -90,6 +90,13 @@ impl KeyName {
         resource
     }
 
+    /// Returns the service in it; empty if there is none.
+    pub(super) fn service(&self) -> &str {
+        let is_service = |field| matches!(field, QuotaField::Service | QuotaField::AppName);
+        let service = self.parts.iter().find(|(field, _)| is_service(*field));
+        service.map_or("", |(_, text)| text)
+    }
+
     /// Returns the host in it; empty if there is none.
     pub(super) fn host(&self) -> &str {
         let host = self.parts.iter().find(|(field, _)| *field == QuotaField::Host);

@@ -148,19 +148,19 @@ impl Offenders {
         }
         let is_over = |offender: &Offender| offender.episode.is_some();
         let over = || heaviest.iter().filter(|offender| is_over(offender));
+        let limited = |offender: &&Offender| LimitedKey {
+            name: offender.name.to_string(),
+            service: offender.name.service().to_owned(),
+            counts: offender.counts,
+            is_over: is_over(offender),
+        };
         RateLimitReport {
             total: self.total,
             others,
             over: over().take(KEYS_REPORTED_MAX).map(|o| o.name.to_string()).collect(),
             over_count: over().count() as u64,
-            keys: named
-                .iter()
-                .map(|offender| LimitedKey {
-                    name: offender.name.to_string(),
-                    counts: offender.counts,
-                    is_over: is_over(offender),
-                })
-                .collect(),
+            keys: named.iter().map(limited).collect(),
+            more: rest.iter().map(limited).collect(),
             ..RateLimitReport::default()
         }
     }
