@@ -10,6 +10,7 @@ mod cases;
 mod holding;
 mod local;
 mod owed;
+mod parts;
 mod restart;
 
 use std::sync::Arc;
@@ -97,8 +98,8 @@ contract! {
     holding::a_stream_that_is_held_is_not_forgotten
     holding::records_that_go_elsewhere_are_no_burden_behind_what_is_held
     restart::a_book_goes_back_with_its_position
-    restart::the_books_of_parts_go_back_with_the_position
-    restart::streams_are_parts_until_they_end
+    parts::the_books_of_parts_go_back_with_the_position
+    parts::streams_are_parts_until_they_end
     restart::batches_that_are_cut_differently_are_skipped_record_by_record
     restart::two_destinations_skip_what_each_has
     restart::a_backlog_from_before_holds_no_source_back
