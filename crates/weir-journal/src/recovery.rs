@@ -5,7 +5,7 @@
 //! in it; such a file is left untouched.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,15 +89,18 @@ pub(crate) fn open(
     })?;
     let is_log_whole = files.iter().any(|path| cursor_log::generation_of(path).is_some())
         && state.recovery.damaged_cursor_records == 0;
+    let mut abandoned = HashSet::new();
     for (id, header) in &headers {
         let (id, path) = (*id, segment::file_name(&dir, *id));
         let is_newest = ids.last() == Some(&id);
         let segment =
             SegmentRecovery { disk, verification, path, id, header, is_newest, is_log_whole };
-        segment.recover(state)?;
+        if segment.recover(state)? == HowEnded::Abandoned {
+            abandoned.insert(id);
+        }
     }
     state.note_absent();
-    forget_superseded(state, is_log_whole);
+    forget_superseded(state, is_log_whole, &abandoned);
     load_partial_positions(state);
     forget_missing_copies(state);
     let used = files.iter().filter_map(|path| segment::number_of(path));
@@ -125,6 +128,17 @@ fn read_header(disk: &dyn Disk, path: &Path) -> Result<SegmentHeader, JournalErr
     segment::read_header(&*file, path)
 }
 
+/// How a segment ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HowEnded {
+    /// With its index, or with the process.
+    Normally,
+    /// After an error of the disk: what was not flushed was written again to a later segment. Here,
+    /// it may be in the system's cache alone, and no later flush writes it to the disk. So it gets
+    /// no index either, which would vouch for it.
+    Abandoned,
+}
+
 /// A segment during recovery.
 struct SegmentRecovery<'a> {
     disk: &'a dyn Disk,
@@ -144,7 +158,7 @@ impl SegmentRecovery<'_> {
         move |error| JournalError::Io { what, path: path.clone(), error }
     }
 
-    fn recover(&self, state: &mut State) -> Result<(), JournalError> {
+    fn recover(&self, state: &mut State) -> Result<HowEnded, JournalError> {
         let file = self.disk.open(&self.path, OpenMode::ReadWrite);
         let file = file.map_err(self.io_error("cannot open"))?;
         // Weir may have been killed before that: what is found now must not change any more, above
@@ -153,7 +167,7 @@ impl SegmentRecovery<'_> {
         let index = self.index_alone(&*file, state).map_err(self.io_error("cannot read"))?;
         if let Some(index) = index.filter(|_| is_flushed) {
             self.recover_by_index(file, index, state);
-            return Ok(());
+            return Ok(HowEnded::Normally);
         }
         let mut frames = Vec::new();
         let scan = scan::scan(&*file, self.id, self.header, |at, batch| frames.push((at, batch)));
@@ -161,8 +175,11 @@ impl SegmentRecovery<'_> {
         if let Some((offset, error)) = scan.unknown {
             return Err(JournalError::Unknown { file: self.path.clone(), offset, error });
         }
-        if !self.is_newest && scan.index.is_none() {
-            // It was closed, or abandoned after an error: this is not the end of what was written.
+        let is_without_index = !self.is_newest && scan.index.is_none();
+        // Where something is damaged, the index may be among it.
+        let is_abandoned = is_without_index && scan.damaged.is_empty();
+        if is_without_index {
+            // This is not the end of what was written.
             scan.damaged.extend(scan.torn.take());
             scan.torn_bytes = 0;
         }
@@ -171,13 +188,13 @@ impl SegmentRecovery<'_> {
         let len = file.len().map_err(self.io_error("cannot read"))?;
         if frames.is_empty() && missing.is_empty() {
             self.end_empty(&*file, len, &scan, state);
-            return Ok(());
+            return Ok(HowEnded::Normally);
         }
         let is_safe_aside = self.report_damage(&*file, &scan, state);
         let names = self.header.names.iter().map(|(index, ..)| *index).collect();
         let mut segment = SegmentState::new(Arc::from(file), len, names);
         segment.is_indexed = scan.index.is_some() && is_flushed;
-        if scan.index.is_none() && is_safe_aside {
+        if scan.index.is_none() && is_safe_aside && !is_abandoned {
             self.close_torn(&mut segment, &scan, &frames);
         }
         segment.live_frames = (frames.len() + missing.len()) as u64;
@@ -207,7 +224,7 @@ impl SegmentRecovery<'_> {
         for (stream, frame) in missing {
             state.recovered.entry(stream).or_default().push(frame);
         }
-        Ok(())
+        Ok(if is_abandoned { HowEnded::Abandoned } else { HowEnded::Normally })
     }
 
     /// Returns the index if it is sufficient without reading every byte: the log and the header of
@@ -520,8 +537,8 @@ fn recover_frame(
 }
 
 /// Sorts frames by position, and removes those of which the cursor log says that the rewritten one
-/// counts.
-fn forget_superseded(state: &mut State, is_log_whole: bool) {
+/// counts, and those of abandoned segments that were written again.
+fn forget_superseded(state: &mut State, is_log_whole: bool, abandoned: &HashSet<u64>) {
     let (moved, dead) = (&state.rewriting.moved_frames, &mut state.dead);
     for frames in state.recovered.values_mut() {
         forget_replaced(frames, moved, is_log_whole, dead);
@@ -530,7 +547,9 @@ fn forget_superseded(state: &mut State, is_log_whole: bool) {
             let is_same =
                 (later.base, later.checkpoint.end) == (earlier.base, earlier.checkpoint.end);
             let is_there = later.missing.is_none() && earlier.missing.is_none();
-            let is_superseded = is_same && is_there && moved.counts(later.location);
+            let is_written_again = abandoned.contains(&earlier.location.segment);
+            let counts = is_written_again || moved.counts(later.location);
+            let is_superseded = is_same && is_there && counts;
             if is_superseded {
                 std::mem::swap(later, earlier);
                 dead.push(later.location);
