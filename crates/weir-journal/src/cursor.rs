@@ -268,14 +268,7 @@ impl Cursor {
     /// Settles a delivery. The committed position advances once all earlier batches of the stream
     /// are settled, and is durable within the commit interval.
     pub fn ack(&mut self, delivery: &Delivery, outcome: Outcome) {
-        let now = self.shared.clock.monotonic();
-        let is_delivered = outcome.delivered == delivery.record_count;
-        self.shared.change(|state| {
-            if self.is_current(state) {
-                self.note(state, delivery, is_delivered, now);
-                state.settle(self.index, delivery.stream(), delivery.seq, outcome, now);
-            }
-        });
+        self.ack_parts(delivery, outcome, Vec::new());
     }
 
     /// Notes when the destination was done with a delivery, or has its own copy of it.
@@ -300,12 +293,15 @@ impl Cursor {
     /// A destination with [`WhenFull::DropOldestOfStream`](crate::WhenFull) has its streams as
     /// parts, without stating them.
     pub fn ack_parts(&mut self, delivery: &Delivery, outcome: Outcome, parts: Vec<PartOutcome>) {
+        let now = self.shared.clock.monotonic();
+        let is_delivered = outcome.delivered == delivery.record_count;
         self.shared.change(|state| {
             if self.is_current(state) {
                 state.cursors[self.index].parts.settle(delivery.seq, parts);
+                self.note(state, delivery, is_delivered, now);
+                state.settle(self.index, delivery.stream(), delivery.seq, outcome, now);
             }
         });
-        self.ack(delivery, outcome);
     }
 
     /// Returns the parts of which it has counts.

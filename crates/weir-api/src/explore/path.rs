@@ -6,16 +6,13 @@
 
 use weir_journal::{Ledger, RecordState, RecordTrace};
 use weir_pipeline::view::{OutputView, PipelineView};
-use weir_pipeline::{drain, stats};
+use weir_pipeline::{STORE_TYPE_NAME, drain, stats};
 use weir_store::query::{ContextRequest, Kept, RecordContext, RecordId};
 
 use super::cursor::decode_id;
 use super::prelude::*;
 use super::record::precise_time;
 use crate::response::json_response;
-
-/// The type of the destination that is the store.
-const STORE: &str = "store";
 
 /// Request for the path of a record.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -242,7 +239,7 @@ impl Path {
             ..hop
         };
         let done = trace.done_ns.map(|ns| (ns, TimeOf::Batch));
-        if type_name == Some(STORE) {
+        if type_name == Some(STORE_TYPE_NAME) {
             let before = self.last;
             let state = match context {
                 Some(_) => HopState::Passed,
