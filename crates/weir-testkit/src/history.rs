@@ -129,6 +129,53 @@ pub fn shortest<E: Clone>(
     )
 }
 
+/// Runs the histories of the first `count` seeds, or of those that the environment names, and prints
+/// those that fail in their shortest form. `plan` returns the settings and the events of a seed.
+///
+/// # Panics
+///
+/// Panics if a history fails.
+#[expect(clippy::print_stdout, reason = "a part of tests, which print the failing history")]
+pub fn check<S: Copy, E: Clone>(
+    count: u64,
+    plan: impl Fn(u64) -> (S, Vec<E>),
+    run: impl Fn(S, &[E], &Trace),
+) {
+    let report = Seeds::from_env(count).run(|seed, trace| {
+        let (settings, events) = plan(seed);
+        let run = |events: &[E], trace: &Trace| attempt(|| run(settings, events, trace));
+        let ended = run(&events, trace);
+        trace.lines().iter().for_each(|line| println!("{line}"));
+        if ended.is_err() {
+            println!("{}", shortest(seed, events, run));
+        }
+        ended.is_ok()
+    });
+    println!("{}", report.summary);
+    assert!(report.failed.is_empty(), "seeds {:?} fail", report.failed);
+}
+
+/// Checks that each of the first seeds gives the same history twice.
+///
+/// # Panics
+///
+/// Panics if one does not.
+pub fn check_repeatable<S: Copy, E: Clone>(
+    count: u64,
+    plan: impl Fn(u64) -> (S, Vec<E>),
+    run: impl Fn(S, &[E], &Trace),
+) {
+    for seed in 0..count {
+        let (settings, events) = plan(seed);
+        let [first, second] = [0, 1].map(|_| {
+            let trace = Trace::kept();
+            let ended = attempt(|| run(settings, &events, &trace));
+            (trace.lines(), ended)
+        });
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
+
 /// Which seeds to run.
 #[derive(Debug, Clone)]
 pub struct Seeds {

@@ -16,41 +16,26 @@ mod plan;
 mod process;
 mod world;
 
-use weir_testkit::history::{Seeds, Trace, attempt, shortest};
+use weir_testkit::history::{self, Trace};
 
 use plan::{Event, Settings};
 use world::World;
 
-fn run(settings: Settings, events: &[Event], trace: &Trace) -> Result<(), String> {
-    attempt(|| World::run(settings, events, trace))
+fn plan(seed: u64) -> (Settings, Vec<Event>) {
+    let settings = Settings::of(seed);
+    (settings, plan::events(seed, settings))
+}
+
+fn run(settings: Settings, events: &[Event], trace: &Trace) {
+    World::run(settings, events, trace);
 }
 
 #[test]
 fn what_was_acknowledged_has_arrived_and_what_was_lost_or_discarded_is_counted_exactly() {
-    let report = Seeds::from_env(400).run(|seed, trace| {
-        let settings = Settings::of(seed);
-        let events = plan::events(seed, settings);
-        let ended = run(settings, &events, trace);
-        trace.lines().iter().for_each(|line| println!("{line}"));
-        if ended.is_err() {
-            println!("{}", shortest(seed, events, |events, trace| run(settings, events, trace)));
-        }
-        ended.is_ok()
-    });
-    println!("{}", report.summary);
-    assert!(report.failed.is_empty(), "seeds {:?} fail", report.failed);
+    history::check(400, plan, run);
 }
 
 #[test]
 fn equal_seeds_give_equal_histories() {
-    for seed in 0..20 {
-        let settings = Settings::of(seed);
-        let events = plan::events(seed, settings);
-        let [first, second] = [0, 1].map(|_| {
-            let trace = Trace::kept();
-            let ended = run(settings, &events, &trace);
-            (trace.lines(), ended)
-        });
-        assert_eq!(first, second, "seed {seed}");
-    }
+    history::check_repeatable(20, plan, run);
 }
