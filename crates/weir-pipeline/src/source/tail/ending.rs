@@ -306,7 +306,7 @@ impl Engine {
         }
         // Otherwise those of a file that vanished while weir was not running. Both are logs of one
         // container, so the format is the same.
-        let format = file.inherited.as_ref().map(|(format, _)| *format);
+        let format = file.inherited.as_ref().map(|inherited| inherited.0);
         if let Some(format) = format.filter(|_| file.decoder.is_none()) {
             self.set_decoder(file, format);
         }

@@ -63,6 +63,9 @@ pub(super) struct ReadBefore {
     pub print: Fingerprint,
 }
 
+/// The format of a file, and its open lines.
+pub(super) type Inherited = (Format, Partials);
+
 /// A followed file.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
@@ -99,7 +102,7 @@ pub(super) struct File {
     pub start: u64,
     pub decoder: Option<LineDecoder>,
     /// Lines handed over before the decoder could be created.
-    pub inherited: Option<(Format, Partials)>,
+    pub inherited: Option<Box<Inherited>>,
     /// Offset up to which it had been read when its open lines were handed over.
     pub handed_over_at: Option<u64>,
     pub memory: RememberedContent,
@@ -311,7 +314,7 @@ impl File {
 
     /// Removes the open lines, to hand them to the next file of the container; rewinding to what
     /// the journal has does not bring them back.
-    pub(super) fn take_partials(&mut self) -> Option<(Format, Partials)> {
+    pub(super) fn take_partials(&mut self) -> Option<Box<Inherited>> {
         let decoder = self.decoder.as_mut()?;
         let taken = (decoder.format(), decoder.take_partials());
         if self.held.is_none() && self.appended.position == self.position() {
@@ -319,7 +322,7 @@ impl File {
             self.encode_state(&mut state);
             self.appended.state = state;
         }
-        Some(taken)
+        Some(Box::new(taken))
     }
 
     /// Returns true if it was read to its end since a younger file of the group had data.

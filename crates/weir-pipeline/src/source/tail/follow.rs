@@ -435,7 +435,8 @@ impl Engine {
         let max = self.parts.settings.line_bytes_max;
         let mut decoder = LineDecoder::new(format, max, file.start);
         decoder.set_multiline(self.rule_of_joining());
-        if let Some((_, partials)) = file.inherited.take() {
+        if let Some(inherited) = file.inherited.take() {
+            let (_, partials) = *inherited;
             decoder.adopt_partials(partials, &mut file.book);
         }
         file.decoder = Some(decoder);

@@ -522,7 +522,7 @@ impl Engine {
         let next =
             members.into_iter().reduce(|a, b| if b.is_before(a) { b } else { a }).map(|f| f.key);
         if let Some(next) = next.and_then(|key| self.files.get_mut(&key)) {
-            next.inherited = Some((decoder.format(), decoder.take_partials()));
+            next.inherited = Some(Box::new((decoder.format(), decoder.take_partials())));
         }
     }
 
