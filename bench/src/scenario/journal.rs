@@ -177,6 +177,7 @@ fn open(dir: &Path) -> Result<Journal> {
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: Duration::from_secs(1),
         spill_after: Duration::from_millis(100),
     };

@@ -56,6 +56,7 @@ fn open(dir: &Path) -> Journal {
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: Duration::from_secs(1),
     };
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new()))

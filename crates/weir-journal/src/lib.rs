@@ -32,7 +32,7 @@ use weir_host::{Clock, Disk, WakeFd};
 use weir_model::{Batch, Position, SourceId, StreamId};
 
 pub use cursor::{Cursor, CursorMemory, Delivery, Held, Outcome};
-pub use limits::{MERGE_FROM_BATCHES, SOON_INTERVAL};
+pub use limits::{MERGE_FROM_BATCHES, PUNCH_BYTES_MIN, SOON_INTERVAL};
 pub use spec::*;
 pub use state::PartOutcome;
 pub use subscriber::{Next, Subscriber};

@@ -46,7 +46,7 @@ pub(crate) const CURSOR_LOG_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Dead frames are freed in ranges of at least this size; smaller holes are not worth a system
 /// call.
-pub(crate) const PUNCH_BYTES_MIN: u64 = 16 * 1024;
+pub const PUNCH_BYTES_MIN: u64 = 16 * 1024;
 
 /// Waiting batches of one stream are merged on append while the earlier one is smaller than this,
 /// so that a slow trickle of lines for a slow destination does not take one slot per line.

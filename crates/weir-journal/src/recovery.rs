@@ -192,7 +192,7 @@ impl SegmentRecovery<'_> {
         }
         let is_safe_aside = self.report_damage(&*file, &scan, state);
         let names = self.header.names.iter().map(|(index, ..)| *index).collect();
-        let mut segment = SegmentState::new(Arc::from(file), len, names);
+        let mut segment = SegmentState::new(Arc::from(file), len, names, &state.config);
         segment.is_indexed = scan.index.is_some() && is_flushed;
         if scan.index.is_none() && is_safe_aside && !is_abandoned {
             self.close_torn(&mut segment, &scan, &frames);
@@ -281,7 +281,7 @@ impl SegmentRecovery<'_> {
     fn recover_by_index(&self, file: Box<dyn DiskFile>, index: SegmentIndex, state: &mut State) {
         let names = self.header.names.iter().map(|(index, ..)| *index).collect();
         let len = file.len().unwrap_or_default();
-        let mut segment = SegmentState::new(Arc::from(file), len, names);
+        let mut segment = SegmentState::new(Arc::from(file), len, names, &state.config);
         segment.is_indexed = true;
         segment.sealed = true;
         segment.live_frames = index.entries.len() as u64;
@@ -540,8 +540,9 @@ fn recover_frame(
 /// counts, and those of abandoned segments that were written again.
 fn forget_superseded(state: &mut State, is_log_whole: bool, abandoned: &HashSet<u64>) {
     let (moved, dead) = (&state.rewriting.moved_frames, &mut state.dead);
+    let mut void = Vec::new();
     for frames in state.recovered.values_mut() {
-        forget_replaced(frames, moved, is_log_whole, dead);
+        forget_replaced(frames, moved, is_log_whole, (dead, &mut void));
         frames.sort_by_key(|f| (f.base, f.checkpoint.end, f.location));
         frames.dedup_by(|later, earlier| {
             let is_same =
@@ -557,6 +558,7 @@ fn forget_superseded(state: &mut State, is_log_whole: bool, abandoned: &HashSet<
             is_superseded
         });
     }
+    void.into_iter().for_each(|at| state.end_whole(at));
 }
 
 /// Removes frames that are part of a merged one that counts, and merged ones that do not count: the
@@ -565,7 +567,7 @@ fn forget_replaced(
     frames: &mut Vec<RecoveredFrame>,
     moved: &MovedFrames,
     is_log_whole: bool,
-    dead: &mut Vec<Location>,
+    (dead, void): (&mut Vec<Location>, &mut Vec<Location>),
 ) {
     if !frames.iter().any(|frame| frame.merged) {
         return;
@@ -582,8 +584,11 @@ fn forget_replaced(
         if frame.merged && frame.missing.is_none() && moved.counts(at) && !is_replaced {
             open.push((end, at));
         }
-        if is_replaced || is_void {
+        if is_replaced {
             dead.push(at);
+        } else if is_void {
+            // Once a later one counts, this one seems to.
+            void.push(at);
         }
         !is_replaced && !is_void
     });

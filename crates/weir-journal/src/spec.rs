@@ -30,6 +30,8 @@ pub struct JournalConfig {
     pub spill_after: Duration,
     /// Number of waiting batches from which small ones on disk are merged into larger ones.
     pub merge_from_batches: usize,
+    /// Minimum size of the ranges in which the space of frames that nothing needs is freed.
+    pub punch_bytes_min: u64,
     /// How long opening may take to read waiting batches of repeatable sources, so that a source
     /// reads again what is damaged. Batches beyond that are checked when they are taken: what is
     /// damaged then is discarded and counted, like batches of all other sources.

@@ -40,6 +40,7 @@ fn small() -> JournalConfig {
         bytes_max: 64 * MIB,
         commit_interval: Duration::from_millis(20),
         merge_from_batches: 64,
+        punch_bytes_min: 1,
         ..config("/data/journal")
     }
 }

@@ -202,6 +202,7 @@ fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64, senders
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_mins(10),
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: Duration::from_secs(1),
     };
     let journal = Journal::open(config, Arc::new(RealDisk), clock.clone()).expect("opens");

@@ -372,6 +372,7 @@ fn journal_config(plan: &PipelinePlan) -> JournalConfig {
         commit_interval: COMMIT_INTERVAL,
         spill_after: SPILL_AFTER,
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: VERIFY_TIME_MAX,
     }
 }

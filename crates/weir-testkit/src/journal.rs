@@ -17,6 +17,7 @@ pub fn journal_config(dir: impl Into<PathBuf>) -> JournalConfig {
         commit_interval: Duration::from_millis(20),
         spill_after: Duration::from_secs(1),
         merge_from_batches: MERGE_FROM_BATCHES,
+        punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: Duration::from_secs(1),
     }
 }

@@ -451,7 +451,7 @@ impl State {
             let behind = keep_up_to.is_some_and(|limit| frame.checkpoint.end > limit);
             let is_readable = frame.repeatable && frame.base.epoch >= content.epoch;
             if (behind || frame.missing.is_some()) && is_readable && !is_gone {
-                self.dead.push(frame.location);
+                self.end_whole(frame.location);
                 if let Some(known) = self.streams.get_mut(&stream) {
                     known.pass_over(frame.checkpoint.end, frame.location);
                 }
@@ -585,7 +585,7 @@ impl State {
             self.cursors[index].has_uncounted = true;
         }
         if holders == 0 {
-            self.dead.push(frame.location);
+            self.end_whole(frame.location);
             return;
         }
         if let Some(known) = self.streams.get_mut(&stream) {

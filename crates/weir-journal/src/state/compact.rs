@@ -240,7 +240,7 @@ impl State {
             self.mark_dirty(stream, now);
         }
         let slot = self.slots.get_mut(&seq).filter(|slot| slot.location == Some(from));
-        let Some(slot) = slot else { return self.dead.push(to) };
+        let Some(slot) = slot else { return self.end_whole(to) };
         slot.location = Some(to);
         slot.records = records;
         self.dead.push(from);

@@ -5,17 +5,21 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::PUNCH_BYTES_MIN;
-
 /// Dead ranges of one segment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DeadRanges {
+    /// Minimum size of what is punched at once.
+    bytes_min: u64,
     /// Start -> (length, bytes of it that are punched).
     ranges: BTreeMap<u64, (u64, u64)>,
     punched: u64,
 }
 
 impl DeadRanges {
+    pub(crate) fn new(bytes_min: u64) -> Self {
+        Self { bytes_min, ranges: BTreeMap::new(), punched: 0 }
+    }
+
     /// Adds a dead frame. Returns the range to punch, if enough adjacent space is dead.
     pub(crate) fn add(&mut self, offset: u64, len: u64) -> Option<(u64, u64)> {
         let (mut start, mut total, mut punched) = (offset, len, 0);
@@ -31,12 +35,12 @@ impl DeadRanges {
             punched += after_punched;
         }
         self.ranges.insert(start, (total, punched));
-        (total - punched >= PUNCH_BYTES_MIN).then_some((start, total))
+        (total - punched >= self.bytes_min).then_some((start, total))
     }
 
     /// Returns all ranges that are worth punching and not punched yet.
     pub(crate) fn ready(&self) -> Vec<(u64, u64)> {
-        let is_ready = |(_, (len, punched)): &(&u64, &(u64, u64))| len - punched >= PUNCH_BYTES_MIN;
+        let is_ready = |(_, (len, punched)): &(&u64, &(u64, u64))| len - punched >= self.bytes_min;
         self.ranges.iter().filter(is_ready).map(|(start, (len, _))| (*start, *len)).collect()
     }
 
@@ -51,7 +55,7 @@ impl DeadRanges {
     /// Returns the number of bytes that punching those would free.
     pub(crate) fn ready_bytes(&self) -> u64 {
         let left = self.ranges.values().map(|(len, punched)| len - punched);
-        left.filter(|bytes| *bytes >= PUNCH_BYTES_MIN).sum()
+        left.filter(|bytes| *bytes >= self.bytes_min).sum()
     }
 
     /// Returns the number of bytes freed.
@@ -66,8 +70,8 @@ mod tests {
 
     #[test]
     fn small_dead_frames_are_punched_once_they_lie_together() {
-        let mut dead = DeadRanges::default();
-        let step = PUNCH_BYTES_MIN / 4;
+        let step = 4096;
+        let mut dead = DeadRanges::new(4 * step);
         assert_eq!(dead.add(0, step), None);
         assert_eq!(dead.add(2 * step, step), None);
         assert_eq!(dead.add(3 * step, step), None);

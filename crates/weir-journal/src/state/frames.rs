@@ -29,6 +29,15 @@ impl Hole {
 }
 
 impl State {
+    /// Makes a frame dead that the next start may take for needed, because only this run knows why
+    /// it is not. So it stays intact as long as its segment is there.
+    pub(crate) fn end_whole(&mut self, at: Location) {
+        if let Some(segment) = self.segments.get_mut(&at.segment) {
+            segment.whole.insert(at.offset);
+        }
+        self.dead.push(at);
+    }
+
     /// Counts frames as dead. Returns what can be punched, and which segments can be removed as a
     /// whole (true: set aside instead).
     pub(crate) fn collect_obsolete(
@@ -42,6 +51,9 @@ impl State {
             let mut ready = BTreeMap::new();
             for frame in group.iter().filter(|l| l.len > 0) {
                 segment.live_frames = segment.live_frames.saturating_sub(1);
+                if segment.whole.contains(&frame.offset) {
+                    continue;
+                }
                 if let Some((start, len)) = segment.dead.add(frame.offset, u64::from(frame.len)) {
                     // In ascending order of offsets, a later range replaces one that it contains.
                     ready.insert(start, len);
@@ -79,7 +91,7 @@ impl State {
     pub(crate) fn add_segment(&mut self, id: u64, file: Arc<dyn DiskFile>, len: u64) {
         let named = self.cursors.iter().enumerate().filter(|(_, c)| !c.dropped);
         let names = named.map(|(index, _)| index).collect();
-        self.segments.insert(id, SegmentState::new(file, len, names));
+        self.segments.insert(id, SegmentState::new(file, len, names, &self.config));
     }
 
     /// Records a frame at the end of its segment.

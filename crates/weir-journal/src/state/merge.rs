@@ -17,7 +17,8 @@
 //!   contains all positions of that moment, and the old frames are freed after it.
 //! - If something was taken or discarded meanwhile, the new frame is dead. It may still be found, and
 //!   count, at a start: its content is that of the old frames, as long as none of these is rewritten
-//!   with fewer records. Hence they are never rewritten again.
+//!   with fewer records. Hence they are never rewritten again, and its space is freed only with its
+//!   segment.
 //! - A run is at least half as large again as its largest frame, so a byte is rewritten only a few
 //!   times until its frame is large enough.
 
@@ -294,7 +295,7 @@ impl State {
                     slot.is_copied = true;
                 }
             }
-            return self.dead.push(to);
+            return self.end_whole(to);
         };
         let boundaries = self.boundaries(merge, &members);
         for (index, (first, count)) in &members {

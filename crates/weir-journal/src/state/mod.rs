@@ -170,6 +170,9 @@ pub(crate) struct SegmentState {
     pub(crate) sealed: bool,
     /// Dead frames, and how much of their space was freed.
     pub(crate) dead: DeadRanges,
+    /// Offsets of dead frames whose space is freed with the whole segment, never before: the next
+    /// start may take them for needed.
+    pub(crate) whole: BTreeSet<u64>,
     /// While it is appended to: the index that will close it.
     pub(crate) index: SegmentIndex,
     /// It ends with its index, on stable storage: only then is space in it freed.
@@ -180,14 +183,20 @@ pub(crate) struct SegmentState {
 
 impl SegmentState {
     /// Creates the state for a new segment, or one that was found.
-    pub(crate) fn new(file: Arc<dyn DiskFile>, len: u64, names: Vec<usize>) -> Self {
+    pub(crate) fn new(
+        file: Arc<dyn DiskFile>,
+        len: u64,
+        names: Vec<usize>,
+        config: &JournalConfig,
+    ) -> Self {
         Self {
             file,
             names,
             len,
             live_frames: 0,
             sealed: false,
-            dead: DeadRanges::default(),
+            dead: DeadRanges::new(config.punch_bytes_min),
+            whole: BTreeSet::new(),
             index: SegmentIndex::default(),
             is_indexed: false,
             is_strange: false,
@@ -509,6 +518,8 @@ impl State {
     /// ticket may represent the whole rest of a deleted file.
     pub(crate) fn remove_slot(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else { return };
+        // What is settled after a gap is needed again after a crash.
+        let is_unproven = slot.location.is_some() && self.is_behind_a_gap(slot.stream, seq);
         if let Some(known) = self.streams.get_mut(&slot.stream) {
             known.slots -= 1;
         }
@@ -530,7 +541,10 @@ impl State {
         if slot.batch.is_some() {
             self.forget_memory(slot.stream, slot.memory_bytes);
         }
-        self.dead.extend(slot.location);
+        match slot.location {
+            Some(at) if is_unproven => self.end_whole(at),
+            at => self.dead.extend(at),
+        }
     }
 
     /// Returns the stream's last slot before this one that must reach the disk and has not yet.

@@ -746,6 +746,9 @@ fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
     let taken_bytes_max = if has_readers { rng.clone().u64(1..64) * KIB } else { u64::MAX };
     let merge_from_batches = rng.clone().usize(1..32);
     let verify_time_max = if rng.clone().bool() { Duration::ZERO } else { Duration::MAX / 4 };
+    // Most frames are smaller than what is freed at once outside of tests.
+    let punch_bytes_min =
+        if rng.clone().u8(..4) == 0 { 16 * KIB } else { rng.clone().u64(1..2048) };
     JournalConfig {
         ring_bytes: rng.u64(2..48) * KIB,
         bytes_max: 64 * MIB,
@@ -754,6 +757,7 @@ fn small(rng: &mut Rng, has_readers: bool) -> JournalConfig {
         commit_interval: Duration::from_micros(rng.u64(..2000)),
         spill_after: Duration::from_micros(rng.u64(..2000)),
         merge_from_batches,
+        punch_bytes_min,
         verify_time_max,
         ..config(DIR)
     }

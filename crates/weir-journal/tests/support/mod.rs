@@ -223,6 +223,7 @@ pub(crate) fn config(dir: impl Into<PathBuf>) -> JournalConfig {
         commit_interval: Duration::from_millis(2),
         spill_after: Duration::from_millis(20),
         merge_from_batches: 16,
+        punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: Duration::from_secs(1),
     }
 }

@@ -82,6 +82,7 @@ fn journal_config() -> JournalConfig {
         commit_interval: Duration::from_millis(2),
         spill_after: Duration::from_millis(20),
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
+        punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: Duration::from_secs(1),
     }
 }
