@@ -160,7 +160,7 @@ impl Warning {
     fn unknown_field(name: &str) -> Self {
         let detail = match (name.strip_prefix('@'), key_like(name)) {
             (Some(tag), _) => format!(
-                "no record has a field {name}; is it misspelt? Properties of the source are tags: \
+                "no record has a field {name}; is it misspelled? Properties of the source are tags: \
                  {tag}:..., without @."
             ),
             (None, Some(near)) => format!("no record has a tag {name}; did you mean {near}?"),

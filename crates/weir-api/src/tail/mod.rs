@@ -176,7 +176,7 @@ async fn session(
         Err(error) => return Err(unavailable(&error.to_string())),
     };
     let session = Session::new(&params.query, requester, tail, max_rate)
-        .ok_or_else(|| unavailable("the system has no random numbers"))?;
+        .ok_or_else(|| unavailable("the system cannot provide random numbers"))?;
     let first = if last.is_some() { session::unknown_gap() } else { Vec::new() };
     Ok((session, first))
 }
