@@ -54,11 +54,14 @@ fn large_records() -> Snapshot {
     snapshot(&(0..RECORDS).map(input).collect::<Vec<_>>())
 }
 
-/// A page of records with short attributes.
+/// A page of records with short messages and attributes.
 fn small_records() -> Snapshot {
     let texts: Vec<String> = (0..1000).map(|number| format!("t{number}")).collect();
-    let row =
-        |number: usize| NewRow { position: Position::new(1, number as u64), ..NewRow::default() };
+    let row = |number: usize| NewRow {
+        position: Position::new(1, number as u64),
+        message: Some(texts[number].as_bytes()),
+        ..NewRow::default()
+    };
     let attributes = |number: usize| {
         let text = texts[number].as_bytes();
         let number = number as i64;
