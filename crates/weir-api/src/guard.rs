@@ -133,8 +133,8 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// Sets `Host` to the name in the target of the request, which takes precedence: HTTP/2 clients send
-/// it as `:authority` (RFC 9113, section 8.3.1), proxies in the URL (RFC 9112, section 3.2.2).
+/// Sets `Host` to the name in the target of the request, which takes precedence: HTTP/2 clients
+/// send it as `:authority` (RFC 9113, section 8.3.1), proxies in the URL (RFC 9112, section 3.2.2).
 pub(crate) fn set_host<B>(request: &mut axum::http::Request<B>) {
     if let Some(authority) = request.uri().authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())

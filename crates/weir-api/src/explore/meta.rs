@@ -64,8 +64,8 @@ pub struct ScanMeta {
     /// Length of the intervals of a series, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<i64>,
-    /// Units of numbers, if known: `ns us ms s min h` and `B kB KiB MB MiB GB GiB`. The keys are the
-    /// names of aggregates (`c0`), and group fields, calculated fields and attributes with a
+    /// Units of numbers, if known: `ns us ms s min h` and `B kB KiB MB MiB GB GiB`. The keys are
+    /// the names of aggregates (`c0`), and group fields, calculated fields and attributes with a
     /// declared unit as written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,

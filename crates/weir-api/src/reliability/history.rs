@@ -196,8 +196,8 @@ impl Reading {
 }
 
 impl Change {
-    /// From one reading to the next. Counts that a crash has rolled back are subtracted; a book that
-    /// has lost more than half was begun anew.
+    /// From one reading to the next. Counts that a crash has rolled back are subtracted; a book
+    /// that has lost more than half was begun anew.
     fn between(before: Option<Counts>, after: Counts) -> Self {
         let is_new = |before: &Counts| after.received < before.received / 2;
         let before = before.filter(|before| !is_new(before)).unwrap_or_default();

@@ -91,8 +91,8 @@ impl Session {
         events
     }
 
-    /// Sends events until the reader leaves or signs out, another connection takes over, access must
-    /// be checked again, or weir stops; then keeps the session for the reader to reconnect.
+    /// Sends events until the reader leaves or signs out, another connection takes over, access
+    /// must be checked again, or weir stops; then keeps the session for the reader to reconnect.
     pub(super) async fn run(
         mut self,
         mut body: Body,

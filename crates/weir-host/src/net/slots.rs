@@ -77,9 +77,10 @@ impl ConnectionSlots {
         Self { max: max.max(1), shared: Arc::new(shared) }
     }
 
-    /// Returns a slot for an accepted connection, once the connections before it have had their turn
-    /// on this thread: while many clients connect, it would otherwise only accept. Waits for longer
-    /// only while every other connection is being served or has just started to send its request.
+    /// Returns a slot for an accepted connection, once the connections before it have had their
+    /// turn on this thread: while many clients connect, it would otherwise only accept. Waits for
+    /// longer only while every other connection is being served or has just started to send its
+    /// request.
     pub async fn take(&self) -> ConnectionSlot {
         tokio::task::yield_now().await;
         loop {

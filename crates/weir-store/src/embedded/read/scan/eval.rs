@@ -37,8 +37,8 @@ pub(super) struct Evaluator {
     meter: BudgetMeter,
 }
 
-/// Number of bytes to compare between checks of whether to continue: a regular expression may take a
-/// second for a megabyte.
+/// Number of bytes to compare between checks of whether to continue: a regular expression may take
+/// a second for a megabyte.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// Number of bytes that a value counts as, at least. A query may have thousands of terms, each of
@@ -211,8 +211,8 @@ impl Evaluator {
         }
     }
 
-    /// Returns rows in which the term is true: correct for the candidates, arbitrary for others, and
-    /// for all once the meter has stopped.
+    /// Returns rows in which the term is true: correct for the candidates, arbitrary for others,
+    /// and for all once the meter has stopped.
     fn term(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
         if self.meter.stopped.is_some() {
             return Ok(RowSet::none(candidates.len()));
