@@ -1,5 +1,5 @@
-//! Programs in the background, and the cost of a process, read from `/proc`: CPU time by thread, and
-//! memory; and pausing it.
+//! Programs in the background, and the cost of a process, read from `/proc`: CPU time by thread,
+//! and memory; and pausing it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

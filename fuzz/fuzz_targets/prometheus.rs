@@ -1,5 +1,5 @@
-//! Answers to scrapes: what the check accepts is read again in the same way, and every sample becomes
-//! an envelope that can be read; and files of targets.
+//! Answers to scrapes: what the check accepts is read again in the same way, and every sample
+//! becomes an envelope that can be read; and files of targets.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

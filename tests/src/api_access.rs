@@ -720,7 +720,8 @@ fn the_ledger_of_a_developer_has_their_applications_and_tells_nothing_of_others(
     let is_complete = || {
         let (operators, ledger) = (ledger(OPERATOR), ledger(DEVELOPER));
         let (gateway, limited) = (&ledger["readers"][0], &ledger["rate_limits"][0]);
-        // Weir reports in the log of the application that the limit is exceeded, and that it is over.
+        // Weir reports in the log of the application that the limit is exceeded, and that it is
+        // over.
         let notices = operators["sources"][0]["rate_limit"]["notices"].as_u64()?;
         let accepted = 50 - limited["discarded_records"].as_u64()? + notices;
         let book = &ledger["drains"][0]["book"];

@@ -190,7 +190,8 @@ fn a_drop_that_is_refused_says_why_and_changes_nothing() {
     assert_refused(&refused, 1, "output \"hung\" is configured");
     world.remove();
     world.wait_removed();
-    let in_use = "is in use by a weir that cannot be asked (api.listen does not set a port): pass";
+    let in_use =
+        "is in use by another weir, which cannot be reached (api.listen does not set a port): pass";
     assert_refused(&drop_cursor("hung", &["-c", &own]), 75, in_use);
     let books = world.weir.books();
     assert_eq!(books.in_flight("hung"), world.lines, "{books}");

@@ -127,16 +127,16 @@ const QUIET_HOSTS: u64 = 20;
 /// Lines of each quiet host in a round, and of the noisy one for each of those.
 const ROUND: (u64, u64) = (50, 60);
 
-/// Returns a syslog server over TCP, with an output whose buffer is smaller than what the noisy host
-/// sends in a round, and larger than what the others send in all.
+/// Returns a syslog server over TCP, with an output whose buffer is smaller than what the noisy
+/// host sends in a round, and larger than what the others send in all.
 fn one_listener(collector: &Collector) -> String {
     let keys = "when_full = \"drop_oldest\"\nbuffer_max = \"4MiB\"\nwindow = \"1MiB\"\n\
                 batch_size = \"128KiB\"\n";
     source("tcp", "listen = \"127.0.0.1:0\"") + &hec(OUTPUT, collector, keys)
 }
 
-/// Sends a round of lines of all hosts over one connection, and waits again and again until they are
-/// read. Returns how many the noisy host has sent in all.
+/// Sends a round of lines of all hosts over one connection, and waits again and again until they
+/// are read. Returns how many the noisy host has sent in all.
 fn send_round(weir: &Weir, round: u64) -> u64 {
     let (quiet, noisy) = ROUND;
     let mut connection = TcpStream::connect(weir.source_address("tcp")).unwrap();

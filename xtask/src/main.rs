@@ -64,8 +64,8 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         secs: u64,
     },
-    /// Run simulated histories of the journal, of a source of files or of listening sources, against
-    /// an oracle for each destination, and print the shortest history that still fails.
+    /// Run simulated histories of the journal, of a source of files or of listening sources,
+    /// against an oracle for each destination, and print the shortest history that still fails.
     Simulate {
         /// A source that follows files: programs write and rotate logs while it runs.
         #[arg(long, conflicts_with = "damage")]
@@ -89,7 +89,8 @@ enum Task {
         #[arg(long)]
         damage: bool,
     },
-    /// Set up, build, and draw every screen of the page in a browser, and the pictures of the guide.
+    /// Set up, build, and draw every screen of the page in a browser, and the pictures of the
+    /// guide.
     Screenshots {
         /// Folder for the screens.
         #[arg(default_value = "target/screenshots")]

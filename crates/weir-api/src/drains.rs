@@ -127,13 +127,13 @@ pub struct DrainProviderEntry {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDrain {
-    /// Id of the application.
+    /// ID of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// Id of a space.
+    /// ID of a space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
-    /// Id of an organization.
+    /// ID of an organization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organization: Option<String>,
     /// `syslog://`, `syslog-tls://`, `https://` or `https-batch://`, with parameters.
@@ -162,7 +162,7 @@ impl From<NewDrain> for StoredDrain {
 /// Result of a change.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DrainChange {
-    /// Id of the drain.
+    /// ID of the drain.
     pub id: String,
     /// For a test: why the destination cannot be reached.
     #[serde(default)]
@@ -285,11 +285,11 @@ pub(crate) async fn add(
 /// Only requests of operators are accepted; without access control, only from this machine.
 #[utoipa::path(
     delete, path = "/weir/v1/drains/{id}", tag = "status",
-    params(("id" = String, Path, description = "Id of the drain")),
+    params(("id" = String, Path, description = "ID of the drain")),
     responses(
         (status = 200, description = "The drain was removed", body = DrainChange),
         (status = 403, description = "The sender may not change drains"),
-        (status = 404, description = "There is no drain with this id"),
+        (status = 404, description = "There is no drain with this ID"),
         (status = 409, description = "The change is not possible, or drains are off"),
         (status = 503, description = "The change could not be saved"),
     )
@@ -306,11 +306,11 @@ pub(crate) async fn remove(
 /// Only requests of operators are accepted; without access control, only from this machine.
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/pause", tag = "status",
-    params(("id" = String, Path, description = "Id of the drain")),
+    params(("id" = String, Path, description = "ID of the drain")),
     responses(
         (status = 200, description = "The drain is paused", body = DrainChange),
         (status = 403, description = "The sender may not change drains"),
-        (status = 404, description = "There is no drain with this id"),
+        (status = 404, description = "There is no drain with this ID"),
         (status = 409, description = "The change is not possible, or drains are off"),
         (status = 503, description = "The change could not be saved"),
     )
@@ -327,11 +327,11 @@ pub(crate) async fn pause(
 /// Only requests of operators are accepted; without access control, only from this machine.
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/resume", tag = "status",
-    params(("id" = String, Path, description = "Id of the drain")),
+    params(("id" = String, Path, description = "ID of the drain")),
     responses(
         (status = 200, description = "The drain is resumed", body = DrainChange),
         (status = 403, description = "The sender may not change drains"),
-        (status = 404, description = "There is no drain with this id"),
+        (status = 404, description = "There is no drain with this ID"),
         (status = 409, description = "The change is not possible, or drains are off"),
         (status = 503, description = "The change could not be saved"),
     )
@@ -346,7 +346,7 @@ pub(crate) async fn resume(
 /// Opens a connection to the destination of a drain, without sending anything
 #[utoipa::path(
     post, path = "/weir/v1/drains/{id}/test", tag = "status",
-    params(("id" = String, Path, description = "Id of the drain")),
+    params(("id" = String, Path, description = "ID of the drain")),
     responses((status = 200, description = "The result", body = DrainChange))
 )]
 pub(crate) async fn test(State(state): State<Arc<ApiState>>, Path(id): Path<String>) -> Response {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::Body as _;
@@ -75,6 +75,12 @@ impl AllowedHosts {
         headers: &HeaderMap,
         trusted_origin: Option<&str>,
     ) -> Option<(StatusCode, String)> {
+        // Different programs would believe different ones.
+        for name in [header::HOST, header::ORIGIN] {
+            if headers.get_all(&name).iter().nth(1).is_some() {
+                return Some((StatusCode::BAD_REQUEST, format!("header {name} is sent twice")));
+            }
+        }
         let host = text(headers, header::HOST);
         if let Some(host) = host.filter(|host| !self.has(host)) {
             let shown: String = host.chars().take(80).collect();
@@ -109,12 +115,13 @@ impl AllowedHosts {
         if let Some((code, title)) = self.foreign(headers, None) {
             return Some(Problem::new(code, title));
         }
-        let is_json = |media: &str| {
+        let is_json = |media: &HeaderValue| {
+            let media = media.to_str().unwrap_or_default();
             let media = media.split(';').next().unwrap_or_default();
             media.trim().eq_ignore_ascii_case("application/json")
         };
-        let is_wrong = has_body && !text(headers, header::CONTENT_TYPE).is_some_and(is_json);
-        if is_wrong {
+        let mut types = headers.get_all(header::CONTENT_TYPE).iter().peekable();
+        if has_body && (types.peek().is_none() || !types.all(is_json)) {
             let title = "the body must be sent as application/json (Content-Type)";
             return Some(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
         }
@@ -126,10 +133,10 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// Sets `Host` to the name that an HTTP/2 client sends as `:authority` (RFC 9113, section 8.3.1).
+/// Sets `Host` to the name in the target of the request, which takes precedence: HTTP/2 clients
+/// send it as `:authority` (RFC 9113, section 8.3.1), proxies in the URL (RFC 9112, section 3.2.2).
 pub(crate) fn set_host<B>(request: &mut axum::http::Request<B>) {
-    if request.version() == Version::HTTP_2
-        && let Some(authority) = request.uri().authority()
+    if let Some(authority) = request.uri().authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
         request.headers_mut().insert(header::HOST, host);
@@ -152,12 +159,12 @@ pub(crate) async fn guard(
 mod tests {
     use super::*;
 
-    fn status(headers: &[(&str, &str)]) -> u16 {
+    fn status(sent: &[(&str, &str)]) -> u16 {
         let allowed = AllowedHosts::new(&["logs.example".to_owned()]);
-        let headers: HeaderMap = headers
-            .iter()
-            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
-            .collect();
+        let mut headers = HeaderMap::new();
+        for (name, value) in sent {
+            headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        }
         let has_body = headers.contains_key(header::TRANSFER_ENCODING)
             || headers.get(header::CONTENT_LENGTH).is_some_and(|len| len != "0");
         let problem = allowed.rejection(&headers, has_body);
@@ -180,6 +187,20 @@ mod tests {
             assert_eq!(status(&[("host", host)]), 421, "{host}");
         }
         assert_eq!(status(&[]), 200, "every browser sends it");
+        let (known, foreign) = (("host", "localhost"), ("host", "evil.example"));
+        assert_eq!((status(&[known, foreign]), status(&[foreign, known])), (400, 400));
+    }
+
+    #[test]
+    fn the_target_of_a_request_takes_precedence_over_its_host_header() {
+        for (target, expected) in
+            [("/health", "known"), ("http://evil.example/health", "evil.example")]
+        {
+            let request = axum::http::Request::builder().uri(target).header("host", "known");
+            let mut request = request.body(()).unwrap();
+            set_host(&mut request);
+            assert_eq!(request.headers()[header::HOST], expected);
+        }
     }
 
     #[test]
@@ -192,6 +213,8 @@ mod tests {
             assert_eq!(with("origin", origin), 403, "{origin}");
         }
         assert_eq!(with("origin", "http://127.0.0.1:7080"), 200);
+        let own = ("origin", "http://127.0.0.1:7080");
+        assert_eq!(status(&[host, own, ("origin", "http://evil.example")]), 400);
         assert_eq!(with("sec-fetch-site", "cross-site"), 403);
         assert_eq!(with("sec-fetch-site", "same-origin"), 200);
         let link = [host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
@@ -212,6 +235,8 @@ mod tests {
         }
         assert_eq!(with_body(None), 415);
         assert_eq!(with_body(Some("application/JSON; charset=utf-8")), 200);
+        let both = [("content-type", "application/json"), ("content-type", "text/plain")];
+        assert_eq!(status(&[host, ("content-length", "2"), both[0], both[1]]), 415);
         assert_eq!(status(&[host, ("transfer-encoding", "chunked")]), 415);
         assert_eq!(status(&[host, ("content-length", "0")]), 200);
     }

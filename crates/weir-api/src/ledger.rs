@@ -405,7 +405,8 @@ impl CursorEntry {
     /// `known` is the output, if it is configured.
     pub(crate) fn of(cursor: &CursorLedger, known: Option<&OutputView>) -> Self {
         let when_full = serde_json::to_value(cursor.when_full).unwrap_or_default();
-        // What lagging drains have is a destination of the drains, and has no statistics of its own.
+        // What lagging drains have is a destination of the drains, and has no statistics of its
+        // own.
         let is_lagging = cursor.active && cursor.name == drain::LAGGING;
         let unknown = if is_lagging { drain::TYPE_NAME } else { "" };
         Self {

@@ -206,7 +206,7 @@ pub(crate) async fn openapi() -> Response {
         LazyLock::new(|| serde_json::to_string(&crate::openapi::openapi()).ok());
     match &*DOCUMENT {
         Some(text) => json_text(StatusCode::OK, text.clone()),
-        None => problem(StatusCode::INTERNAL_SERVER_ERROR, "the document cannot be written"),
+        None => problem(StatusCode::INTERNAL_SERVER_ERROR, "the response cannot be serialized"),
     }
 }
 

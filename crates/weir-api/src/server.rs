@@ -214,7 +214,7 @@ async fn serve(
     }
     let all_ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_ended).await.is_err() {
-        tracing::debug!("connections of the API were cut off");
+        tracing::debug!("closed connections of the API that did not finish in time");
     }
 }
 

@@ -172,7 +172,7 @@ fn read(disk: &dyn Disk, path: &FilePath) -> io::Result<ViewsDocument> {
     };
     let document: ViewsDocument = serde_json::from_slice(&bytes)?;
     if document.schema != SCHEMA {
-        return Err(io::Error::other(format!("schema {:?} is not known", document.schema)));
+        return Err(io::Error::other(format!("unknown schema {:?}", document.schema)));
     }
     Ok(document)
 }

@@ -395,8 +395,8 @@ impl DatadogItems {
         Ok(())
     }
 
-    /// Returns the host and the service of item `index` of `body`, as they are in JSON: what it states
-    /// itself, or else what the request states for all items. Empty if neither does.
+    /// Returns the host and the service of item `index` of `body`, as they are in JSON: what it
+    /// states itself, or else what the request states for all items. Empty if neither does.
     pub fn origin<'a>(
         &self,
         index: usize,

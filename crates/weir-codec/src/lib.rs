@@ -73,7 +73,7 @@ pub use loggregator::{
     write_log_cache_meta_json, write_loggregator_json,
 };
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
-pub use percent::{form_decoded, form_decoded_strictly, percent_encoded};
+pub use percent::{form_decoded, form_decoded_strictly, path_segment, percent_encoded};
 pub use prometheus::{
     FlatYaml, FlatYamlError, PrometheusError, PrometheusKind, PrometheusOrigin, PrometheusSample,
     PrometheusText,

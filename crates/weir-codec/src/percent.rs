@@ -16,6 +16,11 @@ pub fn percent_encoded(text: &str) -> String {
     out
 }
 
+/// Like [`percent_encoded`], as one segment of a path, whatever the text is.
+pub fn path_segment(text: &str) -> String {
+    percent_encoded(text).replace('/', "%2F")
+}
+
 /// Decodes a name or value of a query: a plus becomes a space, an escape its byte, and an invalid
 /// escape is kept as it is.
 pub fn form_decoded(text: &str) -> Vec<u8> {
@@ -54,6 +59,7 @@ mod tests {
 
     #[test]
     fn percent_encoding_round_trips() {
+        assert_eq!(path_segment("../a b\u{1b}"), "..%2Fa%20b%1B");
         assert_eq!(form_decoded("env%3aprod%2Cteam:a+b%20c"), b"env:prod,team:a b c");
         assert_eq!(form_decoded("100%, %4 %zz%"), b"100%, %4 %zz%");
         for (text, escape) in [("a%", "%"), ("%4", "%4"), ("%41%4é+", "%4é"), ("%zz9", "%zz")] {

@@ -46,8 +46,8 @@ impl SampleRecord {
         Self { body: message.into(), json_escaped: true, ..Self::default() }
     }
 
-    /// Parses `{"message": "...", "service": "...", "tags": [...], "attributes": {...}}`; `lag_ns` is
-    /// how long after its event it arrived.
+    /// Parses `{"message": "...", "service": "...", "tags": [...], "attributes": {...}}`; `lag_ns`
+    /// is how long after its event it arrived.
     ///
     /// # Errors
     /// Invalid JSON, and members that are unknown or of the wrong type.

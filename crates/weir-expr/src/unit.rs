@@ -1,5 +1,5 @@
-//! The units of numbers, if known: as declared, for standard attributes by convention, for others by
-//! their names, for calculated fields by their operands.
+//! The units of numbers, if known: as declared, for standard attributes by convention, for others
+//! by their names, for calculated fields by their operands.
 //!
 //! Invariant: a unit is assigned only where the declaration, the convention, the name or the
 //! arithmetic is unambiguous; anything mixed has none. A number with a unit that is compared with a
@@ -127,9 +127,9 @@ impl Units {
 
     /// Returns the unit of a field in records with these calculated fields. A declared unit takes
     /// precedence. `lag` is in nanoseconds, and `duration` is, as in Datadog's standard attributes;
-    /// for other attributes the end of the name determines it, or the program that is known to use the name.
-    /// Of these only the end of the name applies to a calculated field, before its arithmetic is
-    /// considered: `wait_ms = @wait_seconds * 1000`.
+    /// for other attributes the end of the name determines it, or the program that is known to use
+    /// the name. Of these only the end of the name applies to a calculated field, before its
+    /// arithmetic is considered: `wait_ms = @wait_seconds * 1000`.
     pub fn of(&self, field: &Field, calculated_fields: &[CalculatedField]) -> Option<Unit> {
         self.of_within(field, calculated_fields, &mut Vec::new()).ok().flatten()
     }

@@ -203,8 +203,8 @@ pub fn read_file(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Returns an error if writing `bytes` into `dir` would leave less than `free_min` bytes free. `hint`
-/// is added to its text.
+/// Returns an error if writing `bytes` into `dir` would leave less than `free_min` bytes free.
+/// `hint` is added to its text.
 ///
 /// # Errors
 /// Also if the free space cannot be determined.

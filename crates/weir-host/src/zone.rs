@@ -277,7 +277,7 @@ impl Calendar {
         if offset_ns == before_ns {
             return;
         }
-        let (open_ns, end_ns) = self.stretch(from_ns - 1);
+        let (open_ns, end_ns) = self.bucket(from_ns - 1);
         // Where it would end by the current clock.
         let end_ns = end_ns.saturating_add(before_ns - offset_ns);
         let is_new = before_ns - offset_ns >= self.interval_ns || end_ns <= from_ns;
@@ -297,7 +297,7 @@ impl Calendar {
     }
 
     /// Returns start (inclusive) and end (exclusive) of the bucket of a time.
-    pub fn stretch(&self, time_ns: i64) -> (i64, i64) {
+    pub fn bucket(&self, time_ns: i64) -> (i64, i64) {
         let mut next = self.parts.partition_point(|part| part.from_ns <= time_ns);
         let part = &self.parts[next - 1];
         let (begin_ns, mut end_ns) = if time_ns < part.first_ns {

@@ -1,5 +1,5 @@
 //! A query stops at its deadline even within a page: a regular expression may take long for the
-//! texts of a single page.
+//! texts of a single page, and so may thousands of terms for any values.
 
 mod support;
 
@@ -35,7 +35,8 @@ impl Clock for SlowClock {
     }
 }
 
-fn snapshot() -> Snapshot {
+/// Records with the same long message, each with an attribute of its own.
+fn large_records() -> Snapshot {
     let text = "ab".repeat(MESSAGE_BYTES / 2);
     let texts: Vec<String> = (0..RECORDS).map(|number| format!("{text}{number}")).collect();
     let row = |number: usize| NewRow {
@@ -50,22 +51,60 @@ fn snapshot() -> Snapshot {
             .into()
     };
     let input = |number| Input { row: row(number), attributes: attributes(number) };
-    let rows = rows_of(&(0..RECORDS).map(input).collect::<Vec<_>>());
+    snapshot(&(0..RECORDS).map(input).collect::<Vec<_>>())
+}
+
+/// A page of records with short messages and attributes.
+fn small_records() -> Snapshot {
+    let texts: Vec<String> = (0..1000).map(|number| format!("t{number}")).collect();
+    let row = |number: usize| NewRow {
+        position: Position::new(1, number as u64),
+        message: Some(texts[number].as_bytes()),
+        ..NewRow::default()
+    };
+    let attributes = |number: usize| {
+        let text = texts[number].as_bytes();
+        let number = number as i64;
+        let own = ("own", Scalar::Text(text));
+        [own, ("number", Scalar::Int(number)), ("few", Scalar::Text(&text[..2]))]
+            .map(|(path, value)| (path.as_bytes(), value))
+            .into()
+    };
+    let input = |number| Input { row: row(number), attributes: attributes(number) };
+    snapshot(&(0..texts.len()).map(input).collect::<Vec<_>>())
+}
+
+fn snapshot(inputs: &[Input<'_>]) -> Snapshot {
+    let rows = rows_of(inputs);
     let len = rows.len();
     Snapshot { chunks: vec![(Arc::new(HeadChunk::new(rows)), len)], ..Snapshot::default() }
 }
 
+fn reasons(snapshot: &Snapshot, query: &str, seconds: u64) -> Vec<PartialReason> {
+    let time = Some(Duration::from_secs(seconds));
+    let budget = Budget::new(Arc::new(SlowClock::default()), time, usize::MAX);
+    scan::aggregate(snapshot, &count_of(query), &budget).unwrap().coverage.partial_reasons
+}
+
 #[test]
 fn text_search_stops_within_a_page_at_the_deadline() {
-    let snapshot = snapshot();
+    let snapshot = large_records();
     for query in ["/[ab]*[c-z]/", "/b$/", "\"ab ab\"", "@own:/[ab]*[c-z]/", "@own:*x", "@same:*x"] {
-        let found = |seconds| {
-            let time = Some(Duration::from_secs(seconds));
-            let budget = Budget::new(Arc::new(SlowClock::default()), time, usize::MAX);
-            scan::aggregate(&snapshot, &count_of(query), &budget).unwrap().coverage.partial_reasons
-        };
         // The clock is read before and between pages, and then within this one.
-        assert_eq!(found(8), [PartialReason::Deadline], "{query}");
-        assert_eq!(found(1000), [], "{query}");
+        assert_eq!(reasons(&snapshot, query, 8), [PartialReason::Deadline], "{query}");
+        assert_eq!(reasons(&snapshot, query, 1000), [], "{query}");
+    }
+}
+
+#[test]
+fn many_terms_stop_within_a_page_at_the_deadline() {
+    const TERMS: u64 = 500;
+    let snapshot = small_records();
+    for term in ["@own:x", "@own:*x", "@number:-1", "@few:x", "*:*x", "message:*x"] {
+        let terms: Vec<String> = (0..TERMS).map(|number| format!("{term}{number}")).collect();
+        let query = terms.join(" OR ");
+        // The clock is also read for each term that is compiled.
+        assert_eq!(reasons(&snapshot, &query, TERMS + 8), [PartialReason::Deadline], "{term}");
+        assert_eq!(reasons(&snapshot, &query, 100 * TERMS), [], "{term}");
     }
 }

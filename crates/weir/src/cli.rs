@@ -230,8 +230,8 @@ pub(crate) struct ApiArgs {
     )]
     pub(crate) api: Option<ApiAddress>,
     /// PEM file of certificate authorities to trust in addition to the system's, for an `https://`
-    /// URL of the API. A weir found by its configuration must have the certificate that is
-    /// configured.
+    /// URL of the API. If the address comes from the configuration, only the configured certificate
+    /// is accepted.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ca_file: Option<PathBuf>,
     #[command(flatten)]
@@ -365,7 +365,7 @@ pub(crate) enum DeadLetterCommand {
         name: Option<String>,
         #[command(flatten)]
         config: ConfigArgs,
-        /// Output format. Both have one line per record: with json, each is an object.
+        /// Output format. Both print one line per record; with json, each line is an object.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
@@ -377,7 +377,7 @@ pub(crate) enum DeadLetterCommand {
         config: ConfigArgs,
         /// How long to wait for the destination; records not delivered by then are kept.
         #[arg(long, default_value = "30s", value_parser = units::parse_duration, value_name = "DURATION")]
-        patience: Duration,
+        timeout: Duration,
         /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
@@ -397,8 +397,8 @@ pub(crate) enum CursorCommand {
     },
     /// Drop the cursor of an output that is no longer configured, and all records that wait for it.
     ///
-    /// A running weir drops it at once; if none answers, it is dropped in `data_dir`. The disk space
-    /// of the records is freed, and they are counted as discarded (`cursor_dropped`).
+    /// A running weir drops it at once; if none answers, it is dropped in `data_dir`. The disk
+    /// space of the records is freed, and they are counted as discarded (`cursor_dropped`).
     Drop {
         /// Name of the output.
         name: String,

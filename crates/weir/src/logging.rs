@@ -54,7 +54,9 @@ pub(crate) fn init(plan: &LogPlan, color: ColorChoice) -> Result<()> {
 /// `info`, or `info,weir_journal=debug`.
 fn filter(level: Level, variable: Option<&str>) -> Result<Targets> {
     let Some(text) = variable.filter(|text| !text.trim().is_empty()) else {
-        return Ok(Targets::new().with_default(level));
+        // Libraries warn about what a client does, for each connection: it could fill the log.
+        let of_libraries = if level > Level::INFO { level } else { Level::ERROR };
+        return Ok(Targets::new().with_default(of_libraries).with_target("weir", level));
     };
     Targets::from_str(text).map_err(|error| {
         let message = format!(
@@ -115,6 +117,9 @@ mod tests {
         let enabled = |targets: &Targets, level| targets.would_enable("weir_journal", &level);
         let targets = filter(Level::INFO, None).unwrap();
         assert!(enabled(&targets, Level::INFO) && !enabled(&targets, Level::DEBUG));
+        assert!(!targets.would_enable("h2::proto", &Level::WARN), "about a client");
+        let targets = filter(Level::DEBUG, None).unwrap();
+        assert!(targets.would_enable("h2::proto", &Level::DEBUG));
         let targets = filter(Level::ERROR, Some("info,weir_journal=debug")).unwrap();
         assert!(enabled(&targets, Level::DEBUG));
         assert!(!targets.would_enable("weir_pipeline", &Level::DEBUG));

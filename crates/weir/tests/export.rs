@@ -48,7 +48,7 @@ fn interrupted_export_keeps_the_old_file() {
         let api = answering(vec![BEGIN.to_owned()], drop).to_string();
         let export = run(dir.path(), &["store", "export", "--api", &api, "--file", "out"]);
         assert_eq!(export.status.code(), Some(1), "{export:?}");
-        assert!(stderr(&export).contains("the export was cut off"), "{export:?}");
+        assert!(stderr(&export).contains("the export was interrupted"), "{export:?}");
         assert_eq!(names(dir.path()), after);
         if let Some(before) = before {
             assert_eq!(std::fs::read_to_string(dir.path().join("out")).unwrap(), before);

@@ -1,4 +1,5 @@
-//! Five hundred file outputs in a running weir, and a hundred that are added and removed under load.
+//! Five hundred file outputs in a running weir, and a hundred that are added and removed under
+//! load.
 
 use std::fmt::Write as _;
 use std::path::Path;

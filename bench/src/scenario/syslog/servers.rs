@@ -1,7 +1,7 @@
 //! The servers that are compared, with the same rules and files: weir, syslog-ng and rsyslog.
 //!
-//! The others are programs of Debian, unpacked below the directory in `WEIR_SYSLOG_SERVERS`; without
-//! it they are left out.
+//! The others are programs of Debian, unpacked below the directory in `WEIR_SYSLOG_SERVERS`;
+//! without it they are left out.
 
 use std::fmt::Write as _;
 use std::fs;

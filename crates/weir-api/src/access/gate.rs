@@ -241,7 +241,7 @@ impl Gate {
         };
         let begun = checks.sign_ins.begin(token, path, self.clock.monotonic());
         Some(begun.map(|id| (id, role)).map_err(|_| {
-            Refusal::of(Denied::Unavailable("the system has no random numbers".to_owned()))
+            Refusal::of(Denied::Unavailable("the system cannot provide random numbers".to_owned()))
         }))
     }
 

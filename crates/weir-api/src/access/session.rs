@@ -82,7 +82,7 @@ pub(crate) async fn show(Extension(requester): Extension<Requester>) -> Response
 #[utoipa::path(
     post, path = "/weir/v1/session", tag = "session", request_body = NewSession,
     responses(
-        (status = 200, description = "The session has begun", body = SessionDocument),
+        (status = 200, description = "The session was created", body = SessionDocument),
         (status = 401, description = "The token is not valid"),
         (status = 409, description = "Access control is not configured"),
     )
@@ -98,7 +98,7 @@ pub(crate) async fn begin(
         return Err(Problem::parameter("path", "is not a path that begins with /"));
     }
     let Some(begun) = state.gate.sign_in(token.trim(), &path).await else {
-        let title = "there is no access control: nobody needs to sign in";
+        let title = "access control is not configured: no sign-in is needed";
         return Err(Problem::new(StatusCode::CONFLICT, title));
     };
     let (id, role) = match begun {

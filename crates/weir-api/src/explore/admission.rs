@@ -10,9 +10,9 @@
 //! A query that has run for long makes room for others, as [`Slots`] decides.
 //!
 //! Invariants: at most [`QueryLimits::workers`] queries run and [`QueryLimits::waiting_max`] wait;
-//! paused queries keep at most [`QueryLimits::paused_bytes_max`]; none runs on the API's own thread;
-//! a query whose sender has left does not start, or stops soon after it has started; every query is
-//! counted once.
+//! paused queries keep at most [`QueryLimits::paused_bytes_max`]; none runs on the API's own
+//! thread; a query whose sender has left does not start, or stops soon after it has started; every
+//! query is counted once.
 
 use std::collections::VecDeque;
 use std::fmt;

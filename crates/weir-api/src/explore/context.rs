@@ -42,9 +42,8 @@ pub struct ContextAnswer {
     get, path = "/weir/v1/context", tag = "search", params(ContextQuery),
     responses(
         (status = 200, description = "The records", body = ContextAnswer),
-        (status = 404, description = "The record does not exist, or must not be shown"),
-        (status = 503, description = "The record was not found, but may be where the search could \
-                                      not look in time, or at all"),
+        (status = 404, description = "The record does not exist, or the client may not read it"),
+        (status = 503, description = "The record was not found, but the search was incomplete"),
     )
 )]
 pub(crate) async fn get(
@@ -54,7 +53,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let params = parameters(query)?;
     let id = decode_id(&params.id)
-        .ok_or_else(|| Problem::parameter("id", "is not a valid record id"))?;
+        .ok_or_else(|| Problem::parameter("id", "is not a valid record ID"))?;
     let count = |name: &str, number: Option<usize>| match number.unwrap_or(CONTEXT_RECORDS) {
         number if number <= CONTEXT_RECORDS_MAX => Ok(number),
         number => {

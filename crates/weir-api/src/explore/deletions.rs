@@ -40,7 +40,7 @@ pub(crate) struct DeletionBody {
 /// The result of a request.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DeletionAnswer {
-    /// The id of the deletion; absent for a dry run.
+    /// ID of the deletion; absent for a dry run.
     pub id: Option<u64>,
     /// The number of records that would be hidden; only for a dry run.
     pub records: Option<u64>,
@@ -216,11 +216,11 @@ pub(crate) async fn post(
 /// requests of operators are accepted, without access control only from this machine.
 #[utoipa::path(
     delete, path = "/weir/v1/store/deletions/{id}", tag = "store",
-    params(("id" = u64, Path, description = "The id of the deletion")),
+    params(("id" = u64, Path, description = "ID of the deletion")),
     responses(
         (status = 200, description = "The deletion is durably cancelled", body = DeletionEntry),
         (status = 403, description = "The sender may not delete records"),
-        (status = 404, description = "There is no deletion with this id"),
+        (status = 404, description = "There is no deletion with this ID"),
         (status = 409, description = "The deletion is done: there is nothing left to restore"),
         (status = 503, description = "The store cannot write"),
     )
@@ -230,7 +230,7 @@ pub(crate) async fn cancel(
     Extension(requester): Extension<Requester>,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let Path(id) = id.map_err(|_| Problem::parameter("id", "is not a valid deletion id"))?;
+    let Path(id) = id.map_err(|_| Problem::parameter("id", "is not a valid deletion ID"))?;
     let access = requester.access();
     let run = move |store: &dyn LogStore, _budget: &_| {
         Ok(store.cancel_deletion(id, &access, DELETE_TIMEOUT))

@@ -64,8 +64,8 @@ pub struct ScanMeta {
     /// Length of the intervals of a series, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<i64>,
-    /// Units of numbers, if known: `ns us ms s min h` and `B kB KiB MB MiB GB GiB`. The keys are the
-    /// names of aggregates (`c0`), and group fields, calculated fields and attributes with a
+    /// Units of numbers, if known: `ns us ms s min h` and `B kB KiB MB MiB GB GiB`. The keys are
+    /// the names of aggregates (`c0`), and group fields, calculated fields and attributes with a
     /// declared unit as written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
@@ -160,7 +160,7 @@ impl Warning {
     fn unknown_field(name: &str) -> Self {
         let detail = match (name.strip_prefix('@'), key_like(name)) {
             (Some(tag), _) => format!(
-                "no record has a field {name}; is it misspelt? Properties of the source are tags: \
+                "no record has a field {name}; is it misspelled? Properties of the source are tags: \
                  {tag}:..., without @."
             ),
             (None, Some(near)) => format!("no record has a tag {name}; did you mean {near}?"),

@@ -132,9 +132,8 @@ pub enum TimeOf {
     get, path = "/weir/v1/path", tag = "search", params(PathQuery),
     responses(
         (status = 200, description = "The hops", body = PathAnswer),
-        (status = 404, description = "The record does not exist, or must not be shown"),
-        (status = 503, description = "The record was not found, but may be where the search could \
-                                      not look in time, or at all"),
+        (status = 404, description = "The record does not exist, or the client may not read it"),
+        (status = 503, description = "The record was not found, but the search was incomplete"),
     )
 )]
 pub(crate) async fn get(
@@ -144,7 +143,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let PathQuery { id: text, timeout } = parameters(query)?;
     let id =
-        decode_id(&text).ok_or_else(|| Problem::parameter("id", "is not a valid record id"))?;
+        decode_id(&text).ok_or_else(|| Problem::parameter("id", "is not a valid record ID"))?;
     let time = state.explore.deadline("timeout", timeout.as_deref())?;
     let view = state.view().filter(|_| requester.sees_everything());
     if state.explore.is_without_store() && view.is_some() {

@@ -76,7 +76,8 @@ impl Slots {
         self.queries.get(&ticket).copied()
     }
 
-    /// A query has run for longer than short ones do. `may_pause`: it does not keep too much memory.
+    /// A query has run for longer than short ones do. `may_pause`: it does not keep too much
+    /// memory.
     pub(super) fn lengthen(&mut self, ticket: Ticket, may_pause: bool) -> Option<QueryState> {
         let has_long_slot = self.has_long_slot();
         let may_pause = may_pause && self.paused() < self.paused_max();

@@ -71,7 +71,7 @@ impl HistoryFile {
         let header = lines.next().unwrap_or_default();
         let mut is_whole = match serde_json::from_slice::<Header>(header) {
             Ok(Header { schema }) if schema != SCHEMA => {
-                return Err(io::Error::other(format!("schema {schema:?} is not known")));
+                return Err(io::Error::other(format!("unknown schema {schema:?}")));
             }
             found => found.is_ok() && is_line(header),
         };

@@ -1,4 +1,4 @@
-//! Readings of the books over the last month, and what they say of a stretch of time.
+//! Readings of the books over the last month, and what they say of a window of time.
 //!
 //! Invariants: a reading has the counts of the books as they were, so it may be missing or left out
 //! without changing the sum over a longer time; there are at most [`READINGS_MAX`] with
@@ -27,7 +27,7 @@ pub(super) const READINGS_MAX: usize =
 /// components 1 MB.
 pub(super) const COMPONENTS_MAX: usize = 100;
 
-/// The stretches of time that are reported, by name and length.
+/// The windows that are reported, by name and length.
 pub(super) const WINDOWS: [(Window, i64); 5] = [
     (Window::Hour, HOUR_NS),
     (Window::SixHours, 6 * HOUR_NS),
@@ -36,7 +36,7 @@ pub(super) const WINDOWS: [(Window, i64); 5] = [
     (Window::Month, 30 * DAY_NS),
 ];
 
-/// A stretch of time that ends now.
+/// A range of time that ends now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum Window {
     /// One hour.
@@ -107,7 +107,7 @@ pub(super) struct Reading {
     pub(super) left_out: usize,
 }
 
-/// What happened to the records of a component during a stretch of time.
+/// What happened to the records of a component during a range of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Change {
     pub(super) received: i64,
@@ -196,8 +196,8 @@ impl Reading {
 }
 
 impl Change {
-    /// From one reading to the next. Counts that a crash has rolled back are subtracted; a book that
-    /// has lost more than half was begun anew.
+    /// From one reading to the next. Counts that a crash has rolled back are subtracted; a book
+    /// that has lost more than half was begun anew.
     fn between(before: Option<Counts>, after: Counts) -> Self {
         let is_new = |before: &Counts| after.received < before.received / 2;
         let before = before.filter(|before| !is_new(before)).unwrap_or_default();
@@ -271,14 +271,14 @@ impl History {
     /// Keeps the first reading of each minute, of each hour further back, and none beyond that; and
     /// the last one. So what was counted since the very first reading stays known.
     fn thin(&mut self, now_ns: i64) {
-        let stretch = |time_ns: i64| match now_ns.saturating_sub(time_ns) {
+        let step = |time_ns: i64| match now_ns.saturating_sub(time_ns) {
             age if age <= BY_MINUTE_NS => (true, time_ns.div_euclid(MINUTE_NS)),
             _ => (false, time_ns.div_euclid(HOUR_NS)),
         };
         let mut before = None;
         self.0.retain(|reading| {
             let age = now_ns.saturating_sub(reading.time_ns);
-            let current = Some(stretch(reading.time_ns));
+            let current = Some(step(reading.time_ns));
             let is_first = std::mem::replace(&mut before, current) != current;
             age == 0 || (is_first && age <= BY_HOUR_NS)
         });

@@ -1,8 +1,8 @@
-//! `/weir/v1/reliability`: how much of what came in has arrived, by stretches of time up to a month,
-//! from readings of the books that the running weir makes itself.
+//! `/weir/v1/reliability`: how much of what came in has arrived, in windows of up to a month, from
+//! readings of the books that the running weir makes itself.
 //!
-//! Reading order: [`history`] (readings, and what they say of a stretch), [`file`] (how they
-//! survive a restart), then this file: when the books are read, and the documents.
+//! Reading order: [`history`] (readings, and what they say of a window), [`file`] (how they survive
+//! a restart), then this file: when the books are read, and the documents.
 //!
 //! Invariants: a reading is made at the start, each minute and at the end; an answer includes the
 //! books as they are now; a failing disk costs only what a restart then forgets; files are read and
@@ -81,7 +81,7 @@ pub struct ReliabilityEntry {
     pub windows: Vec<WindowEntry>,
 }
 
-/// What happened during a stretch of time that ends now.
+/// What happened during a window.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct WindowEntry {
     /// The window.
@@ -271,7 +271,7 @@ impl Recorder {
             }
             Err(error) => {
                 let text = format!(
-                    "cannot read {FILE} in data_dir: {error}; move it away to begin another"
+                    "cannot read {FILE} in data_dir: {error}; move it away to start a new one"
                 );
                 warn_of(&text);
                 self.inner().problem = Some(text);

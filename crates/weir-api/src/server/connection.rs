@@ -85,7 +85,7 @@ pub(super) async fn serve_connection(
         ended = serving.as_mut() => Some(ended),
         () = closing => None,
         () = slot.evicted() => return tracing::debug!("connection closed to make room for a newer one"),
-        () = responses.stalled(WRITE_TIMEOUT) => return tracing::debug!("a client accepted no data"),
+        () = responses.stalled(WRITE_TIMEOUT) => return tracing::debug!("a client stopped reading its response"),
         () = is_silent(&has_begun) => return,
     };
     let ended = if let Some(ended) = ended {

@@ -1,8 +1,8 @@
 //! `/weir/v1/tail`: live tail of records as server-sent events.
 //!
-//! Events: `row` (one record as JSON, with the `id` that it has in the store), `gap` (`records` were missed), `stat` (once a
-//! second while records match: `matched`, `shown`, `skipped`, `sample_ratio`, `missed`), `end` (the
-//! reason for the end). Rows are numbered over all records that match, shown or not, so a gap in
+//! Events: `row` (one record as JSON, with the `id` that it has in the store), `gap` (`records`
+//! were missed), `stat` (once a second while records match: `matched`, `shown`, `skipped`,
+//! `sample_ratio`, `missed`), `end` (the reason for the end). Rows are numbered over all records that match, shown or not, so a gap in
 //! the numbers is exactly what was skipped.
 //!
 //! Invariants: a slow or absent reader costs a bounded amount of memory for a bounded time, and
@@ -176,7 +176,7 @@ async fn session(
         Err(error) => return Err(unavailable(&error.to_string())),
     };
     let session = Session::new(&params.query, requester, tail, max_rate)
-        .ok_or_else(|| unavailable("the system has no random numbers"))?;
+        .ok_or_else(|| unavailable("the system cannot provide random numbers"))?;
     let first = if last.is_some() { session::unknown_gap() } else { Vec::new() };
     Ok((session, first))
 }

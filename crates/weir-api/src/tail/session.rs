@@ -59,7 +59,7 @@ pub(super) fn unknown_gap() -> Vec<u8> {
 }
 
 impl Session {
-    /// `None` if the system has no random numbers: whoever guesses an id continues the session.
+    /// `None` if the system cannot provide random numbers: whoever guesses an id continues the session.
     pub(super) fn new(
         query: &str,
         requester: &Requester,
@@ -91,8 +91,8 @@ impl Session {
         events
     }
 
-    /// Sends events until the reader leaves or signs out, another connection takes over, access must
-    /// be checked again, or weir stops; then keeps the session for the reader to reconnect.
+    /// Sends events until the reader leaves or signs out, another connection takes over, access
+    /// must be checked again, or weir stops; then keeps the session for the reader to reconnect.
     pub(super) async fn run(
         mut self,
         mut body: Body,

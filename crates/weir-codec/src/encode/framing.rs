@@ -40,8 +40,8 @@ impl Framing {
     }
 }
 
-/// Appends a record as a datagram of at most `bytes_max` bytes, without a line end. Returns false if
-/// the body had to be shortened; the record is then marked as truncated.
+/// Appends a record as a datagram of at most `bytes_max` bytes, without a line end. Returns false
+/// if the body had to be shortened; the record is then marked as truncated.
 pub fn datagram(
     encoding: Encoding,
     records: &Selection,

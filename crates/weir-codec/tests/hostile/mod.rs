@@ -1,5 +1,5 @@
-//! Hostile input for ports that receive syslog or RELP, generated from a seed: the same number gives
-//! the same bytes on every machine.
+//! Hostile input for ports that receive syslog or RELP, generated from a seed: the same number
+//! gives the same bytes on every machine.
 
 /// A generator of numbers (`SplitMix64`).
 pub(crate) struct Numbers(u64);

@@ -77,9 +77,12 @@ impl ConnectionSlots {
         Self { max: max.max(1), shared: Arc::new(shared) }
     }
 
-    /// Returns a slot for an accepted connection. Waits only while every other connection is being
-    /// served or has just started to send its request.
+    /// Returns a slot for an accepted connection, once the connections before it have had their
+    /// turn on this thread: while many clients connect, it would otherwise only accept. Waits for
+    /// longer only while every other connection is being served or has just started to send its
+    /// request.
     pub async fn take(&self) -> ConnectionSlot {
+        tokio::task::yield_now().await;
         loop {
             let freed = self.shared.freed.notified();
             if let Some(slot) = self.try_take() {
@@ -252,6 +255,18 @@ mod tests {
             assert!(is_evicted(expected).await);
         }
         assert!(!is_evicted(&working).await);
+    }
+
+    #[tokio::test]
+    async fn the_connections_before_are_served_first() {
+        let slots = ConnectionSlots::new(2);
+        for _ in 0..100 {
+            let slot = slots.take().await;
+            let serving = tokio::spawn(async move { drop(slot) });
+            let newer = slots.take().await;
+            assert!(serving.is_finished());
+            drop(newer);
+        }
     }
 
     #[tokio::test(start_paused = true)]

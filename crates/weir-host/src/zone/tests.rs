@@ -20,11 +20,11 @@ fn time(text: &str) -> i64 {
 fn begins(name: &str, interval_ns: i64, from: &str, count: usize) -> Vec<String> {
     let zone = zone(name);
     let calendar = Calendar::new(&zone, interval_ns);
-    let mut at = calendar.stretch(time(from)).0;
+    let mut at = calendar.bucket(time(from)).0;
     let mut found = Vec::new();
     for _ in 0..count {
         found.push(zone.format_rfc3339(at).replace(":00.000", ""));
-        at = calendar.stretch(at).1;
+        at = calendar.bucket(at).1;
     }
     found
 }
@@ -197,7 +197,7 @@ proptest! {
     fn zone_arithmetic_agrees_with_the_calendar((name, time_ns) in any_time(), interval_ns in any_interval()) {
         let zone = zone(name);
         let calendar = Calendar::new(&zone, interval_ns);
-        let (begin, end) = calendar.stretch(time_ns);
+        let (begin, end) = calendar.bucket(time_ns);
         let wanted = zone.begin_of(time_ns, interval_ns);
         prop_assert_eq!(
             begin, wanted, "{} instead of {}", format_rfc3339(begin), format_rfc3339(wanted)
@@ -205,7 +205,7 @@ proptest! {
         prop_assert!(begin <= time_ns && (time_ns < end || end == i64::MAX));
         for inside in [begin, time_ns / 2 + begin / 2, end - 1] {
             if (begin..end).contains(&inside) {
-                prop_assert_eq!(calendar.stretch(inside), (begin, end));
+                prop_assert_eq!(calendar.bucket(inside), (begin, end));
             }
         }
         // The next one begins where this one ends, also by the definition.

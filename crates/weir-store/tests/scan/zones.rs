@@ -120,10 +120,10 @@ proptest! {
 fn by_day(zone: &str, first_day: i64, interval_ns: i64) -> Vec<Vec<u64>> {
     let zone = Zone::parse(zone).unwrap();
     let calendar = Calendar::new(&zone, DAY_NS);
-    let begin = calendar.stretch(first_day * SECOND_NS).0;
+    let begin = calendar.bucket(first_day * SECOND_NS).0;
     let mut end = begin;
     for _ in 0..3 {
-        end = calendar.stretch(end).1;
+        end = calendar.bucket(end).1;
     }
     let hours = (begin..end).step_by(HOUR_NS as usize);
     let records: Vec<Record> = hours.map(|at| record(at, Some("web"), 1)).collect();

@@ -23,28 +23,28 @@ pub(crate) enum DrainsCommand {
     Add(AddDrainArgs),
     /// Remove a drain that was added with `add`; its waiting records are discarded and counted.
     Remove {
-        /// Id of the drain.
+        /// ID of the drain.
         id: String,
         #[command(flatten)]
         api: ApiArgs,
     },
     /// Pause a drain; its records wait on disk.
     Pause {
-        /// Id of the drain.
+        /// ID of the drain.
         id: String,
         #[command(flatten)]
         api: ApiArgs,
     },
     /// Resume a drain that was paused.
     Resume {
-        /// Id of the drain.
+        /// ID of the drain.
         id: String,
         #[command(flatten)]
         api: ApiArgs,
     },
     /// Open a connection to the destination of a drain, without sending anything.
     Test {
-        /// Id of the drain.
+        /// ID of the drain.
         id: String,
         #[command(flatten)]
         api: ApiArgs,
@@ -56,13 +56,13 @@ pub(crate) enum DrainsCommand {
 pub(crate) struct AddDrainArgs {
     /// Where the records go: syslog://, syslog-tls://, https:// or https-batch://.
     pub(crate) url: String,
-    /// Id of an application.
+    /// ID of an application.
     #[arg(long, group = "selects")]
     pub(crate) app: Option<String>,
-    /// Id of a space.
+    /// ID of a space.
     #[arg(long, group = "selects")]
     pub(crate) space: Option<String>,
-    /// Id of an organization.
+    /// ID of an organization.
     #[arg(long, group = "selects")]
     pub(crate) organization: Option<String>,
     /// Host name in messages whose record has no application in its tags.
@@ -74,9 +74,9 @@ pub(crate) struct AddDrainArgs {
     /// PEM file of the client certificate's private key.
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// PEM file of CA certificates to trust in addition to the system's.
+    /// PEM file of CA certificates to trust for the drain, in addition to the system's.
     #[arg(long, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) drain_ca_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) api: ApiArgs,
 }

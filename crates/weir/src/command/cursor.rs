@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::json;
 use weir_api::{DroppedCursor, LedgerDocument};
-use weir_codec::percent_encoded;
+use weir_codec::path_segment;
 use weir_host::units::{approx_size, group_digits};
 use weir_host::{RealClock, RealDisk};
 use weir_journal::{DropCursorError, Journal, JournalConfig, JournalError, Ledger};
@@ -81,7 +81,10 @@ fn table(rows: &[Row]) -> Table {
 
 fn rows_of_document(ledger: LedgerDocument) -> Result<Vec<Row>> {
     if ledger.of_applications {
-        bail!("the token may only be used for the applications of its owner; cursors are of all");
+        bail!(
+            "the token may only be used for the applications of its owner; cursors belong to all \
+             applications"
+        );
     }
     let row = |cursor: weir_api::CursorEntry| Row {
         name: cursor.name,
@@ -109,9 +112,7 @@ fn rows_of_data_dir(config: &ConfigArgs, absence: &str) -> Result<Vec<Row>> {
 fn drop_cursor(name: &str, args: &ApiArgs) -> Result<Exit> {
     let records = match absence_of_weir(args)? {
         None => {
-            // One segment of the path, whatever the name is.
-            let name = percent_encoded(name).replace('/', "%2F");
-            let path = format!("/weir/v1/cursors/{name}");
+            let path = format!("/weir/v1/cursors/{}", path_segment(name));
             Client::new(args)?.delete::<DroppedCursor>(&path)?.discarded_records
         }
         Some(absence) => drop_in_data_dir(name, &args.config, &absence)?,
@@ -178,8 +179,8 @@ fn open(data_dir: &Path, absence: &str) -> Result<Journal> {
             JournalError::Locked { .. } => ExitError::with(
                 Exit::Temporary,
                 format!(
-                    "{} is in use by a weir that cannot be asked ({absence}): pass the address of \
-                     its API with --api, or stop it first",
+                    "{} is in use by another weir, which cannot be reached ({absence}): pass the \
+                     address of its API with --api, or stop it first",
                     data_dir.display()
                 ),
             ),

@@ -21,8 +21,8 @@ use crate::term::{ColorChoice, note, print_data, print_json, print_text};
 pub(crate) fn run(command: &DeadLetterCommand, color: ColorChoice) -> Result<Exit> {
     match command {
         DeadLetterCommand::List { name, config, output } => list(name.as_deref(), config, *output),
-        DeadLetterCommand::Resend { name, config, patience, output } => {
-            resend(name, config, *patience, *output, color)
+        DeadLetterCommand::Resend { name, config, timeout, output } => {
+            resend(name, config, *timeout, *output, color)
         }
     }
 }
@@ -79,7 +79,7 @@ fn print(letter: &DeadLetter, output: Output) -> Result<bool> {
 fn resend(
     name: &str,
     config: &ConfigArgs,
-    patience: Duration,
+    timeout: Duration,
     output: Output,
     color: ColorChoice,
 ) -> Result<Exit> {
@@ -92,7 +92,7 @@ fn resend(
     };
     let clock = Arc::new(RealClock::new());
     let context = OutputContext::new(plan.data_dir.clone(), clock, Arc::new(RealDisk));
-    let report = dead_letter::resend(target, &context, patience)?;
+    let report = dead_letter::resend(target, &context, timeout)?;
     match output {
         Output::Json => print_json(&format!(
             "{:#}\n",

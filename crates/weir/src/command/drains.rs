@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use weir_api::{DrainChange, DrainEntry, DrainProviderEntry, DrainsDocument, NewDrain};
+use weir_codec::path_segment;
 use weir_host::units::{approx_duration, group_digits};
 
 use crate::cli::{AddDrainArgs, ApiArgs, DrainsCommand, Output};
@@ -23,7 +24,7 @@ pub(crate) fn run(command: &DrainsCommand) -> Result<Exit> {
         DrainsCommand::List { api, output } => list(api, *output),
         DrainsCommand::Add(args) => add(args),
         DrainsCommand::Remove { id, api } => {
-            let removed: DrainChange = Client::new(api)?.delete(&format!("{PATH}/{id}"))?;
+            let removed: DrainChange = Client::new(api)?.delete(&path_of(id))?;
             print_text(&format!("removed {}\n", removed.id))?;
             Ok(Exit::Ok)
         }
@@ -100,7 +101,7 @@ fn add(args: &AddDrainArgs) -> Result<Exit> {
         hostname: args.hostname.clone().unwrap_or_default(),
         cert: read(&args.cert_file)?,
         key: read(&args.key_file)?,
-        ca: read(&args.ca_file)?,
+        ca: read(&args.drain_ca_file)?,
     };
     let body = serde_json::to_value(&drain)?;
     let added: DrainChange = Client::new(&args.api)?.post(PATH, &body)?;
@@ -112,15 +113,20 @@ fn file(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
+fn path_of(id: &str) -> String {
+    format!("{PATH}/{}", path_segment(id))
+}
+
 fn change(api: &ApiArgs, id: &str, what: &str, done: &str) -> Result<Exit> {
-    let changed: DrainChange =
-        Client::new(api)?.post(&format!("{PATH}/{id}/{what}"), &json!({}))?;
+    let path = format!("{}/{what}", path_of(id));
+    let changed: DrainChange = Client::new(api)?.post(&path, &json!({}))?;
     print_text(&format!("{done} {}\n", changed.id))?;
     Ok(Exit::Ok)
 }
 
 fn test(api: &ApiArgs, id: &str) -> Result<Exit> {
-    let tested: DrainChange = Client::new(api)?.post(&format!("{PATH}/{id}/test"), &json!({}))?;
+    let path = format!("{}/test", path_of(id));
+    let tested: DrainChange = Client::new(api)?.post(&path, &json!({}))?;
     match tested.error {
         None => {
             print_text("connected successfully\n")?;

@@ -2,8 +2,8 @@
 //!
 //! Invariant: whatever is configured, the store can flush while the journal is full, since flushes
 //! are what empties the journal. So the journal stops while there is still space for a flush, and
-//! the store uses at most half of the remaining space. The store's share never falls below a quarter
-//! of the disk, since exceeding it deletes records.
+//! the store uses at most half of the remaining space. The store's share never falls below a
+//! quarter of the disk, since exceeding it deletes records.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! `[drains]` and `[[drain]]`: checks, and settings.
 //!
-//! Invariant: as in `check`: checks only read, name the place and suggest a fix; neither a URL nor a
-//! certificate is printed.
+//! Invariant: as in `check`: checks only read, name the place and suggest a fix; neither a URL nor
+//! a certificate is printed.
 
 use weir_pipeline::config::Endpoint;
 use weir_pipeline::drain::binding::DRAIN_SCHEMES;

@@ -387,7 +387,7 @@ async fn lines(
         let end = match send(&mut export, lines, first.into(), &sender).await {
             Err(None) => return,
             Err(Some(problem)) => {
-                tracing::warn!(?problem, "an export was cut off");
+                tracing::warn!(?problem, "an export was interrupted");
                 Some(Err(IncompleteResponse))
             }
             Ok(()) if export.reasons == reasons_sent => None,

@@ -243,8 +243,8 @@ impl Intake {
         result
     }
 
-    /// Adds the header of a syslog message as attributes, as a rule would add that of a parsed line,
-    /// which takes precedence.
+    /// Adds the header of a syslog message as attributes, as a rule would add that of a parsed
+    /// line, which takes precedence.
     fn add_header(&mut self, view: &RecordView<'_>, resource: &ParsedResource) {
         if !view.has_header() {
             return;

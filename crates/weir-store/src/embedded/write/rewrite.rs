@@ -132,8 +132,8 @@ fn remaining_rows(
     group: usize,
     deleted: &DeletedRows,
 ) -> Result<Rows, SegmentError> {
-    let is_doomed = deleted.group(group).unwrap_or_default();
-    let stays = |row: usize| !is_doomed.get(row).copied().unwrap_or(false);
+    let is_deleted = deleted.group(group).unwrap_or_default();
+    let stays = |row: usize| !is_deleted.get(row).copied().unwrap_or(false);
     let mut rows = Rows::new();
     segment.copy_group(group, stays, &mut rows)?;
     Ok(rows)
@@ -148,11 +148,11 @@ fn pieces(
 ) -> Result<Vec<Piece>, SegmentError> {
     let mut pieces: Vec<Piece> = Vec::new();
     for group in 0..segment.group_count() {
-        let is_doomed = deleted.group(group);
-        if is_doomed.is_some_and(|rows| rows.iter().all(|is_doomed| *is_doomed)) {
+        let is_deleted = deleted.group(group);
+        if is_deleted.is_some_and(|rows| rows.iter().all(|is_deleted| *is_deleted)) {
             continue;
         }
-        let is_changed = is_doomed.is_some();
+        let is_changed = is_deleted.is_some();
         match pieces.last_mut() {
             Some(last) if !is_changed && !last.is_changed && last.groups.end == group => {
                 last.groups.end = group + 1;

@@ -72,10 +72,10 @@ fn bars(answer: &AggregateAnswer, calendar: &Calendar, empty: Bar) -> BTreeMap<i
     let mut bars: BTreeMap<i64, Bar> = BTreeMap::new();
     let meta = &answer.meta.weir;
     if let (Some(from_ns), Some(to_ns)) = (time(meta.from.as_deref()), time(meta.to.as_deref())) {
-        let mut at = calendar.stretch(from_ns).0;
+        let mut at = calendar.bucket(from_ns).0;
         while at < to_ns && bars.len() < BARS_MAX {
             bars.insert(at, empty);
-            at = calendar.stretch(at).1;
+            at = calendar.bucket(at).1;
         }
     }
     for bucket in &answer.data.buckets {

@@ -45,7 +45,7 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
         return Err(ExitError::with(Exit::Interrupted, "nothing was deleted"));
     }
     let answer: DeletionAnswer = client.post(PATH, &body)?;
-    let id = answer.id.context("the deletion has no id in the answer of weir")?;
+    let id = answer.id.context("weir's response contains no deletion ID")?;
     note(&format!(
         "{records} hidden; deletion {id} removes them from the disk in the background, see `weir \
          store deletions`"

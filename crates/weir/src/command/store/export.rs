@@ -194,7 +194,7 @@ fn is_parquet(path: &Path) -> bool {
 fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) -> Result<bool> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        let read = body.read(&mut buffer).context("the export was cut off")?;
+        let read = body.read(&mut buffer).context("the export was interrupted")?;
         let written = match read {
             0 => out.flush(),
             read => out.write_all(&buffer[..read]),

@@ -1,5 +1,8 @@
 //! Mistakes in the settings of sources that listen.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::check;
 
 #[test]
@@ -231,5 +234,25 @@ fn wrong_services_for_readers() {
             "the log-cache answers from the store, which is disabled",
             "set store.enabled = true",
         ),
+    ]);
+}
+
+#[test]
+fn keys_that_no_client_or_every_client_could_send_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = |name: &str, keys: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, keys).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        format!(
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n\
+             api_keys = {{ file = {path:?} }}"
+        )
+    };
+    let (empty, invisible) =
+        (source("empty", ","), source("invisible", "\u{feff}0123456789abcdef"));
+    check(&[
+        (&empty, 4, "one of the keys is empty", "single commas"),
+        (&invisible, 4, "a key contains a character that is not ASCII", "byte order mark"),
     ]);
 }

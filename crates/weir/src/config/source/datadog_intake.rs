@@ -48,18 +48,30 @@ const DATADOG_INTAKE: &[Field] = &[
 
 fn check(section: &Section, diagnostics: &mut Diagnostics) {
     secret_file(section, "api_keys", diagnostics);
-    if section.secret("api_keys").is_some_and(|keys| keys.list().is_none()) {
-        let message = "one of the keys is empty: clients without a key would be accepted";
-        diagnostics
-            .error(section.location("api_keys"), &section.key_path("api_keys"), message.to_owned())
-            .help(
-                "separate keys by single commas, and check that every variable they are built from \
-                 is set",
-            );
-    }
+    check_keys(section, diagnostics);
     server::tls(section, diagnostics);
     let has_keys = section.secret("api_keys").is_some();
     listen::check(section, has_keys, "add api_keys", diagnostics);
+}
+
+fn check_keys(section: &Section, diagnostics: &mut Diagnostics) {
+    let Some(keys) = section.secret("api_keys") else { return };
+    let mut report = |message: &str, help: &str| {
+        let (place, key_path) = (section.location("api_keys"), section.key_path("api_keys"));
+        diagnostics.error(place, &key_path, message.to_owned()).help(help);
+    };
+    match keys.list() {
+        None => report(
+            "one of the keys is empty: clients without a key would be accepted",
+            "separate keys by single commas, and check that every variable they are built from is \
+             set",
+        ),
+        Some(keys) if !keys.iter().all(|key| key.is_ascii()) => report(
+            "a key contains a character that is not ASCII: no client can send it",
+            "such characters may be invisible, as a byte order mark is: write the file again",
+        ),
+        Some(_) => {}
+    }
 }
 
 fn settings(section: &Section) -> Option<DatadogIntake> {

@@ -136,18 +136,18 @@ pub(super) const DRAIN: List = List {
     doc: "A drain. Without `app`, `space` and `organization` it receives the records of all \
           applications.",
     fields: &[
-        field("app", ValueType::Text, Unset("not for one application"), "Id of the application."),
+        field("app", ValueType::Text, Unset("not for one application"), "ID of the application."),
         field(
             "space",
             ValueType::Text,
             Unset("not for a space"),
-            "Id of a space: the drain is for all of its applications (tag `space_id`).",
+            "ID of a space: the drain is for all of its applications (tag `space_id`).",
         ),
         field(
             "organization",
             ValueType::Text,
             Unset("not for an organization"),
-            "Id of an organization: the drain is for all of its applications (tag \
+            "ID of an organization: the drain is for all of its applications (tag \
              `organization_id`).",
         ),
         field(

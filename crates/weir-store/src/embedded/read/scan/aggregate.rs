@@ -67,7 +67,7 @@ impl TimeSeries {
     fn cell(&mut self, group: u32, time_ns: i64) -> u32 {
         // Neighbouring rows are usually in the same bucket.
         if !(self.last.0..self.last.1).contains(&time_ns) {
-            self.last = self.calendar.stretch(time_ns);
+            self.last = self.calendar.bucket(time_ns);
         }
         let begin = self.last.0;
         let next = self.keys.len() as u32;

@@ -34,37 +34,53 @@ pub(super) struct Evaluator {
     sources: HashMap<(Field, bool), Rc<Alternatives>>,
     /// What is known about the words of terms in the current unit.
     pub(super) word_rows: HashMap<TermId, Option<Rc<WordRows>>>,
-    pub(super) budget: Budget,
+    meter: BudgetMeter,
+}
+
+/// Number of bytes to compare between checks of whether to continue: a regular expression may take
+/// a second for a megabyte.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Number of bytes that a value counts as, at least. A query may have thousands of terms, each of
+/// which is compared with every value of a page.
+const VALUE_BYTES_MIN: usize = 16;
+
+/// Checks from time to time whether to continue, by what was compared since the last check.
+#[derive(Debug)]
+struct BudgetMeter {
+    budget: Budget,
+    /// Bytes since the last check.
+    bytes: usize,
     /// Why the current page was not searched to its end.
     stopped: Option<StopReason>,
 }
 
-/// Number of bytes of text to search between checks of whether to continue: a regular expression
-/// may take a second for a megabyte.
-const PIECE_BYTES: usize = 256 * 1024;
-
-/// Tracks texts that are searched one by one.
-struct BudgetMeter<'a> {
-    budget: &'a Budget,
-    /// Bytes since the last check.
-    bytes: usize,
-    stopped: Option<StopReason>,
-}
-
-impl BudgetMeter<'_> {
-    /// Returns whether to search this text too.
-    fn may_read(&mut self, text: &[u8]) -> bool {
-        self.bytes += text.len();
-        if self.bytes > PIECE_BYTES && self.stopped.is_none() {
-            self.bytes = 0;
-            self.stopped = self.budget.check().err();
+impl BudgetMeter {
+    /// Returns whether to compare so many bytes too.
+    fn may_read(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        if self.bytes > PIECE_BYTES {
+            self.check();
         }
         self.stopped.is_none()
     }
 
-    /// Like [`Self::goes_on`] for a value; only texts take long.
+    fn check(&mut self) {
+        self.bytes = 0;
+        if self.stopped.is_none() {
+            self.stopped = self.budget.check().err();
+        }
+    }
+
+    /// Returns whether to compare so many numbers, or indexes of values, too.
+    fn may_read_values(&mut self, count: usize) -> bool {
+        self.may_read(count * VALUE_BYTES_MIN)
+    }
+
+    /// Returns whether to compare this value too.
     fn may_read_value(&mut self, value: Value<'_>) -> bool {
-        self.may_read(if let Value::Text(text) = value { text } else { b"" })
+        let bytes = if let Value::Text(text) = value { text.len() } else { 0 };
+        self.may_read(bytes.max(VALUE_BYTES_MIN))
     }
 }
 
@@ -74,14 +90,18 @@ const SPARSE: usize = 16;
 impl Evaluator {
     pub(super) fn new(plan: Plan, reader: PageReader, budget: Budget) -> Self {
         Self {
-            budget,
-            stopped: None,
+            meter: BudgetMeter { budget, bytes: 0, stopped: None },
             plan,
             reader,
             computing: Vec::new(),
             sources: HashMap::new(),
             word_rows: HashMap::new(),
         }
+    }
+
+    /// Checks whether to continue. May wait while others run.
+    pub(super) fn check_budget(&self) -> Result<(), StopReason> {
+        self.meter.budget.check()
     }
 
     /// Starts another unit.
@@ -127,7 +147,7 @@ impl Evaluator {
             let deleted = self.plan.deleted[number].clone();
             self.subtract_deleted(&deleted, &mut found)?;
         }
-        self.stopped.take().map_or(Ok(found), |stop| Err(ScanStop::Stop(stop)))
+        self.meter.stopped.take().map_or(Ok(found), |stop| Err(ScanStop::Stop(stop)))
     }
 
     fn subtract_deleted(
@@ -191,8 +211,12 @@ impl Evaluator {
         }
     }
 
-    /// Returns rows in which the term is true: correct for the candidates, arbitrary for others.
+    /// Returns rows in which the term is true: correct for the candidates, arbitrary for others,
+    /// and for all once the meter has stopped.
     fn term(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
+        if self.meter.stopped.is_some() {
+            return Ok(RowSet::none(candidates.len()));
+        }
         let field = self.plan.term(id).field.clone();
         if field == Field::Message {
             return self.message(id, candidates);
@@ -275,6 +299,9 @@ impl Evaluator {
             return Ok((RowSet::none(rows), None));
         }
         let column = self.values(source)?;
+        if !self.meter.may_read_values(column.view().len()) {
+            return Ok((RowSet::none(rows), None));
+        }
         let present = || column.present(rows);
         if self.plan.term(id).test == Test::Exists {
             return Ok((present(), needs_present.then(present)));
@@ -315,15 +342,14 @@ impl Evaluator {
         if let Some(known) = self.reader.verdicts.get(&key) {
             return Rc::clone(known);
         }
-        let mut meter = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
+        let meter = &mut self.meter;
         let matcher = &mut self.plan.terms[id];
         let of_code = |code| {
             let value = entry(dictionary, code);
             meter.may_read_value(value) && matcher.value(value)
         };
         let verdict = Rc::new(CodeSet::new((0..dictionary.len()).map(of_code).collect()));
-        self.stopped = meter.stopped;
-        if self.stopped.is_none() {
+        if self.meter.stopped.is_none() {
             self.reader.verdicts.insert(key, Rc::clone(&verdict));
         }
         verdict
@@ -369,7 +395,7 @@ impl Evaluator {
         let matcher = &self.plan.terms[id];
         let (bytes, ends) = (column.bytes_for(matcher, texts), texts.ends);
         let (mut first, mut start) = (0, 0);
-        while first < ends.len() && self.stopped.is_none() {
+        while first < ends.len() && self.meter.stopped.is_none() {
             let is_within = |end: &u32| *end as usize <= start + PIECE_BYTES;
             let behind = first + ends[first..].partition_point(is_within).max(1);
             let end = ends[behind - 1] as usize;
@@ -379,24 +405,22 @@ impl Evaluator {
                 found.insert(column.row(first + n));
             });
             (first, start) = (behind, end);
-            self.stopped = self.budget.check().err();
+            self.meter.check();
         }
         found
     }
 
     fn one_by_one(&mut self, id: TermId, column: &Column, candidates: &RowSet) -> RowSet {
         let view = column.view();
-        let mut meter = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
+        let meter = &mut self.meter;
         let matcher = &mut self.plan.terms[id];
-        let found = column.rows_where(candidates.len(), |n| {
+        column.rows_where(candidates.len(), |n| {
             if !candidates.contains(column.row(n)) {
                 return false;
             }
             let value = view.value(n);
             meter.may_read_value(value) && matcher.value(value)
-        });
-        self.stopped = meter.stopped;
-        found
+        })
     }
 
     /// Returns rows whose message passes, by what is known about its words, otherwise by reading
@@ -418,14 +442,14 @@ impl Evaluator {
             return self.messages_of_codes(id, &column, rows);
         };
         let mut found = if is_sparse(candidates) {
-            let mut meter = BudgetMeter { budget: &self.budget, bytes: 0, stopped: self.stopped };
+            let meter = &mut self.meter;
             let matcher = &self.plan.terms[id];
-            let found = column.rows_where(rows, |n| {
+            column.rows_where(rows, |n| {
                 let text = texts.get(n);
-                candidates.contains(column.row(n)) && meter.may_read(text) && matcher.text(text)
-            });
-            self.stopped = meter.stopped;
-            found
+                candidates.contains(column.row(n))
+                    && meter.may_read_value(Value::Text(text))
+                    && matcher.text(text)
+            })
         } else {
             self.search(id, &column, texts, rows)
         };

@@ -206,7 +206,7 @@ impl Sink for ValueCounter {
         self.matched += rows.count() as u64;
         at.read_rest_of(self.fields.iter().map(|field| &field.values.by.field))?;
         for number in 0..self.fields.len() {
-            at.budget.check()?;
+            at.check_budget()?;
             let field = &mut self.fields[number];
             let rows = field.add_records(at, rows)?;
             let named = std::iter::once(&field.values.by.field);

@@ -100,7 +100,8 @@ impl Evaluator {
         }
     }
 
-    /// Returns the pages in which a record may have such a lag, from the times and arrivals of each.
+    /// Returns the pages in which a record may have such a lag, from the times and arrivals of
+    /// each.
     fn lag_pages(&self, term: &Term) -> u64 {
         let RowLocation::Group { segment, group } = &self.reader.unit.location else { return ALL };
         let segment = &segment.segment;

@@ -167,7 +167,7 @@ impl SpanCache {
         }
         let mut found = GroupServices::default();
         for page in 0..at.reader.unit.page_count() {
-            at.budget.check()?;
+            at.check_budget()?;
             at.reader.begin_page(page);
             found.add_page(at, &RowSet::all(at.reader.rows()))?;
         }
