@@ -178,6 +178,22 @@ test('what refreshes by itself waits while somebody reads, and keeps to the open
     )
   }))
 
+test('what a button has opened is closed by Escape, and by the button', () =>
+  withPage('/?from=now-15m', async (page) => {
+    const open = page.locator('.popover:popover-open, .menu:popover-open')
+    for (const title of ['Range of time', 'Export and share', 'Theme']) {
+      const button = page.locator(`button[title="${title}"]`)
+      await button.click()
+      await open.waitFor()
+      await page.keyboard.press('Escape')
+      await open.waitFor({ state: 'detached' })
+      await button.click()
+      await open.waitFor()
+      await button.click()
+      await open.waitFor({ state: 'detached' })
+    }
+  }))
+
 test('the length of a bar can be chosen', () =>
   withPage('/?from=now-15m', async (page) => {
     await page.getByLabel('Length of a bar').selectOption('1m')

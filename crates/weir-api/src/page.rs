@@ -2,18 +2,22 @@
 //!
 //! Invariants: a build without Node.js embeds no files, and a notice is served instead; names of
 //! assets contain a hash of their content, so they are cached forever and nothing else is cached
-//! without being checked; the content security policy allows nothing that is not served by weir.
+//! without being checked; files are compressed when the page is built, not when they are requested;
+//! the content security policy allows nothing that is not served by weir.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 use crate::access::Permission::Public;
 use crate::access::{Routes, needs};
+use crate::compression::accepts_gzip;
 use crate::response::{NO_STORE, problem};
 
 #[derive(RustEmbed)]
@@ -99,7 +103,23 @@ fn file(name: &str, caching: &'static str, headers: &HeaderMap) -> Option<Respon
         return Some((StatusCode::NOT_MODIFIED, HEADERS, caching).into_response());
     }
     let content_type = [(header::CONTENT_TYPE, content_type(name))];
-    Some((StatusCode::OK, HEADERS, caching, content_type, data.into_owned()).into_response())
+    let compressed = || Files::get(&format!("{name}.gz"));
+    let Some(compressed) = accepts_gzip(headers).then(compressed).flatten() else {
+        return Some((StatusCode::OK, HEADERS, caching, content_type, body(data)).into_response());
+    };
+    let mut response =
+        (StatusCode::OK, HEADERS, caching, content_type, body(compressed.data)).into_response();
+    let (coding, vary) = ("gzip", "accept-encoding");
+    response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+    response.headers_mut().append(header::VARY, HeaderValue::from_static(vary));
+    Some(response)
+}
+
+fn body(data: Cow<'static, [u8]>) -> Bytes {
+    match data {
+        Cow::Borrowed(embedded) => Bytes::from_static(embedded),
+        Cow::Owned(read) => Bytes::from(read),
+    }
 }
 
 fn content_type(name: &str) -> &'static str {

@@ -54,7 +54,7 @@ function BarChoice() {
         name="Length of a bar"
         value={choices.includes(bar.value) ? bar.value : ''}
         options={['', ...choices]}
-        label={(one) => (one === '' ? (bar.value ? 'automatic' : length) : one)}
+        label={(one) => (one === '' ? (bar.value ? 'automatic' : `auto: ${length}`) : one)}
         onChange={(next) => go({ bar: next }, { replace: true })}
       />
     </label>
