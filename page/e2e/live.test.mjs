@@ -95,10 +95,16 @@ test('a finger or the scroll bar stops the list as well', async () => {
   for (let y = 360; y <= 650; y += 10) await touch('touchMove', { x: 200, y })
   await touch('touchEnd')
   await page.locator('.catch-up').waitFor()
-  const place = await list.evaluate((element) => element.scrollTop)
+  const placeOf = () => list.evaluate((element) => element.scrollTop)
+  let place = -1
+  await until('it has come to rest', async () => {
+    const before = place
+    place = await placeOf()
+    return place === before
+  })
   await here.weir.post(lines(5_200, 50))
   await page.locator('.catch-up', { hasText: '50 new' }).waitFor()
-  assert.equal(await list.evaluate((element) => element.scrollTop), place)
+  assert.equal(await placeOf(), place)
   await page.locator('.catch-up').click()
   await page.getByText('line number 5249').waitFor()
   await list.evaluate((element) => {

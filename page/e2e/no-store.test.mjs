@@ -28,14 +28,13 @@ test('the planning table knows the rates from the readings of the books', async 
       await here.weir.post(records(1_000))
       await page.goto(`${here.server.address}/capacity`)
       await planning.locator('tr, .panel-note').first().waitFor()
-      return (await peak.count()) > 0 && (await peak.innerText()).match(/\b\d{2,}/)
+      return (await peak.count()) > 0 && !/\s0\/s/.test(await peak.innerText())
     },
     30_000,
   )
   await page.getByLabel('One machine takes').fill('1')
-  const rate = Number.parseFloat(await peak.locator('td').first().innerText())
-  assert.ok(rate > 1, 'several machines are needed')
-  assert.equal(await peak.locator('td').nth(1).innerText(), `${Math.ceil(rate)}`)
+  const machines = await peak.locator('td').nth(1).innerText()
+  assert.ok(Number(machines) > 1, `${machines} machines`)
   await planning.getByText(/^received in .* each minute/).waitFor()
   assert.deepEqual(complaints, [])
   await close()

@@ -96,7 +96,9 @@ mod tests {
 
     fn found(steps: &[Step]) -> Vec<(f64, f64, u64, u64, u64)> {
         let mut rates = Rates::default();
-        steps.iter().for_each(|step| rates.merge(&Rates::of(step)));
+        for step in steps {
+            rates.merge(&Rates::of(step));
+        }
         let row = |r: &AtRate| {
             let seconds = r.running_ns / 1_000_000_000;
             (bound(r.range), bound(r.range + 1), seconds, r.received, r.lost)
