@@ -96,12 +96,8 @@ test('a finger or the scroll bar stops the list as well', async () => {
   await touch('touchEnd')
   await page.locator('.catch-up').waitFor()
   const placeOf = () => list.evaluate((element) => element.scrollTop)
-  let place = -1
-  await until('it has come to rest', async () => {
-    const before = place
-    place = await placeOf()
-    return place === before
-  })
+  await still(page)
+  const place = await placeOf()
   await here.weir.post(lines(5_200, 50))
   await page.locator('.catch-up', { hasText: '50 new' }).waitFor()
   assert.equal(await placeOf(), place)

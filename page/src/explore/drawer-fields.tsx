@@ -132,10 +132,13 @@ function FieldRow({ field }: { field: FieldValue }) {
         <LogText text={name} />
       </span>
       <span class="field-value">
-        {typeof value === 'number' && unit && <>{measured(value, unit)} </>}
-        <span class={typeof value === 'number' && unit ? 'quiet' : ''}>
+        {typeof value === 'number' && unit ? (
+          <>
+            {measured(value, unit)} <span class="quiet">{`${text} ${unit}`}</span>
+          </>
+        ) : (
           <LogText text={text.slice(0, messageShown)} />
-        </span>
+        )}
       </span>
       <span class="field-actions">
         {filters && (
