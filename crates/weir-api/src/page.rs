@@ -132,3 +132,32 @@ fn content_type(name: &str) -> &'static str {
         _ => "application/octet-stream",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    /// Without Node.js there are no files, and nothing to compare.
+    #[test]
+    fn files_are_sent_as_the_build_has_compressed_them() {
+        let gzip = HeaderMap::from_iter([(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("gzip, deflate"),
+        )]);
+        for compressed in Files::iter().filter(|name| name.ends_with(".gz")) {
+            let name = compressed.trim_end_matches(".gz");
+            let [plain, sent] = [name, &compressed].map(|name| Files::get(name).unwrap().data);
+            let mut decompressed = Vec::new();
+            flate2::read::GzDecoder::new(&*sent).read_to_end(&mut decompressed).unwrap();
+            assert_eq!(decompressed, *plain, "{name}");
+            let coding = |headers: &HeaderMap| {
+                let response = file(name, CHECKED, headers).unwrap();
+                response.headers().get(header::CONTENT_ENCODING).cloned()
+            };
+            assert_eq!(coding(&gzip), Some(HeaderValue::from_static("gzip")), "{name}");
+            assert_eq!(coding(&HeaderMap::new()), None, "{name}");
+        }
+    }
+}
