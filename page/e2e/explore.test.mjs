@@ -194,6 +194,22 @@ test('what a button has opened is closed by Escape, and by the button', () =>
     }
   }))
 
+test('a record is copied where the browser has no clipboard, as on a page without TLS', () =>
+  withPage('/?from=now-15m', async (page) => {
+    await page.evaluate(() => {
+      Object.defineProperty(navigator, 'clipboard', { value: undefined })
+      document.addEventListener('copy', () => {
+        window.copied = document.activeElement.value
+      })
+    })
+    const message = page.locator('.record-space .record .message').first()
+    const text = await message.innerText()
+    await message.click()
+    await page.getByRole('button', { name: 'Copy the message' }).click()
+    await page.locator('.toast', { hasText: 'Copied the message' }).waitFor()
+    assert.equal(await page.evaluate(() => window.copied), text)
+  }))
+
 test('the length of a bar can be chosen', () =>
   withPage('/?from=now-15m', async (page) => {
     await page.getByLabel('Length of a bar').selectOption('1m')
