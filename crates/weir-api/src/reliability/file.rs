@@ -135,7 +135,7 @@ fn line_of(reading: &Reading) -> Vec<u8> {
     let rates = |kind: ComponentKind| {
         let numbers =
             |rate: &AtRate| (rate.range, rate.running_ns, rate.received, rate.delivered, rate.lost);
-        let rates = reading.rates.as_ref()?;
+        let rates = reading.rates.as_deref()?;
         Some(by_name(rates, kind, |rates: &Rates| rates.iter().map(numbers).collect()))
     };
     let line = Line {
@@ -198,7 +198,7 @@ impl From<Line> for Reading {
             rates
         };
         let rates = match (line.source_rates, line.output_rates) {
-            (Some(sources), Some(outputs)) => Some(by_component(sources, outputs, rates)),
+            (Some(sources), Some(outputs)) => Some(by_component(sources, outputs, rates).into()),
             _ => None,
         };
         let counts = by_component(sources, line.outputs, read);

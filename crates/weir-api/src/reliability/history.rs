@@ -105,6 +105,9 @@ pub(super) struct Counts {
     pub(super) lossy: u64,
 }
 
+/// The rates of a component.
+pub(super) type ComponentRates = (Arc<Component>, Rates);
+
 /// One reading of the books.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Reading {
@@ -115,7 +118,7 @@ pub(super) struct Reading {
     pub(super) counts: Vec<(Arc<Component>, Counts)>,
     /// The rates since the reading before it, sorted by component, if readings between them were
     /// left out; `None`: that of the whole time.
-    pub(super) rates: Option<Vec<(Arc<Component>, Rates)>>,
+    pub(super) rates: Option<Arc<[ComponentRates]>>,
     /// Number of components that were left out.
     pub(super) left_out: usize,
 }
