@@ -1,4 +1,5 @@
-// A weir that stores nothing: what the page then shows, and what it says in place of the rest.
+// A weir that stores nothing, and has no drains: what the page then shows, and what it says in place of
+// the rest.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openPage, until, world } from './harness.mjs'
@@ -36,6 +37,16 @@ test('the planning table knows the rates from the readings of the books', async 
   const machines = await peak.locator('td').nth(1).innerText()
   assert.ok(Number(machines) > 1, `${machines} machines`)
   await planning.getByText(/^received in .* each minute/).waitFor()
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
+test('where drains are off, it is said how to turn them on', async () => {
+  const { page, complaints, close } = await openPage(here.browser)
+  await page.goto(`${here.server.address}/drains`)
+  await page.getByRole('heading', { name: 'Drains are off' }).waitFor()
+  await page.getByText('[drains]').waitFor()
+  assert.equal(await page.getByRole('button', { name: 'Add a drain' }).count(), 0)
   assert.deepEqual(complaints, [])
   await close()
 })
