@@ -11,6 +11,9 @@ use crate::paths;
 /// Maximum length of a source file: readers get lost in longer ones.
 const LINES_MAX: usize = 800;
 
+/// Maximum length of a line of prose in Markdown, as of a line of code.
+const COLUMNS_MAX: usize = 100;
+
 /// Sections that every architecture decision record has.
 const ADR_PARTS: [&str; 4] =
     ["## Context", "## Decision", "## Consequences", "## What would change our mind"];
@@ -34,6 +37,9 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     for path in paths::files(&[".md"])? {
         let page = paths::read(&path)?;
         links(&path, &page, &mut problems);
+        if !path.starts_with("docs/reference") && !path.starts_with("bench/results") {
+            long_prose(&path, &page, &mut problems);
+        }
         if path.starts_with("docs/adr") {
             record(&path, &page, &mut problems);
         }
@@ -116,6 +122,22 @@ fn text_file(path: &Path, text: &str, problems: &mut Vec<String>) {
         let is_markdown = path.extension().is_some_and(|e| e == "md");
         if is_markdown && line.ends_with([' ', '\t']) {
             problems.push(format!("{file}:{number}: trailing space"));
+        }
+    }
+}
+
+/// Checks that the prose of a page is wrapped. Code, tables, and lines that are one link are as
+/// long as they have to be.
+fn long_prose(path: &Path, page: &str, problems: &mut Vec<String>) {
+    let mut is_code = false;
+    for (number, line) in page.lines().enumerate() {
+        let text = line.trim_start();
+        is_code ^= text.starts_with("```");
+        let is_table = text.starts_with('|');
+        let is_link = text.starts_with("![") || text.split_whitespace().nth(1).is_none();
+        if !is_code && !is_table && !is_link && line.chars().count() > COLUMNS_MAX {
+            let (file, number) = (path.display(), number + 1);
+            problems.push(format!("{file}:{number}: wrap prose at {COLUMNS_MAX} columns"));
         }
     }
 }
@@ -214,7 +236,10 @@ mod tests {
         rust_file(Path::new("limits.rs"), "//! x\npub const A: u8 = 1;\n", &mut found);
         text_file(Path::new("a.md"), "a TODO \nMYTODO and /root/x", &mut found);
         record(Path::new("docs/adr/1-x.md"), "## Context\n## Decision\n", &mut found);
-        assert_eq!(found.len(), 3 + 1 + 3 + 3, "{found:#?}");
+        let long = "word ".repeat(30);
+        let page = format!("{long}\n```text\n{long}\n```\n| {long} |\n");
+        long_prose(Path::new("a.md"), &page, &mut found);
+        assert_eq!(found.len(), 3 + 1 + 3 + 3 + 1, "{found:#?}");
     }
 
     #[test]

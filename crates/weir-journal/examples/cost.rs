@@ -90,7 +90,7 @@ fn through_the_ring(dir: &Path, streams: u64) {
         }
         let appended = Instant::now();
         let mut taken = Vec::with_capacity(1000);
-        while let Some(delivery) = out.take(|_| false) {
+        while let Some(delivery) = out.take_blocking(|_| false) {
             taken.push(delivery);
         }
         let took = Instant::now();
@@ -131,7 +131,7 @@ fn latency(dir: &Path, per_second: u64) {
                 latencies.push(latency);
             }
             if n % 512 == 0 {
-                while let Some(delivery) = out.take(|_| false) {
+                while let Some(delivery) = out.take_blocking(|_| false) {
                     out.ack(&delivery, Outcome::delivered(delivery.record_count));
                 }
             }

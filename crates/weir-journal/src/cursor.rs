@@ -9,8 +9,8 @@ use weir_model::{
 };
 
 use crate::JournalShared;
-use crate::segment::{self, ReadError};
-use crate::state::{BatchLocation, Location, PartOutcome, Receipt, State, TakenBatch};
+use crate::fetch::{self, Wanted};
+use crate::state::{BatchLocation, PartOutcome, Receipt, State, TakenBatch};
 
 /// The reader of a required destination. Used by exactly one task. Once it is replaced or detached,
 /// it receives no more batches, and its settlements are ignored.
@@ -98,6 +98,22 @@ impl CursorMemory {
     /// the disk failed; the journal retries on its own.
     pub fn flush(&self) -> Result<(), String> {
         self.shared.flush()
+    }
+}
+
+/// A batch that was taken and is being read: given back if the destination stops waiting for it.
+struct Unread<'a> {
+    cursor: &'a Cursor,
+    stream: StreamId,
+    seq: u64,
+    is_read: bool,
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if !self.is_read {
+            self.cursor.make_wait(self.stream, self.seq);
+        }
     }
 }
 
@@ -197,72 +213,70 @@ impl Cursor {
     /// Takes the next batch, fairly across streams (deficit round robin in bytes), skipping streams
     /// for which `busy` is true (an earlier batch of theirs is in flight). `None` when there is
     /// nothing to take or the window is exhausted.
-    pub fn take(&mut self, busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
+    ///
+    /// A batch that is only on disk is read by a thread of the journal, so that a slow disk does
+    /// not hold up the event loop. Safe to cancel: a batch that is being read is given back.
+    pub async fn take(&mut self, busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
         loop {
-            let taken = self.shared.change(|state| {
-                self.is_current(state).then(|| state.take(self.index, &busy)).flatten()
-            })?;
-            if let Some(delivery) = self.fetch(&taken) {
-                return Some(delivery);
+            let taken = self.next_taken(&busy)?;
+            let batch = match &taken.location {
+                BatchLocation::Memory(batch) => Some(batch.clone()),
+                BatchLocation::Disk(wanted) => self.read(*wanted, &taken).await,
+                BatchLocation::Missing => None,
+            };
+            let delivery = self.delivery(taken, batch);
+            if delivery.is_some() {
+                return delivery;
             }
+        }
+    }
+
+    /// Like [`Self::take`], for a destination with a thread of its own: reads the disk itself.
+    pub fn take_blocking(&mut self, busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
+        loop {
+            let taken = self.next_taken(&busy)?;
+            let batch = match &taken.location {
+                BatchLocation::Memory(batch) => Some(batch.clone()),
+                BatchLocation::Disk(wanted) => fetch::read_here(&self.shared, *wanted),
+                BatchLocation::Missing => None,
+            };
+            let delivery = self.delivery(taken, batch);
+            if delivery.is_some() {
+                return delivery;
+            }
+        }
+    }
+
+    async fn read(&self, wanted: Wanted, taken: &TakenBatch) -> Option<Arc<Batch>> {
+        let (stream, seq) = (taken.stream, taken.seq);
+        let mut unread = Unread { cursor: self, stream, seq, is_read: false };
+        let batch = fetch::read(&self.shared, wanted).await;
+        unread.is_read = true;
+        batch
+    }
+
+    fn next_taken(&self, busy: &impl Fn(StreamId) -> bool) -> Option<TakenBatch> {
+        self.shared
+            .change(|state| self.is_current(state).then(|| state.take(self.index, busy)).flatten())
+    }
+
+    /// Returns the delivery of a batch; one that can no longer be read is settled as damaged.
+    fn delivery(&self, taken: TakenBatch, batch: Option<Arc<Batch>>) -> Option<Delivery> {
+        let (record_count, seq) = (taken.routed, taken.seq);
+        let Some(batch) = batch else {
             let outcome = Outcome {
-                discarded: Some((DiscardReason::Damaged, taken.routed)),
+                discarded: Some((DiscardReason::Damaged, record_count)),
                 ..Outcome::default()
             };
             self.shared.change(|state| {
-                state.note_lost(self.index, taken.stream, taken.routed, DiscardReason::Damaged);
+                state.note_lost(self.index, taken.stream, record_count, DiscardReason::Damaged);
             });
-            self.settle(taken.stream, taken.seq, outcome);
-        }
-    }
-
-    /// Returns the batch, reading it from disk if needed; `None` when it can no longer be read.
-    fn fetch(&self, taken: &TakenBatch) -> Option<Delivery> {
-        let batch = match &taken.location {
-            BatchLocation::Memory(batch) => batch.clone(),
-            BatchLocation::Disk(location) => self.read_shared(taken, *location)?,
-            BatchLocation::Missing => return None,
+            self.settle(taken.stream, seq, outcome);
+            return None;
         };
         let first_record = batch.records_up_to(taken.skip_to);
-        let (record_count, seq) = (taken.routed, taken.seq);
-        let share = Share { cursor: self.index, without: taken.without.clone() };
+        let share = Share { cursor: self.index, without: taken.without };
         Some(Delivery { batch, first_record, record_count, share, seq })
-    }
-
-    /// Reads the batch from its location, unless another destination has just read it.
-    fn read_shared(&self, taken: &TakenBatch, location: Location) -> Option<Arc<Batch>> {
-        let cache = &self.shared.read_cache;
-        if let Some(batch) = cache.get(location) {
-            return Some(batch);
-        }
-        let batch = Arc::new(self.read(taken, location)?);
-        if taken.is_shared {
-            cache.put(location, &batch);
-        }
-        Some(batch)
-    }
-
-    /// Reads the batch from its location, even if it is rewritten in the meantime.
-    fn read(&self, taken: &TakenBatch, mut location: Location) -> Option<Batch> {
-        loop {
-            let file = self.shared.lock().segments.get(&location.segment).map(|s| s.file.clone());
-            let gone = || Err(ReadError::Io(std::io::ErrorKind::NotFound.into()));
-            let read = || file.as_ref().map_or_else(gone, |f| segment::read_frame(&**f, location));
-            // Try twice: a device may fail a single read and then succeed.
-            let error = match read().or_else(|_| read()) {
-                Ok(batch) => return Some(batch),
-                Err(error) => error,
-            };
-            let now_at = self.shared.lock().slots.get(&taken.seq).and_then(|slot| slot.location);
-            if let Some(moved) = now_at.filter(|now_at| *now_at != location) {
-                // It was rewritten elsewhere in the meantime.
-                location = moved;
-                continue;
-            }
-            tracing::error!(%error, records = taken.routed, "a batch in the journal can no longer be read; its records are discarded");
-            self.shared.lock().note_damage(location);
-            return None;
-        }
     }
 
     /// Settles a delivery. The committed position advances once all earlier batches of the stream
@@ -322,7 +336,10 @@ impl Cursor {
     /// Gives a delivery back, unsettled: it is the next of its stream to be taken. The caller
     /// should pass over its stream for a while ([`Self::take`]).
     pub fn put_back(&mut self, delivery: &Delivery) {
-        let (stream, seq) = (delivery.stream(), delivery.seq);
+        self.make_wait(delivery.stream(), delivery.seq);
+    }
+
+    fn make_wait(&self, stream: StreamId, seq: u64) {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| {
             if self.is_current(state) {

@@ -11,6 +11,7 @@
 
 mod cursor;
 mod cursor_log;
+mod fetch;
 mod fields;
 mod index;
 mod limits;
@@ -36,7 +37,7 @@ pub use spec::*;
 pub use state::PartOutcome;
 pub use subscriber::{Next, Subscriber};
 
-use read_cache::ReadCache;
+use fetch::Fetcher;
 use state::State;
 use subscriber::SubscriberQueue;
 
@@ -49,7 +50,7 @@ pub(crate) struct JournalShared {
     /// Signalled when positions have become durable.
     flushed: Condvar,
     clock: Arc<dyn Clock>,
-    read_cache: ReadCache,
+    fetcher: Fetcher,
 }
 
 impl JournalShared {
@@ -176,7 +177,7 @@ impl AppendTicket {
 }
 
 impl Journal {
-    /// Opens or creates a journal, recovers its content and starts its writer thread.
+    /// Opens or creates a journal, recovers its content and starts its threads.
     pub fn open(
         config: JournalConfig,
         disk: Arc<dyn Disk>,
@@ -184,15 +185,17 @@ impl Journal {
     ) -> Result<Self, JournalError> {
         let path = config.dir.clone();
         let (journal, writer) = Self::open_with_writer(config, disk, clock)?;
+        let failed = |error| JournalError::Io { what: "cannot start a thread for", path, error };
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || writer.0.run())
-            .map_err(|error| JournalError::Io { what: "cannot start a thread for", path, error })?;
+            .and_then(|thread| journal.shared.fetcher.start().map(|()| thread))
+            .map_err(failed)?;
         *journal.writer.lock() = Some(thread);
         Ok(journal)
     }
 
-    /// Like [`Self::open`], without the thread: nothing is written to disk except by steps of the
+    /// Like [`Self::open`], without its threads: nothing is written to disk except by steps of the
     /// writer, so that a test can place anything between two of them. [`Self::flush`] must not be
     /// called (it would wait forever), and [`Self::shutdown`] leaves the last steps to the caller.
     pub fn open_with_writer(
@@ -207,7 +210,7 @@ impl Journal {
             work: Condvar::new(),
             flushed: Condvar::new(),
             clock,
-            read_cache: ReadCache::default(),
+            fetcher: Fetcher::default(),
         });
         let writer = writer::Writer::new(shared.clone(), disk, opened);
         let thread = WriterThread { shared: shared.clone(), thread: Mutex::new(None) };

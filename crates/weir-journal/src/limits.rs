@@ -165,3 +165,7 @@ pub(crate) const BEGINNING_BYTES_MAX: u64 = 4096;
 
 /// Size of the pieces in which damaged bytes are copied.
 pub(crate) const COPY_BYTES: u64 = 1024 * 1024;
+
+/// Maximum number of reads from disk that wait for the thread that does them. Each destination
+/// waits for one at a time, and further ones wait for their turn.
+pub(crate) const READS_MAX: usize = 64;

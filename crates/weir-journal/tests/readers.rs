@@ -3,7 +3,11 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 use support::{
     KIB, Part, assert_books_balance, block_on, config, cursor, cursor_spec, drain, numbers, open,
@@ -13,7 +17,7 @@ use weir_journal::{
     Cursor, CursorSpec, DropCursorError, Journal, JournalConfig, Outcome, WritePolicy,
 };
 use weir_model::DiscardReason;
-use weir_testkit::FaultyDisk;
+use weir_testkit::{CallKind, FaultyDisk, Moment};
 
 const DIR: &str = "/data/journal";
 
@@ -277,4 +281,62 @@ fn a_destination_that_returns_while_it_is_dropped_has_all_its_records_or_is_new(
         }
         journal.shutdown();
     }
+}
+
+#[test]
+fn a_disk_that_hangs_while_reading_holds_up_only_who_waits_for_it() {
+    let disk = FaultyDisk::new();
+    let (hung, is_hung) = mpsc::sync_channel(8);
+    let (release, released) = mpsc::sync_channel::<()>(1);
+    let released = Mutex::new(released);
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let armed = is_armed.clone();
+    disk.watch(move |kind, path, moment| {
+        let is_frame = kind == CallKind::Read && path.extension().is_some_and(|e| e == "wseg");
+        if is_frame && moment == Moment::Before && armed.load(Ordering::Relaxed) {
+            hung.send(()).unwrap();
+            // Disconnected at the end of the test.
+            let _released = released.lock().unwrap().recv();
+        }
+    });
+    // Less than two batches fit in the ring, so those of the destination that is behind are only
+    // on disk.
+    let limits = JournalConfig { ring_bytes: 64 * KIB, spill_after: Duration::ZERO, ..config(DIR) };
+    let journal = open(limits, Arc::new(disk.clone()));
+    let (mut behind, mut healthy) = (cursor(&journal, "behind"), cursor(&journal, "healthy"));
+    open_stream(&journal, 1);
+    journal.release_unclaimed();
+    for batch in 0..10 {
+        let appended = || {
+            let batch = Part::new(1, batch * 10, 10).mask(0b11).padding(2000).build();
+            journal.append(batch, WritePolicy::OnLag).is_ok()
+        };
+        until("it is written", appended);
+        assert_eq!(all_numbers(&mut healthy).len(), 10);
+    }
+    is_armed.store(true, Ordering::Relaxed);
+    let mut context = Context::from_waker(Waker::noop());
+    {
+        let mut taking = pin!(behind.take(|_| false));
+        assert!(taking.as_mut().poll(&mut context).is_pending());
+        is_hung.recv().unwrap();
+        let last = || Part::new(1, 100, 10).mask(0b11).build();
+        until("it is appended", || journal.append(last(), WritePolicy::OnLag).is_ok());
+        assert_eq!(all_numbers(&mut healthy), (100..110).collect::<Vec<_>>());
+        assert!(taking.as_mut().poll(&mut context).is_pending());
+        assert_eq!(journal.ledger().cursors[0].taken, 10);
+    }
+    assert_eq!(journal.ledger().cursors[0].taken, 0, "it stopped waiting");
+    is_armed.store(false, Ordering::Relaxed);
+    release.send(()).unwrap();
+    let mut first = block_on(behind.take(|_| false));
+    let mut all = Vec::new();
+    while let Some(delivery) = first {
+        all.extend(numbers(&delivery));
+        behind.ack(&delivery, Outcome::delivered(delivery.record_count));
+        first = block_on(behind.take(|_| false));
+    }
+    assert_eq!(all, (0..110).collect::<Vec<_>>());
+    assert_books_balance(&journal);
+    journal.shutdown();
 }

@@ -212,6 +212,50 @@ proptest! {
     }
 
     #[test]
+    fn what_is_still_needed_of_several_batches_is_in_one(
+        parts in proptest::collection::vec((records(), 0_usize..800, 0_u64..4, 0_u64..3), 1..5),
+    ) {
+        let mut end = Position::new(3, 1000);
+        let mut batches = Vec::new();
+        for (all, cursor, without, gap) in &parts {
+            end.offset += gap;
+            let batch = built(end, all);
+            end = batch.header().end();
+            let first = batch.routed_counts().first().map_or(0, |(cursor, _)| *cursor);
+            let share = Share { cursor: first, without: vec![*without] };
+            batches.push((batch, vec![Share::all(*cursor), share]));
+        }
+        let shares: Vec<_> = batches.iter().map(|(batch, shares)| (batch, &shares[..])).collect();
+        let merged = again(&Batch::merge_all(&shares).unwrap());
+        // Each part alone is what `only_for` says.
+        let alone: Vec<Batch> =
+            shares.iter().map(|(batch, shares)| batch.only_for(shares).unwrap()).collect();
+        let mut index = 0;
+        for (part, (_, shares)) in alone.iter().zip(&shares) {
+            for (at, record) in part.records().enumerate() {
+                let view = merged.record(index);
+                prop_assert_eq!(view.position, record.position);
+                prop_assert_eq!((view.body, view.original()), (record.body, record.original()));
+                prop_assert_eq!((view.attributes, view.kind()), (record.attributes, record.kind()));
+                prop_assert_eq!(merged.resource_of(index), part.resource_of(at));
+                for Share { cursor, .. } in *shares {
+                    prop_assert_eq!(merged.is_routed(index, *cursor), part.is_routed(at, *cursor));
+                }
+                index += 1;
+            }
+        }
+        prop_assert_eq!(merged.record_count(), index);
+        let count: u64 = alone.iter().flat_map(Batch::routed_counts).map(|(_, count)| count).sum();
+        let routed = merged.routed_counts();
+        prop_assert_eq!(routed.iter().map(|(_, count)| count).sum::<u64>(), count);
+        let (first, last) = (&batches[0].0, &batches[batches.len() - 1].0);
+        prop_assert_eq!(merged.header().base(), first.header().base());
+        prop_assert_eq!(merged.header().end(), last.header().end());
+        prop_assert!(merged.header().merged);
+        prop_assert_eq!((merged.book(), merged.state()), (last.book(), last.state()));
+    }
+
+    #[test]
     fn only_still_needed_rows_of_a_batch_remain(
         all in records(),
         cursor in 0_usize..800,

@@ -111,7 +111,7 @@ fn open_stream(journal: &Journal, stream: u64, gone: bool) {
 /// Delivers what waits, at most `batches`; when `is_exact` each has the records that were promised.
 fn drain(cursor: &mut Cursor, batches: usize, is_exact: bool) {
     for _ in 0..batches {
-        let Some(delivery) = cursor.take(|_| false) else { return };
+        let Some(delivery) = cursor.take_blocking(|_| false) else { return };
         let count = delivery.records().count() as u64;
         assert!(!is_exact || count == delivery.record_count, "{count} records: {delivery:?}");
         cursor.ack(&delivery, Outcome::delivered(count));

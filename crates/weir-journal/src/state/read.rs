@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use weir_model::{Batch, CursorBook, DiscardReason, Position, StreamId};
 
-use super::{Entry, Location, Slot, State, Status};
+use super::{Entry, Slot, State, Status};
 use crate::Outcome;
+use crate::fetch::Wanted;
 use crate::limits::QUANTUM_BYTES;
 
 /// A batch handed to a reader; its bytes may still have to be read from disk.
@@ -19,14 +20,12 @@ pub(crate) struct TakenBatch {
     /// Records of these keys were discarded.
     pub(crate) without: Vec<u64>,
     pub(crate) location: BatchLocation,
-    /// Other destinations wait for it, too.
-    pub(crate) is_shared: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum BatchLocation {
     Memory(Arc<Batch>),
-    Disk(Location),
+    Disk(Wanted),
     /// The slot is gone: a bug, treated like a damaged frame so that it is counted.
     Missing,
 }
@@ -57,17 +56,18 @@ impl State {
         if self.ahead_wanted && !self.is_ahead_by_one_in(2) {
             self.wake_sources();
         }
-        let slot = self.slots.get(&seq);
-        let is_shared = slot.is_some_and(|slot| slot.holders > 1);
-        let location = match slot {
+        let location = match self.slots.get(&seq) {
+            None => BatchLocation::Missing,
             Some(slot) => match (&slot.batch, slot.location) {
                 (Some(batch), _) => BatchLocation::Memory(batch.clone()),
-                (None, Some(location)) => BatchLocation::Disk(location),
+                (None, Some(location)) => {
+                    let is_shared = slot.holders > 1;
+                    BatchLocation::Disk(Wanted { seq, location, is_shared, records: routed })
+                }
                 (None, None) => BatchLocation::Missing,
             },
-            None => BatchLocation::Missing,
         };
-        Some(TakenBatch { stream, seq, routed, skip_to, without, location, is_shared })
+        Some(TakenBatch { stream, seq, routed, skip_to, without, location })
     }
 
     fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {

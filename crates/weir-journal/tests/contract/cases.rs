@@ -96,9 +96,9 @@ pub(crate) fn a_busy_stream_is_passed_over(opener: &mut impl Opener) {
     for stream in 1..4 {
         journal.append(Part::new(stream, 0, 1).build(), LAG).unwrap();
     }
-    let delivery = hec.take(|stream| stream != StreamId(2)).unwrap();
+    let delivery = hec.take_blocking(|stream| stream != StreamId(2)).unwrap();
     assert_eq!(delivery.stream(), StreamId(2));
-    assert!(hec.take(|_| true).is_none());
+    assert!(hec.take_blocking(|_| true).is_none());
     // Nothing can be taken: `ready` waits for an acknowledgement.
     block_on(async {
         let soon = tokio::time::timeout(Duration::from_millis(20), hec.ready(1, Duration::ZERO));
@@ -147,7 +147,7 @@ pub(crate) fn no_stream_holds_more_than_a_quarter_while_others_wait(opener: &mut
     assert_eq!(accepted, 4, "a quarter of a mebibyte");
     // The quiet stream is not refused, and on its own the noisy one may have everything.
     journal.append(Part::new(2, 1, 1).build(), LAG).unwrap();
-    let quiet = hec.take(|stream| stream == StreamId(1)).unwrap();
+    let quiet = hec.take_blocking(|stream| stream == StreamId(1)).unwrap();
     hec.ack(&quiet, Outcome::delivered(quiet.record_count));
     journal.append(*refused.batch, LAG).unwrap();
     assert_books_balance(&journal);

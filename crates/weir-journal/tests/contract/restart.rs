@@ -419,7 +419,7 @@ pub(crate) fn a_forgotten_stream_does_not_come_back(opener: &mut impl Opener) {
     append_safely(&journal, &Part::new(8, 0, 5).unrepeatable());
     append_safely(&journal, &Part::new(9, 0, 5).unrepeatable());
     // Stream 8 ends and is forgotten; the segment stays because of stream 9.
-    let delivery = hec.take(|stream| stream == StreamId(9)).unwrap();
+    let delivery = hec.take_blocking(|stream| stream == StreamId(9)).unwrap();
     hec.ack(&delivery, Outcome::delivered(5));
     journal.close_stream(StreamId(8));
     journal.flush();

@@ -359,7 +359,7 @@ impl World {
         let index = self.rng.usize(..CURSORS.len());
         let sink = &mut self.sinks[index];
         let Some(cursor) = &mut process.cursors[index] else { return };
-        let Some(delivery) = cursor.take(|_| false) else { return };
+        let Some(delivery) = cursor.take_blocking(|_| false) else { return };
         self.trace.note(format!("{index} takes {:?}", records(&delivery)));
         for record in records(&delivery) {
             assert!(!sink.durable.contains(&record), "{record:?} was committed but came again");
@@ -469,7 +469,7 @@ impl World {
                 }
             }
             for (sink, cursor) in self.sinks.iter_mut().zip(process.cursors.iter_mut().flatten()) {
-                while let Some(delivery) = cursor.take(|_| false) {
+                while let Some(delivery) = cursor.take_blocking(|_| false) {
                     sink.in_hand.push(delivery);
                 }
                 for delivery in std::mem::take(&mut sink.in_hand) {

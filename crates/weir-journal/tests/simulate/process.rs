@@ -162,7 +162,7 @@ impl Reader {
 
     /// Takes a delivery; returns its rows.
     pub(crate) fn take(&mut self, sink: &mut Sink) -> &[(usize, u64)] {
-        let Some(delivery) = self.cursor.take(|_| false) else { return &[] };
+        let Some(delivery) = self.cursor.take_blocking(|_| false) else { return &[] };
         let stream = delivery.stream();
         let mut rows = Vec::new();
         for (_, record) in delivery.records() {
@@ -210,7 +210,10 @@ impl Reader {
             self.cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
         }
         assert!(self.cursor.is_closing(), "a reader that was replaced is told to end");
-        assert!(self.cursor.take(|_| false).is_none(), "a reader that was replaced gets nothing");
+        assert!(
+            self.cursor.take_blocking(|_| false).is_none(),
+            "a reader that was replaced gets nothing"
+        );
         for taken in self.taken.values_mut().flatten() {
             taken.is_returned = !taken.is_settled;
         }

@@ -269,7 +269,7 @@ fn open_known(journal: &Journal, stream: u64, gone: bool) -> ResumePoint {
 
 /// Takes one batch regardless of what is in flight.
 pub(crate) fn take(cursor: &mut Cursor) -> Option<Delivery> {
-    cursor.take(|_| false)
+    cursor.take_blocking(|_| false)
 }
 
 /// Returns the record numbers in a delivery, checking each body against the record's position.

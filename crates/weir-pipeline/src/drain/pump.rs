@@ -128,16 +128,16 @@ impl Pump {
 
     /// Takes and distributes available batches, and settles finished ones. Returns false if there
     /// was nothing to do.
-    pub(super) fn step(&mut self) -> bool {
+    pub(super) async fn step(&mut self) -> bool {
         let now = self.clock.monotonic();
         let mut is_busy = false;
         for _ in 0..TURNS {
-            if !self.take_from_sources(now) {
+            if !self.take_from_sources(now).await {
                 break;
             }
             is_busy = true;
         }
-        is_busy |= self.take_lagging(now);
+        is_busy |= self.take_lagging(now).await;
         is_busy | self.settle()
     }
 
@@ -157,11 +157,11 @@ impl Pump {
         core.active.iter().all(is_kept) && self.sources.waiting_bytes() == 0
     }
 
-    fn take_from_sources(&mut self, now: Duration) -> bool {
+    async fn take_from_sources(&mut self, now: Duration) -> bool {
         if !self.has_room() {
             return false;
         }
-        let Some(delivery) = self.sources.take(|_| false) else { return false };
+        let Some(delivery) = self.sources.take(|_| false).await else { return false };
         let taken = Rc::new(Taken::new(delivery, Origin::Source, now));
         let mut core = self.core.borrow_mut();
         let bytes = taken.delivery.batch.memory_bytes();
@@ -182,7 +182,7 @@ impl Pump {
         true
     }
 
-    fn take_lagging(&mut self, now: Duration) -> bool {
+    async fn take_lagging(&mut self, now: Duration) -> bool {
         if self.is_handing_over {
             return false;
         }
@@ -191,7 +191,7 @@ impl Pump {
             // Streams of drains that may still be listed are kept.
             !core.wants(stream, now).unwrap_or(core.is_complete)
         };
-        let Some(delivery) = self.lagging.take(is_passed_over) else { return false };
+        let Some(delivery) = self.lagging.take(is_passed_over).await else { return false };
         let age_ns = self.clock.unix_ns() - delivery.batch.header().observed_ns;
         let is_expired = i128::from(age_ns) > self.retry_for.as_nanos().cast_signed();
         let taken = Rc::new(Taken::new(delivery, Origin::Stream, now));

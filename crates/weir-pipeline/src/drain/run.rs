@@ -483,7 +483,7 @@ impl DrainLoop {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut end = None;
         loop {
-            let is_busy = self.pump.step();
+            let is_busy = self.pump.step().await;
             self.start_workers();
             if is_busy {
                 // The workers' turn.

@@ -11,8 +11,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use weir_host::{Clock, Disk};
@@ -215,6 +217,14 @@ impl World {
         }
     }
 
+    /// Lets the pump take and distribute batches.
+    fn pump(&mut self) {
+        let pump = &mut self.life.as_mut().unwrap().pump;
+        // Without the journal's threads nothing has to be waited for.
+        let polled = pin!(pump.step()).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_ready());
+    }
+
     fn write(&mut self, steps: usize) {
         let Some(life) = &mut self.life else { return };
         for _ in 0..steps {
@@ -289,7 +299,7 @@ impl World {
                 self.write(steps);
             }
             40..55 => {
-                self.life.as_mut().unwrap().pump.step();
+                self.pump();
             }
             55..65 => self.life.as_mut().unwrap().pump.tick(false),
             65..90 => self.send(drain),
@@ -313,7 +323,7 @@ impl World {
     /// Lets time pass.
     fn turn(&mut self) {
         self.write(20);
-        self.life.as_mut().unwrap().pump.step();
+        self.pump();
         self.life.as_mut().unwrap().pump.tick(false);
         for drain in 0..DRAINS {
             self.send(drain);
@@ -333,7 +343,7 @@ impl World {
         for _ in 0..900 {
             self.append();
             self.write(20);
-            self.life.as_mut().unwrap().pump.step();
+            self.pump();
             self.clock.advance(Duration::from_millis(2));
         }
         let accepted = |world: &Self| world.accepted.values().map(BTreeSet::len).sum::<usize>();

@@ -19,7 +19,7 @@ pub(super) async fn run(job: &Job, mut cursor: Cursor) {
             _ = job.stop.requested() => return,
         }
         let mut bytes = 0;
-        while let Some(delivery) = cursor.take(|_| false) {
+        while let Some(delivery) = cursor.take(|_| false).await {
             bytes += delivery.batch.arena().len() as u64;
             if bytes >= BYTES {
                 // The others of this thread have their turn, with the same batches.

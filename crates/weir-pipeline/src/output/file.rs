@@ -129,7 +129,7 @@ impl FileLoop<'_> {
             let is_idle = self.paused.is_none();
             let is_ending = self.deadline.is_some() || self.cursor.is_closing();
             if is_ending && is_idle {
-                self.take();
+                self.take().await;
             }
             if is_idle && self.rounds.is_due(is_ending || self.is_window_full) {
                 let Some(next) = self.round(is_ending).await else { return };
@@ -146,7 +146,7 @@ impl FileLoop<'_> {
                     reopen.take();
                     self.rounds.writer.ask_reopen();
                 }
-                () = self.cursor.ready(BYTES, AGE), if is_idle => self.take(),
+                () = self.cursor.ready(BYTES, AGE), if is_idle => self.take().await,
                 () = until(self.paused), if !is_idle => self.paused = None,
                 () = until(self.rounds.sync_due), if is_idle && self.rounds.sync_due.is_some() => {}
             }
@@ -154,10 +154,10 @@ impl FileLoop<'_> {
     }
 
     /// Takes available batches, up to a limit, and passes them to the writer.
-    fn take(&mut self) {
+    async fn take(&mut self) {
         let mut bytes = 0;
         while bytes < ROUND_BYTES_MAX {
-            let Some(delivery) = self.cursor.take(|_| false) else {
+            let Some(delivery) = self.cursor.take(|_| false).await else {
                 self.is_window_full = bytes == 0 && self.cursor.waiting_bytes() > 0;
                 break;
             };

@@ -176,7 +176,7 @@ impl SocketLoop<'_> {
         let mut deadline: Option<Instant> = None;
         loop {
             if self.payload.is_sent() {
-                self.take();
+                self.take().await;
             }
             let is_idle = self.payload.is_sent();
             if is_idle && (deadline.is_some() || self.cursor.is_closing()) {
@@ -203,12 +203,12 @@ impl SocketLoop<'_> {
     }
 
     /// Takes available batches, up to a limit.
-    fn take(&mut self) {
+    async fn take(&mut self) {
         self.payload.clear();
         let now_ns = self.context.clock.unix_ns();
         let mut bytes = 0;
         while bytes < BYTES {
-            let Some(delivery) = self.cursor.take(|_| false) else { break };
+            let Some(delivery) = self.cursor.take(|_| false).await else { break };
             if delivery.record_count == 0 {
                 self.cursor.ack(&delivery, Outcome::default());
                 continue;

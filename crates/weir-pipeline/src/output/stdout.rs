@@ -63,7 +63,7 @@ pub(super) async fn write_lines(
             () = cursor.ready(BYTES, AGE) => {}
             _ = job.stop.requested() => return,
         }
-        while let Some(delivery) = cursor.take(|_| false) {
+        while let Some(delivery) = cursor.take(|_| false).await {
             let pending = PendingBatch::of_delivery(delivery);
             buffer.clear();
             encoding.lines(&pending.records, &mut buffer);

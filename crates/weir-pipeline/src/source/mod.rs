@@ -20,6 +20,8 @@ mod own_paths;
 mod produce;
 mod prometheus;
 mod running;
+#[cfg(test)]
+mod simulated;
 mod statsd;
 mod syslog;
 mod tail;

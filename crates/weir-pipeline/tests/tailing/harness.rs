@@ -79,7 +79,7 @@ impl Inbox {
             if self.is_hung.load(Ordering::Acquire) {
                 continue;
             }
-            while let Some(delivery) = cursor.take(|_| false) {
+            while let Some(delivery) = cursor.take_blocking(|_| false) {
                 let new = delivery.records().map(|(index, r)| Seen {
                     body: String::from_utf8_lossy(&r.plain_body()).into_owned(),
                     flags: r.flags,

@@ -22,7 +22,7 @@ mod request;
 mod sender;
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
@@ -102,7 +102,7 @@ impl Driver {
             tokio::task::yield_now().await;
             let ending = deadline.is_some() || self.cursor.is_closing();
             let at_once = ending || self.left_over.is_some() || self.look_again;
-            if at_once && self.wants_more() && self.prepare() {
+            if at_once && self.wants_more() && self.prepare().await {
                 continue;
             }
             if ending && self.is_idle() {
@@ -115,7 +115,7 @@ impl Driver {
                 Some(done) = self.in_flight.join_next() => self.sent(finished(done)),
                 Some(done) = self.unacknowledged.join_next() => self.acknowledged(finished(done)),
                 () = self.cursor.ready(bytes, self.sender.sending.requests.batch_age), if wants_more => {
-                    self.prepare();
+                    self.prepare().await;
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Driver {
 
     /// Encodes one more request, from streams that are free or, if there are none, from streams
     /// whose last request is still in flight. Returns false if there was nothing to take.
-    fn prepare(&mut self) -> bool {
+    async fn prepare(&mut self) -> bool {
         let waiting: HashSet<StreamId> = self.prepared.iter().flat_map(Request::streams).collect();
         let busy = std::mem::take(&mut self.busy);
         let held = |s: StreamId| busy.contains(&s) || waiting.contains(&s);
@@ -165,14 +165,17 @@ impl Driver {
         let mut first = self.left_over.take();
         let mut ahead = false;
         if first.is_none() {
-            first = take(&mut self.cursor, held);
+            first = take(&mut self.cursor, held).await;
         }
         if first.is_none() && waiting.is_empty() {
             ahead = true;
-            first = take(&mut self.cursor, free);
+            first = take(&mut self.cursor, free).await;
         }
-        let request = first
-            .map(|first| if ahead { self.gather(first, free) } else { self.gather(first, held) });
+        let request = match first {
+            None => None,
+            Some(first) if ahead => Some(self.gather(first, free).await),
+            Some(first) => Some(self.gather(first, held).await),
+        };
         self.busy = busy;
         let found = request.is_some();
         self.look_again &= found;
@@ -181,27 +184,25 @@ impl Driver {
     }
 
     /// Takes and encodes until the request has its target size.
-    fn gather(&mut self, first: PendingBatch, refuse: impl Fn(StreamId) -> bool) -> Request {
+    async fn gather(&mut self, first: PendingBatch, refuse: impl Fn(StreamId) -> bool) -> Request {
         let batch_bytes = self.sender.batch_bytes();
-        let mut renderer = self.sender.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let query = renderer.encoder.first_query(&first);
+        let query = self.sender.renderer().encoder.first_query(&first);
         let mut request_builder = RequestBuilder::default();
         let mut largest = 0;
         let mut next = Some(first);
         while let Some(pending) = next.take() {
-            if renderer.encoder.first_query(&pending) != query {
+            let before = request_builder.len;
+            if let Err(pending) = self.sender.add(pending, &query, &mut request_builder) {
                 self.left_over = Some(pending);
                 break;
             }
-            let before = request_builder.len;
-            request_builder.add(pending, &mut renderer, batch_bytes);
             largest = largest.max(request_builder.len - before);
             if request_builder.len + largest > batch_bytes {
                 break;
             }
-            next = take(&mut self.cursor, &refuse);
+            next = take(&mut self.cursor, &refuse).await;
         }
-        request_builder.finish(&mut renderer)
+        request_builder.finish(&mut self.sender.renderer())
     }
 
     /// Handles a request that was sent completely: its streams are free for the next one.
@@ -239,9 +240,9 @@ impl Driver {
 
 /// Takes the next batch of a stream that `refuse` accepts. Batches without a record for this
 /// output are settled on the way.
-fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<PendingBatch> {
+async fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<PendingBatch> {
     loop {
-        let delivery = cursor.take(&refuse)?;
+        let delivery = cursor.take(&refuse).await?;
         if delivery.record_count == 0 {
             cursor.ack(&delivery, Outcome::default());
             continue;

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::Method;
@@ -234,9 +234,28 @@ impl Sender {
         }
     }
 
+    pub(super) fn renderer(&self) -> MutexGuard<'_, Renderer> {
+        self.renderer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Encodes a batch as a part of a request to `query`; returns it if it belongs in another one.
+    pub(super) fn add(
+        &self,
+        pending: PendingBatch,
+        query: &str,
+        request: &mut RequestBuilder,
+    ) -> Result<(), PendingBatch> {
+        let mut renderer = self.renderer();
+        if renderer.encoder.first_query(&pending).as_ref() != query {
+            return Err(pending);
+        }
+        request.add(pending, &mut renderer, self.batch_bytes());
+        Ok(())
+    }
+
     /// Combines batches into one request, encoded.
     pub(crate) fn request(&self, batches: Vec<PendingBatch>) -> Request {
-        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renderer = self.renderer();
         let mut request_builder = RequestBuilder::default();
         for pending in batches {
             request_builder.add(pending, &mut renderer, 0);
@@ -453,7 +472,7 @@ impl Sender {
     }
 
     fn has_own_index(&self, request: &Request, record: usize) -> bool {
-        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renderer = self.renderer();
         let mut batches = request.overlaps(record..record + 1);
         batches.any(|(pending, part)| {
             renderer.encoder.has_own_index(&request.batches[pending], part.start)

@@ -241,7 +241,7 @@ impl Process {
 
     pub(super) fn drain_other(&mut self) {
         let Some(other) = &mut self.other else { return };
-        while let Some(delivery) = other.take(|_| false) {
+        while let Some(delivery) = other.take_blocking(|_| false) {
             other.ack(&delivery, weir_journal::Outcome::delivered(delivery.record_count));
         }
     }

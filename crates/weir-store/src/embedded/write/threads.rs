@@ -122,7 +122,7 @@ impl IntakeWorker {
             }
             let (delivery, from) = match self.rest.take() {
                 Some(rest) => rest,
-                None => match self.cursor.take(|_| false) {
+                None => match self.cursor.take_blocking(|_| false) {
                     Some(delivery) => (delivery, 0),
                     None => break,
                 },

@@ -81,7 +81,7 @@ impl RelpLoop<'_> {
         let mut deadline: Option<Instant> = None;
         loop {
             if self.queue.is_empty() {
-                self.take();
+                self.take().await;
             }
             let is_idle = self.queue.is_empty();
             if is_idle && (deadline.is_some() || self.cursor.is_closing()) {
@@ -107,7 +107,7 @@ impl RelpLoop<'_> {
     async fn open(&mut self) -> Result<(), SocketError> {
         if self.queue.is_empty() {
             self.cursor.ready(BYTES, AGE).await;
-            self.take();
+            self.take().await;
         } else if let Some(moment) = self.paused {
             tokio::time::sleep_until(moment).await;
             self.paused = None;
@@ -142,7 +142,7 @@ impl RelpLoop<'_> {
                 Ok(())
             }
             () = self.cursor.ready(BYTES, AGE), if wants_more => {
-                self.take();
+                self.take().await;
                 Ok(())
             }
         }
@@ -164,10 +164,10 @@ impl RelpLoop<'_> {
     }
 
     /// Takes available batches, up to a limit.
-    fn take(&mut self) {
+    async fn take(&mut self) {
         let now_ns = self.context.clock.unix_ns();
         while (self.queue.waiting_bytes() as u64) < BYTES {
-            let Some(delivery) = self.cursor.take(|_| false) else { return };
+            let Some(delivery) = self.cursor.take(|_| false).await else { return };
             if delivery.record_count == 0 {
                 self.cursor.ack(&delivery, Outcome::default());
                 continue;

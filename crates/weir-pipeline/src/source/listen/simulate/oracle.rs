@@ -9,7 +9,8 @@ use weir_journal::{CursorLedger, Journal};
 use weir_model::{DiscardReason, SourceBook};
 
 use super::clients::Line;
-use super::process::{ACKNOWLEDGED, SINKS, UNACKNOWLEDGED};
+use super::process::{ACKNOWLEDGED, UNACKNOWLEDGED};
+use crate::source::simulated::SINKS;
 use crate::stats::LimitedCounts;
 
 /// What is known of a record.

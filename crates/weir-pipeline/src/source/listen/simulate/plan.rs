@@ -3,6 +3,8 @@
 use fastrand::Rng;
 use weir_testkit::history::{self, pick};
 
+use crate::source::simulated::SinkAction;
+
 /// What may happen in a history. Each seed has its own mixture, so that most histories focus on one
 /// thing.
 #[derive(Debug, Clone, Copy)]
@@ -49,10 +51,8 @@ pub(super) enum What {
     Flush,
     /// Quotas recover.
     Pass,
-    Take,
-    Settle,
-    /// A destination stops taking anything, or resumes.
-    Hang,
+    /// A destination acts.
+    Sink(SinkAction),
     DiskFails,
     DiskIsWell,
     /// The sources end, and others continue in their place.
@@ -76,9 +76,9 @@ const RUNNING: [(What, u32); 13] = [
     (What::Work, 18),
     (What::Flush, 2),
     (What::Pass, 2),
-    (What::Take, 20),
-    (What::Settle, 18),
-    (What::Hang, 2),
+    (What::Sink(SinkAction::Take), 20),
+    (What::Sink(SinkAction::Settle), 18),
+    (What::Sink(SinkAction::Hang), 2),
     (What::DiskFails, 2),
     (What::DiskIsWell, 2),
     (What::Replace, 3),

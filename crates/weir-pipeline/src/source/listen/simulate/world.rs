@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use weir_model::RecordView;
 use weir_testkit::history::Trace;
-use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
+use weir_testkit::{FakeClock, FaultyDisk};
 
 use super::clients::{Answered, CLIENTS, Line};
 use super::oracle::Oracle;
 use super::plan::{Event, Settings, What};
-use super::process::{ACKNOWLEDGED, Process, SINKS};
+use super::process::{ACKNOWLEDGED, Process};
+use crate::source::simulated::{SinkAction, fail_disk};
 
 /// Number of rounds after which everything must have arrived.
 const ROUNDS: u32 = 20;
@@ -59,7 +61,7 @@ impl<'t> World<'t> {
         let mut rng = Rng::with_seed(seed);
         match what {
             What::Start => self.start(),
-            What::DiskFails => self.fail_disk(&mut rng),
+            What::DiskFails => fail_disk(&self.disk, &mut rng),
             What::DiskIsWell => self.disk.faults().clear(),
             What::Kill => self.die(false, FaultyDisk::kill),
             What::Crash => self.die(true, |disk| disk.crash(seed)),
@@ -78,11 +80,12 @@ impl<'t> World<'t> {
             What::Report => process.soon.report(),
             What::Work => {
                 self.clock.advance(Duration::from_micros(rng.u64(..20_000)));
-                process.work(rng.u32(1..12));
+                process.journaled.work(rng.u32(1..12));
             }
             What::Pass => self.clock.advance(Duration::from_millis(rng.u64(..12_000))),
             What::Flush => self.flush(),
-            _ => self.deliver(what, rng),
+            What::Sink(action) => self.deliver(action, rng),
+            _ => {}
         }
         let answered = self.process.as_mut().map(Process::go_on).unwrap_or_default();
         self.answer(answered);
@@ -149,21 +152,11 @@ impl<'t> World<'t> {
         }
     }
 
-    fn deliver(&mut self, what: What, rng: &mut Rng) {
+    fn deliver(&mut self, action: SinkAction, rng: &mut Rng) {
         let Some(process) = &mut self.process else { return };
-        let index = rng.usize(..SINKS);
-        let sink = &mut process.sinks[index];
-        match what {
-            What::Hang => sink.hangs = !sink.hangs,
-            What::Take if !sink.hangs => {
-                let _taken = (0..rng.u32(1..4)).all(|_| sink.take());
-            }
-            What::Settle if !sink.hangs && sink.in_hand() > 0 => {
-                let lines = sink.settle(rng.usize(..sink.in_hand()));
-                self.trace.note(|| format!("  {index} receives {lines:?}"));
-                self.oracle.receive(index, &lines);
-            }
-            _ => {}
+        if let (index, Some(lines)) = process.journaled.act(action, rng, line_of) {
+            self.trace.note(|| format!("  {index} receives {lines:?}"));
+            self.oracle.receive(index, &lines);
         }
     }
 
@@ -172,15 +165,6 @@ impl<'t> World<'t> {
         if process.flush() && process.soon.is_drained() {
             self.oracle.note_flushed();
         }
-    }
-
-    fn fail_disk(&mut self, rng: &mut Rng) {
-        const KINDS: [CallKind; 4] =
-            [CallKind::Write, CallKind::SyncData, CallKind::Open, CallKind::Rename];
-        let kind = KINDS[rng.usize(..KINDS.len())];
-        let (nth, times) = (rng.u64(1..6), rng.u64(1..4));
-        let fault = Fault::new(FaultKind::Io).on(kind).path("journal").nth(nth).times(times);
-        self.disk.inject(fault);
     }
 
     fn start(&mut self) {
@@ -195,7 +179,7 @@ impl<'t> World<'t> {
     /// Compares what can be compared at any time.
     fn look(&self) {
         let Some(process) = &self.process else { return };
-        Oracle::compare_books(&process.journal);
+        Oracle::compare_books(&process.journaled.journal);
         self.oracle.compare_keys(0, &process.soon.limited());
         // Requests that are still handled are counted when they are appended.
         if (0..CLIENTS).all(|client| !process.acknowledged.is_waiting(client)) {
@@ -234,9 +218,9 @@ impl<'t> World<'t> {
         self.end_sources();
         let Some(process) = self.process.take() else { return };
         self.disk.faults().clear();
-        let ledger = process.journal.ledger();
+        let ledger = process.journaled.journal.ledger();
         self.oracle.was_behind |= ledger.cursors.iter().any(|cursor| cursor.in_flight > 0);
-        process.end();
+        process.journaled.end();
         self.oracle.note_flushed();
     }
 
@@ -248,14 +232,10 @@ impl<'t> World<'t> {
         for _ in 0..ROUNDS {
             let Some(process) = &mut self.process else { return };
             let answered = process.go_on();
-            for (index, sink) in process.sinks.iter_mut().enumerate() {
-                while sink.take() {}
-                while sink.in_hand() > 0 {
-                    let lines = sink.settle(0);
-                    self.trace.note(|| format!("  {index} receives {lines:?}"));
-                    self.oracle.receive(index, &lines);
-                }
-            }
+            process.journaled.deliver_all(line_of, |index, lines| {
+                self.trace.note(|| format!("  {index} receives {lines:?}"));
+                self.oracle.receive(index, lines);
+            });
             self.answer(answered);
             self.flush();
         }
@@ -264,6 +244,11 @@ impl<'t> World<'t> {
         assert!(process.soon.is_drained(), "records wait although there is room");
         let waits = (0..CLIENTS).find(|client| process.acknowledged.is_waiting(*client));
         assert_eq!(waits, None, "a client waits although there is room");
-        self.oracle.compare(&process.journal, process.soon.notices());
+        self.oracle.compare(&process.journaled.journal, process.soon.notices());
     }
+}
+
+/// Returns what a client has sent as this record; `None` for records that weir itself writes.
+fn line_of(record: RecordView<'_>) -> Option<Line> {
+    Line::parse(record.body)
 }

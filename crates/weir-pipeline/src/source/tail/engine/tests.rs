@@ -126,7 +126,7 @@ impl Run {
     /// Returns the bodies received since the last call.
     fn bodies(&mut self) -> Vec<String> {
         let mut bodies = Vec::new();
-        while let Some(delivery) = self.cursor.take(|_| false) {
+        while let Some(delivery) = self.cursor.take_blocking(|_| false) {
             let new = delivery.records().map(|(_, r)| r.plain_body().into_owned());
             bodies.extend(new.map(|body| String::from_utf8(body).unwrap()));
             self.cursor.ack(&delivery, Outcome::delivered(delivery.record_count));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use weir_journal::Journal;
 use weir_model::SourceBook;
 
-use super::process::{Line, SINKS};
-use super::programs::{Content, LINE_BYTES};
+use super::programs::{Content, LINE_BYTES, Line};
+use crate::source::simulated::SINKS;
 
 /// What a destination received of a line.
 #[derive(Debug, Clone, Default)]

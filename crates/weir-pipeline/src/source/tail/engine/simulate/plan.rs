@@ -4,6 +4,7 @@ use fastrand::Rng;
 use weir_testkit::history::{self, pick};
 
 use super::programs::{Habit, PROGRAMS_MAX};
+use crate::source::simulated::SinkAction;
 
 /// What may happen in a history. Each seed has its own mixture, so that most histories focus on one
 /// thing.
@@ -51,10 +52,8 @@ pub(super) enum What {
     Flush,
     /// Time passes until the source acts on its own.
     Pass,
-    Take,
-    Settle,
-    /// A destination stops taking anything, or resumes.
-    Hang,
+    /// A destination acts.
+    Sink(SinkAction),
     /// Reads of logs fail for a while.
     ReadsFail,
     DiskFails,
@@ -77,9 +76,9 @@ const RUNNING: [(What, u32); 12] = [
     (What::Work, 14),
     (What::Flush, 3),
     (What::Pass, 8),
-    (What::Take, 20),
-    (What::Settle, 16),
-    (What::Hang, 2),
+    (What::Sink(SinkAction::Take), 20),
+    (What::Sink(SinkAction::Settle), 16),
+    (What::Sink(SinkAction::Hang), 2),
     (What::ReadsFail, 1),
     (What::DiskFails, 1),
     (What::DiskIsWell, 1),

@@ -42,6 +42,9 @@ pub(super) struct Content {
     written_at: Duration,
 }
 
+/// Content and number of a line.
+pub(super) type Line = (usize, u64);
+
 /// Returns a line.
 fn line(content: usize, number: u64) -> String {
     let text = format!("{content:05} {number:06} {}", content as u64 ^ number);
@@ -49,14 +52,14 @@ fn line(content: usize, number: u64) -> String {
 }
 
 /// Returns content and number of a line.
-pub(super) fn parse(body: &[u8]) -> Option<(usize, u64)> {
+pub(super) fn parse(body: &[u8]) -> Option<Line> {
     let text = std::str::from_utf8(body).ok().filter(|text| text.len() == 23)?;
     let mut words = text.split_whitespace();
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
 /// Returns content and number of the last line; `None` if the bytes do not end with a line.
-fn last_line(bytes: &[u8]) -> Option<(usize, u64)> {
+fn last_line(bytes: &[u8]) -> Option<Line> {
     let (_, line) = bytes.split_last_chunk::<{ LINE_BYTES as usize }>()?;
     parse(line.strip_suffix(b"\n")?)
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use weir_host::Clock;
+use weir_model::RecordView;
 use weir_testkit::history::Trace;
-use weir_testkit::{CallKind, FakeClock, FakeTree, Fault, FaultKind, FaultyDisk, TreeLimits};
+use weir_testkit::{FakeClock, FakeTree, FaultyDisk, TreeLimits};
 
 use super::oracle::{Causes, Oracle};
 use super::plan::{Event, Settings, What};
-use super::process::{Process, RESCAN, SINKS};
-use super::programs::{Programs, contents_now};
+use super::process::{Process, RESCAN};
+use super::programs::{Line, Programs, contents_now, parse};
+use crate::source::simulated::{SinkAction, fail_disk};
 use crate::stats::get;
 
 /// Number of rounds after which everything must have arrived.
@@ -70,7 +72,7 @@ impl World {
     fn note_books(&self) {
         let Some(process) = &self.process else { return };
         self.trace.note(|| {
-            let ledger = process.journal.ledger();
+            let ledger = process.journaled.journal.ledger();
             let cursors =
                 ledger.cursors.iter().map(|c| format!("{}/{}", c.book.delivered, c.book.routed));
             let source = ledger.sources.first().map(|source| source.book).unwrap_or_default();
@@ -90,7 +92,7 @@ impl World {
             }
             What::Start => self.start(),
             What::ReadsFail => self.tree.fail_reads(rng.u32(1..4)),
-            What::DiskFails => self.fail_disk(&mut rng),
+            What::DiskFails => fail_disk(&self.disk, &mut rng),
             What::DiskIsWell => self.disk.faults().clear(),
             What::Kill => self.die(FaultyDisk::kill),
             What::Crash => self.die(|disk| disk.crash(seed)),
@@ -121,10 +123,11 @@ impl World {
             }
             What::Work => {
                 self.clock.advance(Duration::from_micros(rng.u64(..20_000)));
-                process.work(rng.u32(1..12));
+                process.journaled.work(rng.u32(1..12));
             }
             What::Flush => self.flush(),
-            _ => self.deliver(what, rng),
+            What::Sink(action) => self.deliver(action, rng),
+            _ => {}
         }
     }
 
@@ -139,37 +142,19 @@ impl World {
         self.clock.advance(pause.max(Duration::from_millis(1)));
     }
 
-    fn deliver(&mut self, what: What, rng: &mut Rng) {
+    fn deliver(&mut self, action: SinkAction, rng: &mut Rng) {
         let Some(process) = &mut self.process else { return };
-        let index = rng.usize(..SINKS);
-        let sink = &mut process.sinks[index];
-        match what {
-            What::Hang => sink.hangs = !sink.hangs,
-            What::Take if !sink.hangs => {
-                let _taken = (0..rng.u32(1..4)).all(|_| sink.take());
-            }
-            What::Settle if !sink.hangs && sink.in_hand() > 0 => {
-                let lines = sink.settle(rng.usize(..sink.in_hand()));
-                self.trace.note(|| format!("  {index} receives {lines:?}"));
-                self.oracle.receive(index, &lines);
-            }
-            _ => {}
+        if let (index, Some(lines)) = process.journaled.act(action, rng, line_of) {
+            self.trace.note(|| format!("  {index} receives {lines:?}"));
+            self.oracle.receive(index, &lines);
         }
     }
 
     fn flush(&mut self) {
         let Some(process) = &mut self.process else { return };
-        if process.flush() {
+        if process.journaled.flush() {
             self.oracle.note_flushed();
         }
-    }
-
-    fn fail_disk(&mut self, rng: &mut Rng) {
-        const KINDS: [CallKind; 4] =
-            [CallKind::Write, CallKind::SyncData, CallKind::Open, CallKind::Rename];
-        let kind = KINDS[rng.usize(..KINDS.len())];
-        let (nth, times) = (rng.u64(1..6), rng.u64(1..4));
-        self.disk.inject(Fault::new(FaultKind::Io).on(kind).nth(nth).times(times));
     }
 
     fn start(&mut self) {
@@ -231,14 +216,10 @@ impl World {
         for round in 0..ROUNDS {
             let Some(process) = &mut self.process else { return };
             process.run_source();
-            for (index, sink) in process.sinks.iter_mut().enumerate() {
-                while sink.take() {}
-                while sink.in_hand() > 0 {
-                    let lines = sink.settle(0);
-                    self.trace.note(|| format!("  {index} receives {lines:?}"));
-                    self.oracle.receive(index, &lines);
-                }
-            }
+            process.journaled.deliver_all(line_of, |index, lines| {
+                self.trace.note(|| format!("  {index} receives {lines:?}"));
+                self.oracle.receive(index, lines);
+            });
             self.flush();
             self.note_books();
             let is_long = round % 10 == 9;
@@ -249,6 +230,13 @@ impl World {
         let causes = Causes { has_cut: programs.has_cut, has_removed: programs.has_removed };
         let present = contents_now(&self.tree);
         let Some(process) = &self.process else { return };
-        self.oracle.compare(&process.journal, &programs.contents, &present, causes);
+        self.oracle.compare(&process.journaled.journal, &programs.contents, &present, causes);
     }
+}
+
+/// Returns content and number of the line in a record.
+fn line_of(record: RecordView<'_>) -> Option<Line> {
+    let line = parse(record.body);
+    assert!(line.is_some(), "no line: {:?}", String::from_utf8_lossy(record.body));
+    line
 }
