@@ -1,7 +1,7 @@
 //! `/weir/v1/reliability`: how much of what came in has arrived, by stretches of time up to a month,
 //! from readings of the books that the running weir makes itself.
 //!
-//! Reading order: [`history`] (readings, and what they say of a stretch), [`rates`] (what came in
+//! Reading order: [`history`] (readings, and what they say of a window), [`rates`] (what came in
 //! at which rate), [`file`] (how they survive a restart), then this file: when the books are read,
 //! and the documents.
 //!

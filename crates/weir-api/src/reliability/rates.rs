@@ -1,12 +1,12 @@
 //! What came in at which rate, and what was lost of it.
 //!
-//! Invariants: a rate is that of a stretch between two readings, a minute as a rule; stretches that
-//! are merged keep their rates; ranges of rates begin at 1, 2 and 5 times a power of ten, so that
-//! there are few of them.
+//! Invariants: a rate is that of the interval between two readings, a minute as a rule; intervals
+//! that are merged keep their rates; ranges of rates begin at 1, 2 and 5 times a power of ten, so
+//! that there are few of them.
 
 use super::history::Step;
 
-/// Shorter stretches, at a start or at the end, say little about a rate.
+/// Shorter intervals, at a start or at the end, say little about a rate.
 const RUNNING_NS_MIN: u64 = 5_000_000_000;
 
 /// The first digits at which ranges begin.
@@ -44,7 +44,7 @@ pub(super) fn bound(range: u8) -> f64 {
 }
 
 impl Rates {
-    /// The rate of a stretch of time, as long as it says something.
+    /// The rate of an interval, as long as it says something.
     pub(super) fn of(step: &Step) -> Self {
         let count = |number: i64| number.max(0).cast_unsigned();
         let change = &step.change;
