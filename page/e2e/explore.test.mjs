@@ -102,6 +102,8 @@ test('everything works without a mouse', () =>
     await page.keyboard.type('status:error')
     await page.keyboard.press('Enter')
     await until('the query is asked', () => parameter(page, 'q') === 'status:error')
+    // A row that is chosen before is one of the answer before.
+    await page.locator('.records[aria-busy=false]').waitFor()
     await page.keyboard.press('Escape')
     for (const key of ['j', 'j', 'o']) await page.keyboard.press(key)
     await page.locator('.drawer').waitFor()
@@ -176,6 +178,38 @@ test('what refreshes by itself waits while somebody reads, and keeps to the open
     await until('the row of the open record is marked', async () =>
       /late 1/.test(await page.locator('.record.selected').innerText()),
     )
+  }))
+
+test('what a button has opened is closed by Escape, and by the button', () =>
+  withPage('/?from=now-15m', async (page) => {
+    const open = page.locator('.popover:popover-open, .menu:popover-open')
+    for (const title of ['Range of time', 'Export and share', 'Theme']) {
+      const button = page.locator(`button[title="${title}"]`)
+      await button.click()
+      await open.waitFor()
+      await page.keyboard.press('Escape')
+      await open.waitFor({ state: 'detached' })
+      await button.click()
+      await open.waitFor()
+      await button.click()
+      await open.waitFor({ state: 'detached' })
+    }
+  }))
+
+test('a record is copied where the browser has no clipboard, as on a page without TLS', () =>
+  withPage('/?from=now-15m', async (page) => {
+    await page.evaluate(() => {
+      Object.defineProperty(navigator, 'clipboard', { value: undefined })
+      document.addEventListener('copy', () => {
+        window.copied = document.activeElement.value
+      })
+    })
+    const message = page.locator('.record-space .record .message').first()
+    const text = await message.innerText()
+    await message.click()
+    await page.getByRole('button', { name: 'Copy the message' }).click()
+    await page.locator('.toast', { hasText: 'Copied the message' }).waitFor()
+    assert.equal(await page.evaluate(() => window.copied), text)
   }))
 
 test('the length of a bar can be chosen', () =>

@@ -44,10 +44,11 @@ export async function until(what, check, limit = 10_000) {
  * `drains`: with drains and a service for readers of Loggregator, which are off otherwise; `follow`: a
  * folder whose files are followed, too; `collector`: the address of a server that also gets every
  * record, before which only little waits; `token`: what its API requires, `readToken`: one that may only
- * read, and `cloud`: the address of a server that stands for UAA and the Cloud Controller.
+ * read, and `cloud`: the address of a server that stands for UAA and the Cloud Controller; `store`:
+ * whether records are stored.
  */
 export async function startWeir(options = {}) {
-  const { drains = false, follow = '', collector = '' } = options
+  const { drains = false, follow = '', collector = '', store = true } = options
   const { token = '', readToken = '', cloud = '' } = options
   const others = (drains ? ', "drains"' : '') + (collector ? ', "collector"' : '')
   const directory = mkdtempSync(path.join(tmpdir(), 'weir-page-'))
@@ -55,9 +56,10 @@ export async function startWeir(options = {}) {
   const write = (api) =>
     writeFileSync(
       configuration,
-      `data_dir = "${directory}/data"\ndefault_to = ["store", "copy"${others}]\n` +
+      `data_dir = "${directory}/data"\ndefault_to = [${store ? '"store", ' : ''}"copy"${others}]\n` +
         `[api]\nlisten = "${api}"\n` +
         (token ? access() : '') +
+        (store ? '' : '[store]\nenabled = false\n') +
         (drains ? '[drains]\n[loggregator.gateway]\nlisten = "127.0.0.1:0"\n' : '') +
         (follow ? `[source.shop]\ntype = "file"\ninclude = ["${follow}/*.log"]\n` : '') +
         (collector
@@ -66,7 +68,7 @@ export async function startWeir(options = {}) {
           : '') +
         '[source.intake]\ntype = "datadog_intake"\nlisten = "127.0.0.1:0"\n' +
         '[[rule]]\nname = "health"\nwhen = \'"GET /healthz"\'\ndrop = true\n' +
-        '[[rule]]\nname = "nobody"\nwhen = "service:nobody"\nto = ["store"]\n' +
+        `[[rule]]\nname = "nobody"\nwhen = "service:nobody"\nto = ["${store ? 'store' : 'copy'}"]\n` +
         `[output.copy]\ntype = "file"\npath = "${directory}/copy.log"\n`,
     )
   function access() {

@@ -12,8 +12,8 @@ const lines = (from, count) =>
     status: 'info',
   }))
 
-async function openLive(path = '/live?rate=5000') {
-  const opened = await openPage(here.browser)
+async function openLive(path = '/live?rate=5000', options = {}) {
+  const opened = await openPage(here.browser, options)
   await opened.page.goto(here.server.address + path)
   await opened.page.locator('.rate', { hasText: /^\s*live/ }).waitFor()
   return opened
@@ -77,6 +77,36 @@ test('rows come, wait while somebody reads, and are caught up with', async () =>
   await page.getByText('line number 399').waitFor()
   await until('matched is shown', async () => (await figure(page, 'matched')) === 400)
   assert.equal(await figure(page, 'shown'), 400)
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
+test('a finger or the scroll bar stops the list as well', async () => {
+  const phone = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }
+  const { page, complaints, close } = await openLive(undefined, phone)
+  await here.weir.post(lines(5_000, 200))
+  await page.getByText('line number 5199').waitFor()
+  await still(page)
+  const list = page.locator('.live-rows')
+  const session = await page.context().newCDPSession(page)
+  const touch = (type, ...touchPoints) =>
+    session.send('Input.dispatchTouchEvent', { type, touchPoints })
+  await touch('touchStart', { x: 200, y: 350 })
+  for (let y = 360; y <= 650; y += 10) await touch('touchMove', { x: 200, y })
+  await touch('touchEnd')
+  await page.locator('.catch-up').waitFor()
+  const placeOf = () => list.evaluate((element) => element.scrollTop)
+  await still(page)
+  const place = await placeOf()
+  await here.weir.post(lines(5_200, 50))
+  await page.locator('.catch-up', { hasText: '50 new' }).waitFor()
+  assert.equal(await placeOf(), place)
+  await page.locator('.catch-up').click()
+  await page.getByText('line number 5249').waitFor()
+  await list.evaluate((element) => {
+    element.scrollTop -= 200
+  })
+  await page.locator('.catch-up').waitFor()
   assert.deepEqual(complaints, [])
   await close()
 })

@@ -32,14 +32,13 @@ async function weight() {
   const size = (name) =>
     gzipSync(readFileSync(new URL(`../dist/assets/${name}`, import.meta.url)), { level: 9 }).length
   const scripts = names.filter((name) => name.endsWith('.js'))
-  const all = scripts.reduce((sum, name) => sum + size(name), 0)
-  const editor = scripts
-    .filter((name) => name.startsWith('editor'))
-    .reduce((sum, name) => sum + size(name), 0)
-  say('script at first paint, gzip', `${((all - editor) / 1000).toFixed(1)} kB`)
-  say('the editor, gzip, fetched after it', `${(editor / 1000).toFixed(1)} kB`)
+  const weightOf = (found) => found.reduce((sum, name) => sum + size(name), 0)
+  const all = weightOf(scripts)
+  const later = weightOf(scripts.filter((name) => /^(editor|plot)-/.test(name)))
+  say('script at first paint, gzip', `${((all - later) / 1000).toFixed(1)} kB`)
+  say('charts and the editor, gzip, fetched after it', `${(later / 1000).toFixed(1)} kB`)
   const built = readdirSync(new URL('../dist/assets/', import.meta.url))
-  const total = built.reduce((sum, name) => sum + size(name), 0)
+  const total = weightOf(built.filter((name) => !name.endsWith('.gz')))
   say('everything that is built, gzip', `${(total / 1000).toFixed(1)} kB`)
   await close()
 }

@@ -144,8 +144,9 @@ test('no text, name or tooltip has a character that nobody sees', async () => {
     assert.deepEqual(await unseenIn(page), [], view)
   }
   await page.goto(`${here.server.address}/?q=hidden`)
-  for (const name of await page.locator('.facet-name[aria-expanded=false]').all())
-    await name.click()
+  await page.locator('.facet-name').first().waitFor()
+  const closed = page.locator('.facet-name[aria-expanded=false]')
+  while ((await closed.count()) > 0) await closed.first().click()
   await page.locator('.record-space .record').first().click()
   for (const tab of ['JSON', 'Context', 'Trace', 'Path', 'Fields']) {
     await page.getByRole('tab', { name: tab, exact: true }).click()

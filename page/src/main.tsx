@@ -25,4 +25,5 @@ followLinks()
 loadSession().finally(watchTopology)
 
 const page = document.getElementById('page')
+page?.replaceChildren()
 if (page) render(<App />, page)

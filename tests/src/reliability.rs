@@ -88,7 +88,12 @@ fn what_was_received_delivered_and_lost_is_recorded_over_kills_and_restarts() {
     let ran: f64 = steps.iter().map(|step| step["running_seconds"].as_f64().unwrap()).sum();
     assert_eq!(lost, 100);
     assert!(ran > 0.0, "{steps:?}");
-    let (status, body) = weir.get("/weir/v1/reliability/steps?kind=output&name=hec").unwrap();
-    assert!(status == 400 && body.contains("window"), "{body}");
+    let all = json(&weir, "/weir/v1/reliability/steps?kind=source&window=1d");
+    let lines = all["steps"].as_array().unwrap().iter().map(|step| &step["received"]);
+    assert_eq!(lines.map(|lines| lines.as_u64().unwrap()).sum::<u64>(), 600, "{all}");
+    for (query, named) in [("kind=output&name=hec", "window"), ("kind=output&window=1d", "name")] {
+        let (status, body) = weir.get(&format!("/weir/v1/reliability/steps?{query}")).unwrap();
+        assert!(status == 400 && body.contains(named), "{body}");
+    }
     weir.stop();
 }

@@ -55,17 +55,8 @@ enum Coding {
 impl Coding {
     /// The best accepted coding (RFC 9110, 12.5.3); `None` means no compression.
     fn accepted(headers: &HeaderMap) -> Option<Self> {
-        let lists = headers.get_all(header::ACCEPT_ENCODING);
-        let lists: Vec<&str> = lists.into_iter().filter_map(|list| list.to_str().ok()).collect();
-        let quality = |name: &str| {
-            let items = lists.iter().flat_map(|list| list.split(','));
-            let mut items = items.map(|item| item.split_once(';').unwrap_or((item, "")));
-            let (_, weight) = items.find(|(coding, _)| coding.trim().eq_ignore_ascii_case(name))?;
-            let number = weight.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.parse().ok())?;
-            (number > 0.0).then_some(number)
-        };
-        match (quality("zstd"), quality("gzip").or_else(|| quality("x-gzip"))) {
-            (Some(zstd), gzip) if gzip.is_none_or(|gzip: f32| zstd >= gzip) => Some(Self::Zstd),
+        match (quality(headers, "zstd"), gzip_quality(headers)) {
+            (Some(zstd), gzip) if gzip.is_none_or(|gzip| zstd >= gzip) => Some(Self::Zstd),
             (_, Some(_)) => Some(Self::Gzip),
             _ => None,
         }
@@ -77,6 +68,25 @@ impl Coding {
             Self::Zstd => "zstd",
         }
     }
+}
+
+/// How much a client wants a coding; `None` if it does not accept it.
+fn quality(headers: &HeaderMap, name: &str) -> Option<f32> {
+    let lists = headers.get_all(header::ACCEPT_ENCODING).into_iter();
+    let items = lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(','));
+    let mut items = items.map(|item| item.split_once(';').unwrap_or((item, "")));
+    let (_, weight) = items.find(|(coding, _)| coding.trim().eq_ignore_ascii_case(name))?;
+    let number = weight.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.parse().ok())?;
+    (number > 0.0).then_some(number)
+}
+
+fn gzip_quality(headers: &HeaderMap) -> Option<f32> {
+    quality(headers, "gzip").or_else(|| quality(headers, "x-gzip"))
+}
+
+/// Whether a client accepts what is compressed already.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    gzip_quality(headers).is_some()
 }
 
 /// A compressor and its pending output.

@@ -2,18 +2,22 @@
 //!
 //! Invariants: a build without Node.js embeds no files, and a notice is served instead; names of
 //! assets contain a hash of their content, so they are cached forever and nothing else is cached
-//! without being checked; the content security policy allows nothing that is not served by weir.
+//! without being checked; files are compressed when the page is built, not when they are requested;
+//! the content security policy allows nothing that is not served by weir.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 use crate::access::Permission::Public;
 use crate::access::{Routes, needs};
+use crate::compression::accepts_gzip;
 use crate::response::{NO_STORE, problem};
 
 #[derive(RustEmbed)]
@@ -99,7 +103,23 @@ fn file(name: &str, caching: &'static str, headers: &HeaderMap) -> Option<Respon
         return Some((StatusCode::NOT_MODIFIED, HEADERS, caching).into_response());
     }
     let content_type = [(header::CONTENT_TYPE, content_type(name))];
-    Some((StatusCode::OK, HEADERS, caching, content_type, data.into_owned()).into_response())
+    let compressed = || Files::get(&format!("{name}.gz"));
+    let Some(compressed) = accepts_gzip(headers).then(compressed).flatten() else {
+        return Some((StatusCode::OK, HEADERS, caching, content_type, body(data)).into_response());
+    };
+    let mut response =
+        (StatusCode::OK, HEADERS, caching, content_type, body(compressed.data)).into_response();
+    let (coding, vary) = ("gzip", "accept-encoding");
+    response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+    response.headers_mut().append(header::VARY, HeaderValue::from_static(vary));
+    Some(response)
+}
+
+fn body(data: Cow<'static, [u8]>) -> Bytes {
+    match data {
+        Cow::Borrowed(embedded) => Bytes::from_static(embedded),
+        Cow::Owned(read) => Bytes::from(read),
+    }
 }
 
 fn content_type(name: &str) -> &'static str {
@@ -110,5 +130,34 @@ fn content_type(name: &str) -> &'static str {
         Some("svg") => "image/svg+xml",
         Some("json") => "application/json",
         _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    /// Without Node.js there are no files, and nothing to compare.
+    #[test]
+    fn files_are_sent_as_the_build_has_compressed_them() {
+        let gzip = HeaderMap::from_iter([(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("gzip, deflate"),
+        )]);
+        for compressed in Files::iter().filter(|name| name.ends_with(".gz")) {
+            let name = compressed.trim_end_matches(".gz");
+            let [plain, sent] = [name, &compressed].map(|name| Files::get(name).unwrap().data);
+            let mut decompressed = Vec::new();
+            flate2::read::GzDecoder::new(&*sent).read_to_end(&mut decompressed).unwrap();
+            assert_eq!(decompressed, *plain, "{name}");
+            let coding = |headers: &HeaderMap| {
+                let response = file(name, CHECKED, headers).unwrap();
+                response.headers().get(header::CONTENT_ENCODING).cloned()
+            };
+            assert_eq!(coding(&gzip), Some(HeaderValue::from_static("gzip")), "{name}");
+            assert_eq!(coding(&HeaderMap::new()), None, "{name}");
+        }
     }
 }

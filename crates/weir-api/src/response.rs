@@ -1,5 +1,6 @@
-//! Responses that several handlers return: JSON documents, and problems by path.
+//! Responses that several handlers return: JSON documents, events, and problems by path.
 
+use axum::body::Body;
 use axum::http::{HeaderName, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -9,6 +10,15 @@ use crate::problem::{DatadogProblem, Problem};
 
 /// Current values must not be cached.
 pub(crate) const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
+
+/// Tells nginx, and proxies that understand its header, to pass on each event at once: by default
+/// nginx collects some kilobytes first.
+const NOT_BUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
+
+/// Response with server-sent events.
+pub(crate) fn events(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, "text/event-stream"), NO_STORE, NOT_BUFFERED], body).into_response()
+}
 
 /// Response with a JSON document.
 pub(crate) fn json_response(code: StatusCode, document: &impl Serialize) -> Response {
@@ -44,5 +54,19 @@ pub(crate) fn problem_for_path(uri: &Uri, problem: Problem) -> Response {
         DatadogProblem(problem).into_response()
     } else {
         problem.into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_are_asked_to_pass_on_each_event() {
+        let response = events(Body::empty());
+        let header = |name| response.headers()[name].to_str().unwrap();
+        assert_eq!(header(header::CONTENT_TYPE), "text/event-stream");
+        assert_eq!(header(header::CACHE_CONTROL), "no-store");
+        assert_eq!(header(NOT_BUFFERED.0), "no");
     }
 }

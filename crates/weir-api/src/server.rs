@@ -28,7 +28,7 @@ use weir_store::query::LogStore;
 
 use self::connection::serve_connection;
 pub(crate) use self::tls::ApiTls;
-use crate::absence::limit_absence;
+use crate::absence::prepare_connection;
 use crate::access::{ApiAccess, Gate};
 use crate::explore::QueryLimits;
 use crate::guard::{AllowedHosts, Sender};
@@ -234,7 +234,7 @@ async fn connection(
     stopped: watch::Receiver<bool>,
 ) {
     let sender = Sender(tcp.peer_addr().map(|address| address.ip().to_canonical()).ok());
-    limit_absence(&tcp, WRITE_TIMEOUT);
+    prepare_connection(&tcp, WRITE_TIMEOUT);
     let Some(tls) = tls else { return serve_connection(tcp, sender, slot, router, stopped).await };
     let accepted = tokio::select! {
         accepted = tls.accept(tcp) => accepted,

@@ -44,6 +44,12 @@ it('counts losses, but not what was discarded on purpose', () => {
   expect(totals).toEqual({ delivered: 10, waiting: 8, lost: 2, troubled: 1, balanced: true })
 })
 
+it('a drain that has sent since the last look is not idle', () => {
+  const idle = drain('a', { state: 'idle' })
+  expect(stateOf(idle).text).toBe('idle')
+  expect(stateOf(idle, 0.5)).toEqual({ tone: 'good', text: 'sending' })
+})
+
 it('lists trouble first and finds by any text', () => {
   const failing = drain('z', { state: 'failing', error: 'connection refused', failing_seconds: 90 })
   const all = [drain('a'), drain('m', { state: 'lagging' }), failing]

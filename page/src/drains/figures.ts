@@ -48,10 +48,11 @@ export function drainTotals({ drains, balanced }: DrainsDocument): DrainTotals {
   }
 }
 
-export function stateOf(drain: DrainEntry): State {
+/** `rate` is what it has delivered a second since the last look: between two sends none waits. */
+export function stateOf(drain: DrainEntry, rate = 0): State {
   switch (drain.state) {
     case 'idle':
-      return { tone: 'good', text: 'idle' }
+      return { tone: 'good', text: rate > 0 ? 'sending' : 'idle' }
     case 'sending':
       return { tone: 'good', text: 'sending' }
     case 'lagging':

@@ -36,7 +36,7 @@ export function DrainTable({ drains, rates, add, changed }: TableProps) {
         <span class="quiet grow">
           {found.length > shown.length
             ? `${shown.length} of ${exact(found.length)}: use the filter`
-            : 'routed = delivered + discarded + waiting, since weir was started'}
+            : 'routed = delivered + discarded + waiting, since each drain was added'}
         </span>
         <input
           class="field small"
@@ -118,7 +118,7 @@ interface RowProps {
 }
 
 function Row({ drain, rate: sent, changed, remove }: RowProps) {
-  const state = stateOf(drain)
+  const state = stateOf(drain, sent)
   const lag = lagText(drain)
   return (
     <tr>

@@ -11,6 +11,7 @@ import { QuotaKeys } from '../pipeline/quota'
 import { createResource } from '../state/resource'
 import { mayChange, seesEverything } from '../state/session'
 import { status } from '../state/status'
+import { topology } from '../state/topology'
 import { Button } from '../ui/button'
 import { Command } from '../ui/command'
 import { Figure } from '../ui/figure'
@@ -97,13 +98,21 @@ function Body({ data, add, changed }: BodyProps) {
   )
 }
 
+/** Whether the configuration has a section for drains, as far as that is known. */
+function areOff(): boolean {
+  const nodes = topology.value?.nodes
+  return nodes !== undefined && !nodes.some((node) => node.id === 'output:drains')
+}
+
 function NoDrains({ add }: { add: () => void }) {
   if (!seesEverything.value) return <NoOwnDrains />
+  const off = areOff()
   return (
     <section class="panel" aria-label="Drains">
       <Empty
-        title="No drains yet"
+        title={off ? 'Drains are off' : 'No drains yet'}
         actions={
+          !off &&
           mayChange.value && (
             <Button kind="primary" icon="plus" onClick={add}>
               Add a drain
@@ -115,14 +124,23 @@ function NoDrains({ add }: { add: () => void }) {
           A drain sends the records of one application, or of a space, an organization or
           everything, to a destination chosen by its owner: syslog over TCP or TLS, or HTTPS.
         </p>
-        <p>
-          Drains are enabled by a <code>[drains]</code> section in the configuration. They are
-          defined there, by a binding cache, on this page, or on the command line.
-        </p>
-        <Command
-          text="weir drains add syslog-tls://logs.example.com:6514 --app ID"
-          does="A drain for one application, added to the weir of this machine."
-        />
+        {off ? (
+          <p>
+            Add a <code>[drains]</code> section to the configuration, an empty one is enough, and
+            drains can be added here or with <code>weir drains add</code>.
+          </p>
+        ) : (
+          <>
+            <p>
+              They are defined in the configuration, by a binding cache, on this page, or on the
+              command line.
+            </p>
+            <Command
+              text="weir drains add syslog-tls://logs.example.com:6514 --app ID"
+              does="A drain for one application, added to the weir of this machine."
+            />
+          </>
+        )}
       </Empty>
     </section>
   )

@@ -132,8 +132,13 @@ function FieldRow({ field }: { field: FieldValue }) {
         <LogText text={name} />
       </span>
       <span class="field-value">
-        <LogText text={text.slice(0, messageShown)} />
-        {typeof value === 'number' && unit && <span class="quiet"> {measured(value, unit)}</span>}
+        {typeof value === 'number' && unit ? (
+          <>
+            {measured(value, unit)} <span class="quiet">{`${text} ${unit}`}</span>
+          </>
+        ) : (
+          <LogText text={text.slice(0, messageShown)} />
+        )}
       </span>
       <span class="field-actions">
         {filters && (

@@ -31,12 +31,12 @@ export function FacetPanel() {
           }}
         />
       </div>
-      {answer ? <Groups entries={answer.facets} search={search.value} /> : <Waiting />}
       {answer?.meta.weir.partial && (
         <p class="facets-note">
           <Partial meta={answer.meta} />
         </p>
       )}
+      {answer ? <Groups entries={answer.facets} search={search.value} /> : <Waiting />}
       {answer && answer.left_out > 0 && (
         <p class="facets-note quiet">
           {answer.left_out} further fields; find them in the query bar.

@@ -1,10 +1,11 @@
 // The histogram above the records: a bar for each stretch of time, by severity, with a brush.
 import { useSignal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
 import { duration, exact, short } from '../format/numbers'
 import { go } from '../state/location'
 import { histogramShown } from '../state/settings'
 import { IconButton } from '../ui/button'
-import { Chart, Legend } from '../ui/chart'
+import { Chart, Legend, loadPlotting } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Partial } from '../ui/states'
 import { facets } from './facets'
@@ -15,6 +16,7 @@ export const histogramHeight = 112
 
 export function HistogramPanel() {
   const asTable = useSignal(false)
+  useEffect(loadPlotting, [])
   if (!histogramShown.value) return null
   const data = histogram.data.value
   return (
@@ -54,7 +56,7 @@ function BarChoice() {
         name="Length of a bar"
         value={choices.includes(bar.value) ? bar.value : ''}
         options={['', ...choices]}
-        label={(one) => (one === '' ? (bar.value ? 'automatic' : length) : one)}
+        label={(one) => (one === '' ? (bar.value ? 'automatic' : `auto: ${length}`) : one)}
         onChange={(next) => go({ bar: next }, { replace: true })}
       />
     </label>

@@ -1,6 +1,6 @@
 // Explore: the query, the histogram, the facets, and below them records, patterns, groups or times.
 import { effect, useSignal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useMemo } from 'preact/hooks'
 import { reach } from '../api/client'
 import { bytes, exact, short } from '../format/numbers'
 import { QueryBar } from '../query/bar'
@@ -42,6 +42,7 @@ export function Explore() {
           problem={rowsProblem.value}
           onRun={setQuery}
           action="Search"
+          settled={rowsMeta.value !== undefined || rowsProblem.value !== undefined}
         />
         <div class="ask-side">
           <TimePicker />
@@ -58,38 +59,42 @@ export function Explore() {
   )
 }
 
-/** Asks when the question changes: first what is looked at first, rows and bars, then the facets. */
+/** Asks at once, so that weir answers while the page is drawn for the first time. */
 function useQuestions() {
-  useEffect(() => {
-    const stopRecords = effect(() => {
-      const asked = question.value
-      remember(asked.query)
-      loadRecords(asked, sort.value).then(() => {
-        if (question.peek() === asked) announce(`${exact(rows.peek().length)} records shown`)
-      })
+  const stop = useMemo(keepAsking, [])
+  useEffect(() => stop, [stop])
+}
+
+/** Asks when the question changes: first what is looked at first, rows and bars, then the facets. */
+function keepAsking(): () => void {
+  const stopRecords = effect(() => {
+    const asked = question.value
+    remember(asked.query)
+    loadRecords(asked, sort.value).then(() => {
+      if (question.peek() === asked) announce(`${exact(rows.peek().length)} records shown`)
     })
-    const stopFigures = effect(() => {
-      const asked = question.value
-      const wanted = facetsShown.value || view.value !== ''
-      const points = Math.max(30, Math.round(window.innerWidth / 14))
-      const bars = histogramShown.value
-        ? loadHistogram(asked, points, split.value, bar.value)
-        : Promise.resolve()
-      bars.then(() => {
-        if (!wanted || question.peek() !== asked) return
-        loadFacets(asked, histogram.data.peek()?.matched ?? 0)
-      })
+  })
+  const stopFigures = effect(() => {
+    const asked = question.value
+    const wanted = facetsShown.value || view.value !== ''
+    const points = Math.max(30, Math.round(window.innerWidth / 14))
+    const bars = histogramShown.value
+      ? loadHistogram(asked, points, split.value, bar.value)
+      : Promise.resolve()
+    bars.then(() => {
+      if (!wanted || question.peek() !== asked) return
+      loadFacets(asked, histogram.data.peek()?.matched ?? 0)
     })
-    const stopWaiting = effect(() => {
-      const back = reach.value === 'reached'
-      if (back && rowsProblem.peek()?.kind === 'unreachable') askAgain()
-    })
-    return () => {
-      stopRecords()
-      stopFigures()
-      stopWaiting()
-    }
-  }, [])
+  })
+  const stopWaiting = effect(() => {
+    const back = reach.value === 'reached'
+    if (back && rowsProblem.peek()?.kind === 'unreachable') askAgain()
+  })
+  return () => {
+    stopRecords()
+    stopFigures()
+    stopWaiting()
+  }
 }
 
 function Results() {
@@ -149,7 +154,7 @@ function Toolbar() {
       <IconButton
         small
         icon="filter"
-        label={facetsShown.value ? 'Hide the fields' : 'Show the fields'}
+        label="Show the fields"
         pressed={facetsShown.value}
         onClick={() => {
           facetsShown.value = !facetsShown.value

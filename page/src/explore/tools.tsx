@@ -12,7 +12,7 @@ export function RecordTools() {
       <IconButton
         small
         icon="chart"
-        label={histogramShown.value ? 'Hide the histogram' : 'Show the histogram'}
+        label="Show the histogram"
         pressed={histogramShown.value}
         onClick={() => {
           histogramShown.value = !histogramShown.value

@@ -1,14 +1,25 @@
-// By which field outliers are looked for at first: services, or hosts where one service is asked for.
+// By which field outliers are looked for at first: services, or what is behind the one that is asked for.
 import type { FacetEntry } from '../api/schema'
 import { parseTerms } from '../query/terms'
 
 const hosts = ['host', '@host', '@hostname']
 
+/** Where a request went, or what it asked for. */
+const parts = /upstream|backend|instance|pod|worker|route|endpoint|handler|operation/
+
+/** So many groups can be compared. */
+const groupsMost = 50
+
 export function usualGroup(query: string, facets: FacetEntry[]): string {
   const asked = parseTerms(query).find((term) => term.field === 'service' && !term.negated)
   if (asked?.values?.length !== 1) return 'service'
   // Files can be on one machine, and their records of several.
-  const several = (name: string) =>
-    facets.some((facet) => facet.name === name && facet.values.length > 1)
-  return hosts.find(several) ?? 'host'
+  const several = (facet: FacetEntry) => facet.values.length > 1
+  const host = hosts.find((name) => facets.some((facet) => facet.name === name && several(facet)))
+  const part = facets.filter(
+    (facet) => parts.test(facet.name) && several(facet) && (facet.distinct ?? 0) <= groupsMost,
+  )
+  // Places come before what was asked of them.
+  const place = part.find((facet) => !/route|endpoint|handler|operation/.test(facet.name))
+  return host ?? (place ?? part[0])?.name ?? 'host'
 }

@@ -17,6 +17,8 @@ const query = parameter('q')
 
 /** So near the bottom counts as at the bottom, pixels. */
 const bottomSlack = 24
+/** Places are rounded to whole pixels here and there. */
+const rounding = 1
 
 export function LiveList({ words }: { words: string }) {
   const scroller = useRef<HTMLDivElement>(null)
@@ -32,9 +34,12 @@ export function LiveList({ words }: { words: string }) {
     keyOf: (index) => entries[index]?.key ?? index,
   })
 
+  const place = useRef(0)
   useLayoutEffect(() => {
     const element = scroller.current
-    if (follows && element) element.scrollTop = element.scrollHeight
+    if (!follows || !element) return
+    element.scrollTop = element.scrollHeight
+    place.current = element.scrollTop
   }, [drawn, follows, virtual.getTotalSize()])
   usePauseOnSelection(scroller)
 
@@ -49,7 +54,7 @@ export function LiveList({ words }: { words: string }) {
         aria-label="Live records"
         aria-live="off"
         tabIndex={0}
-        onScroll={(event) => scrolled(event.currentTarget)}
+        onScroll={(event) => scrolled(event.currentTarget, place.current)}
         onWheel={(event) => event.deltaY < 0 && pause()}
         onKeyDown={(event) => /^(ArrowUp|PageUp|Home)$/.test(event.key) && pause()}
       >
@@ -76,9 +81,12 @@ export function LiveList({ words }: { words: string }) {
   )
 }
 
-function scrolled(element: HTMLElement): void {
+/** `place` is where the list was left at its end: above it, a finger or the scroll bar has moved it. */
+function scrolled(element: HTMLElement, place: number): void {
   const below = element.scrollHeight - element.scrollTop - element.clientHeight
-  if (!following.peek() && below < bottomSlack && ring.waiting.length === 0) following.value = true
+  if (following.peek()) {
+    if (below > rounding && element.scrollTop < place - rounding) pause()
+  } else if (below < bottomSlack && ring.waiting.length === 0) following.value = true
 }
 
 function usePauseOnSelection(scroller: { current: HTMLElement | null }): void {

@@ -46,6 +46,7 @@ export function Live() {
       <div class="ask">
         <QueryBar
           action="Follow"
+          settled={tailState.value !== 'connecting'}
           query={asked}
           problem={tailProblem.value}
           onRun={(text) => ask(text, asked, maxRate)}
@@ -123,7 +124,7 @@ function Tools({ maxRate }: { maxRate: number }) {
   const paused = !following.value
   return (
     <>
-      <Button icon={paused ? 'play' : 'pause'} pressed={paused} title="p" onClick={togglePause}>
+      <Button icon={paused ? 'play' : 'pause'} title="p" onClick={togglePause}>
         {paused ? 'Resume' : 'Pause'}
       </Button>
       <IconButton icon="close" label="Clear" keys="c" onClick={clearRows} />

@@ -1,4 +1,5 @@
-// The query bar: a plain field at once, the editor in its place as soon as it has come.
+// The query bar: a plain field at once, the editor in its place once there is time for it: what was
+// asked is drawn before, unless somebody goes to the field.
 import type { RefObject } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import type { Problem } from '../api/client'
@@ -12,6 +13,8 @@ interface QueryBarProps {
   onRun: (query: string) => void
   /** What the button says. */
   action: string
+  /** Whether the first answer has come. */
+  settled: boolean
 }
 
 const hint =
@@ -19,14 +22,17 @@ const hint =
     ? 'Search: words, service:web, status:>=warn, @duration:>300ms, "a phrase", /regex/'
     : 'Search: error service:web'
 
-export function QueryBar({ query, problem, onRun, action }: QueryBarProps) {
+export function QueryBar({ query, problem, onRun, action, settled }: QueryBarProps) {
   const host = useRef<HTMLDivElement>(null)
   const input = useRef<HTMLInputElement>(null)
   const text = useRef(query)
   const run = useRef(onRun)
   run.current = onRun
   const ask = useCallback(() => run.current(text.current), [])
-  const editor = useEditor(host, input, text, ask)
+  const [entered, enter] = useState(false)
+  const wanted = useRef(false)
+  wanted.current ||= settled || entered
+  const editor = useEditor(wanted.current, host, input, text, ask)
 
   useKeys([
     {
@@ -58,6 +64,7 @@ export function QueryBar({ query, problem, onRun, action }: QueryBarProps) {
           placeholder={hint}
           spellcheck={false}
           defaultValue={query}
+          onFocus={() => enter(true)}
           onInput={(event) => {
             text.current = event.currentTarget.value
           }}
@@ -81,6 +88,7 @@ interface LoadedEditor {
 
 /** Puts the editor in the place of the plain field, with its text, focus and cursor. */
 function useEditor(
+  wanted: boolean,
   host: RefObject<HTMLDivElement | null>,
   input: RefObject<HTMLInputElement | null>,
   text: { current: string },
@@ -89,6 +97,7 @@ function useEditor(
   const loaded = useRef<LoadedEditor>({ current: undefined, ready: false }).current
   const [, draw] = useState(false)
   useEffect(() => {
+    if (!wanted) return
     let gone = false
     import('./editor').then(
       ({ createEditor }) => {
@@ -111,6 +120,6 @@ function useEditor(
       loaded.current?.destroy()
       loaded.current = undefined
     }
-  }, [host, input, text, ask, loaded])
+  }, [wanted, host, input, text, ask, loaded])
   return loaded
 }

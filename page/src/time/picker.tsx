@@ -56,7 +56,7 @@ export function TimePicker() {
         {(close) => <Choices close={close} />}
       </Popover>
       <IconButton icon="chevronRight" label="Later" keys="]" onClick={() => shift(0.5)} />
-      <IconButton icon="refresh" label="Ask again" keys="r" onClick={askAgain} />
+      <IconButton icon="refresh" label="Run again" keys="r" onClick={askAgain} />
     </div>
   )
 }

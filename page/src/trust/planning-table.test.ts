@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { AggregateAnswer } from '../api/schema'
-import { intakeOf, percentileOf, plansOf } from './planning-table'
+import type { AggregateAnswer, StepEntry } from '../api/schema'
+import { intakeOf, percentileOf, plansOf, readIntake } from './planning-table'
 
 const minute = 60_000
 const counted = (values: number[]) => {
@@ -32,4 +32,24 @@ it('machines are whole, and cost is compared with the 80th percentile', () => {
   })
   expect(plans.at(-1)).toEqual({ name: 'highest peak', rate: 1_000, machines: 3, cost: 1.5 })
   expect(plansOf(rates, 0)[0]).toMatchObject({ machines: undefined, cost: undefined })
+})
+
+it('without a store, readings tell the rates: an hour counts sixty times a minute', () => {
+  const step = (to: string, running_seconds: number, received: number): StepEntry => {
+    const counts = { received, delivered: received, lost: 0, discarded: 0 }
+    return { from: to, to, running_seconds, ...counts }
+  }
+  const now = Date.parse('2026-01-20T00:00:00Z')
+  const found = readIntake(
+    [
+      step('2026-01-02T00:00:00Z', 3_600, 1),
+      step('2026-01-18T00:00:00Z', 3_600, 7_200),
+      step('2026-01-19T23:58:00Z', 60, 600),
+      step('2026-01-19T23:59:00Z', 60, 0),
+      step('2026-01-20T00:00:00Z', 5, 1_000),
+    ],
+    now,
+  )
+  expect(found.rates).toEqual([0, ...Array.from({ length: 60 }, () => 2), 10])
+  expect(found).toMatchObject({ step: undefined, length: 3_720 })
 })

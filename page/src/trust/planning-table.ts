@@ -1,7 +1,8 @@
 // The planning table: how much came in over the last two weeks, by percentile, and how many machines
-// with a measured capacity that needs.
-import { post } from '../api/client'
-import type { AggregateAnswer } from '../api/schema'
+// with a measured capacity that needs. Stored records are counted in stretches of equal length; without
+// a store, the readings of the books tell what came in.
+import { asProblem, get, post } from '../api/client'
+import type { AggregateAnswer, StepEntry } from '../api/schema'
 import { isSeries } from '../explore/series'
 import { createResource } from '../state/resource'
 import { stored } from '../state/stored'
@@ -9,8 +10,8 @@ import { stored } from '../state/stored'
 export interface Intake {
   /** Records a second in each stretch of time, lowest first. */
   rates: number[]
-  /** Length of a stretch, seconds. */
-  step: number
+  /** Length of a stretch, seconds; undefined for readings: minutes, and hours before the last day. */
+  step: number | undefined
   /** From the first stretch to the last one, seconds. */
   length: number
 }
@@ -32,13 +33,42 @@ const fine = { interval: '1m', length: 60_000 }
 /** With less history than this, usual stretches are too few for percentiles. */
 const shortHistory = day / 2
 
+/** The status of a query where there is no store. */
+const conflict = 409
+
 export function loadIntake(now: number): Promise<void> {
   return intake.ask(async (signal) => {
-    const all = await count(now - lookBack, now, usual.interval, signal)
-    const first = pointsOf(all)[0]?.time
-    if (first === undefined || now - first > shortHistory) return intakeOf(all, usual.length, now)
-    return intakeOf(await count(first, now, fine.interval, signal), fine.length, now)
+    try {
+      return await storedIntake(now, signal)
+    } catch (error) {
+      if (asProblem(error).document.status !== conflict) throw error
+      const query = { kind: 'source' as const, window: '30d' as const }
+      const { steps } = await get('/weir/v1/reliability/steps', query, signal)
+      return readIntake(steps, now)
+    }
   })
+}
+
+async function storedIntake(now: number, signal: AbortSignal): Promise<Intake> {
+  const all = await count(now - lookBack, now, usual.interval, signal)
+  const first = pointsOf(all)[0]?.time
+  if (first === undefined || now - first > shortHistory) return intakeOf(all, usual.length, now)
+  return intakeOf(await count(first, now, fine.interval, signal), fine.length, now)
+}
+
+/** A shorter time, at a start or since the last reading, says little about a rate, seconds. */
+const shortest = 5
+
+/** The rates of the times in which weir ran, each as often as it has minutes. */
+export function readIntake(steps: StepEntry[], now: number): Intake {
+  const recent = steps.filter(({ to }) => Date.parse(to) > now - lookBack)
+  const whole = recent.filter((step) => step.running_seconds > shortest)
+  const rates = whole.flatMap(({ received, running_seconds }) => {
+    const minutes = Math.max(1, Math.round(running_seconds / 60))
+    return Array.from({ length: minutes }, () => received / running_seconds)
+  })
+  const length = whole.reduce((sum, step) => sum + step.running_seconds, 0)
+  return { rates: rates.sort((a, b) => a - b), step: undefined, length }
 }
 
 function count(from: number, to: number, interval: string, signal: AbortSignal) {

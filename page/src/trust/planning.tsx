@@ -5,7 +5,7 @@ import { now } from '../api/client'
 import { nothingTaken } from '../explore/nothing-yet'
 import { rate, seconds } from '../format/numbers'
 import { ScrollBox } from '../ui/scroll-box'
-import { Skeleton } from '../ui/states'
+import { ProblemView, Skeleton } from '../ui/states'
 import { capacity, type Intake, intake, loadIntake, type Plan, plansOf } from './planning-table'
 
 export function Planning() {
@@ -17,11 +17,7 @@ export function Planning() {
     <section class="panel" aria-label="Planning">
       <header>
         <h2>Planning</h2>
-        {found && found.rates.length > 0 && (
-          <span class="quiet">
-            stored records of {seconds(found.length)} in stretches of {seconds(found.step)}
-          </span>
-        )}
+        {found && found.rates.length > 0 && <span class="quiet">{basisOf(found)}</span>}
       </header>
       {nothingTaken.value || found?.rates.length === 0 ? (
         <p class="panel-note quiet">
@@ -34,9 +30,16 @@ export function Planning() {
   )
 }
 
+/** What the rates are of. */
+function basisOf({ length, step }: Intake): string {
+  if (step !== undefined) return `stored records of ${seconds(length)}, every ${seconds(step)}`
+  return `received in ${seconds(length)}, each minute; before the last day, each hour`
+}
+
 function Unknown() {
-  if (!intake.problem.value) return <Skeleton lines={8} label="Counting stored records" />
-  return <p class="panel-note quiet">It needs the store, which counts what came in.</p>
+  const problem = intake.problem.value
+  if (!problem) return <Skeleton lines={8} label="Counting what came in" />
+  return <ProblemView problem={problem} again={() => loadIntake(now())} />
 }
 
 function Found({ found }: { found: Intake }) {

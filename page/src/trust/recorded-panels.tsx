@@ -2,7 +2,13 @@
 import type { Signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get } from '../api/client'
-import type { ReliabilityDocument, ReliabilityEntry, Window, WindowEntry } from '../api/schema'
+import type {
+  RateEntry,
+  ReliabilityDocument,
+  ReliabilityEntry,
+  Window,
+  WindowEntry,
+} from '../api/schema'
 import { exact, percent, seconds, short } from '../format/numbers'
 import { brief } from '../format/times'
 import { stored } from '../state/stored'
@@ -11,8 +17,6 @@ import { Select } from '../ui/select'
 import { ProblemView, Skeleton, sentence } from '../ui/states'
 import { budgetLeft, budgetText, ratioText } from './delivery'
 import {
-  type LossAtRate,
-  lossByRate,
   rangeText,
   ranShare,
   recorded,
@@ -178,20 +182,15 @@ function LossOverRate({ found }: { found: ReliabilityDocument }) {
   const [kind, name, window] = [chosen?.kind, chosen?.name, length.value]
   useEffect(() => {
     if (!kind || !name) return
-    steps.ask(async (signal) => {
-      const query = { kind, name, window }
-      return (await get('/weir/v1/reliability/steps', query, signal)).steps
-    })
+    steps.ask((signal) => get('/weir/v1/reliability/steps', { kind, name, window }, signal))
   }, [kind, name, window, found.time])
   if (!chosen) return null
-  const byRate = lossByRate(steps.data.value ?? [])
+  const byRate = steps.data.value?.rates ?? []
   return (
     <section class="panel loss-over-rate" aria-label="Loss over rate">
       <header>
         <h2>Loss over rate</h2>
-        <span class="quiet">
-          rates of {window === '7d' || window === '30d' ? 'minutes and hours' : 'minutes'}
-        </span>
+        <span class="quiet">minutes by their rate: where loss begins is the capacity</span>
         <span class="target-choice loss-choice">
           <Choice
             name="Component"
@@ -243,7 +242,7 @@ function Choice({ name, value, options, label, target: chosen }: ChoiceProps) {
   )
 }
 
-function Rates({ byRate }: { byRate: LossAtRate[] }) {
+function Rates({ byRate }: { byRate: RateEntry[] }) {
   return (
     <ScrollBox className="ledger" label="Table of loss over rate">
       <table>
@@ -263,7 +262,7 @@ function Rates({ byRate }: { byRate: LossAtRate[] }) {
             return (
               <tr key={one.from}>
                 <th scope="row">{rangeText(one)}</th>
-                <td class="number">{seconds(one.time)}</td>
+                <td class="number">{seconds(one.running_seconds)}</td>
                 <td class="number" title={exact(one.received)}>
                   {short(one.received)}
                 </td>

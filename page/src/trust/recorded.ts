@@ -1,11 +1,11 @@
-// What weir has recorded of delivery, by window; and from it, how much is lost at which rate.
+// What weir has recorded of delivery, by window and by rate.
 
-import type { ReliabilityDocument, StepEntry, Window } from '../api/schema'
-import { short } from '../format/numbers'
+import type { RateEntry, ReliabilityDocument, StepsDocument, Window } from '../api/schema'
+import { rate, short } from '../format/numbers'
 import { createResource } from '../state/resource'
 
 export const recorded = createResource<ReliabilityDocument>()
-export const steps = createResource<StepEntry[]>()
+export const steps = createResource<StepsDocument>()
 
 export const windows: Window[] = ['1h', '6h', '1d', '7d', '30d']
 
@@ -39,49 +39,6 @@ export function ranShare(running: number, from: string, time: string): number | 
   return length > 0 ? Math.min(1, running / length) : undefined
 }
 
-/** What came in at rates within a range, and what was lost of it. */
-export interface LossAtRate {
-  /** Records a second, from and below. */
-  from: number
-  to: number
-  /** For how long, seconds. */
-  time: number
-  received: number
-  delivered: number
-  lost: number
-}
-
-/** Steps of 1, 2 and 5: few enough for a table, fine enough to see where loss begins. */
-const steps125 = [1, 2, 5]
-
-function rangeOf(rate: number): [number, number] {
-  if (rate < 1) return [0, 1]
-  const decade = 10 ** Math.floor(Math.log10(rate) + 1e-9)
-  const bounds = [...steps125, 10].map((one) => one * decade)
-  const above = bounds.findIndex((bound) => rate < bound)
-  return [bounds[above - 1] ?? decade, bounds[above] ?? decade * 10]
-}
-
-/** Shorter stretches, at a start or at the end, say little about a rate. */
-const secondsMin = 5
-
-export function lossByRate(found: StepEntry[]): LossAtRate[] {
-  const ranges = new Map<number, LossAtRate>()
-  for (const { running_seconds: time, received, delivered, lost } of found) {
-    if (time < secondsMin || (received === 0 && lost === 0)) continue
-    const [from, to] = rangeOf(received / time)
-    const range = ranges.get(from) ?? { from, to, time: 0, received: 0, delivered: 0, lost: 0 }
-    ranges.set(from, {
-      ...range,
-      time: range.time + time,
-      received: range.received + received,
-      delivered: range.delivered + delivered,
-      lost: range.lost + lost,
-    })
-  }
-  return [...ranges.values()].sort((a, b) => a.from - b.from)
-}
-
-export function rangeText({ from, to }: LossAtRate): string {
-  return from === 0 ? 'below 1/s' : `${short(from)} to ${short(to)}/s`
+export function rangeText({ from, to }: RateEntry): string {
+  return from === 0 ? `below ${rate(to)}` : `${short(from)} to ${rate(to)}`
 }

@@ -1,6 +1,6 @@
 // A chart over time: drawn by the plot, told by a tooltip, walked with the arrow keys, and shown as
-// a table to whoever prefers one.
-import { useSignalEffect } from '@preact/signals'
+// a table to whoever prefers one. The plot is fetched when the first chart is expected.
+import { signal, useSignalEffect } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type uPlot from 'uplot'
 import { plainText } from '../format/log-text'
@@ -9,7 +9,7 @@ import { zone, zoneName } from '../state/settings'
 import type { Span } from '../time/range'
 import { LogText } from './log-text'
 import { announce } from './notify'
-import { aligned, createPlot, type PlotData, type PlotKind } from './plot'
+import type { PlotData, PlotKind } from './plot'
 import { ScrollBox } from './scroll-box'
 import { themeVersion } from './theme'
 
@@ -25,8 +25,24 @@ interface ChartProps extends PlotData {
   onBrush?: (span: Span) => void
 }
 
+const plotting = signal<typeof import('./plot') | undefined>(undefined)
+const plottingFailed = signal(false)
+
+/** Fetches what draws charts, once. */
+export function loadPlotting(): void {
+  if (plotting.peek()) return
+  import('./plot').then(
+    (part) => {
+      plotting.value = part
+    },
+    () => {
+      plottingFailed.value = true
+    },
+  )
+}
+
 export function Chart(props: ChartProps) {
-  return props.asTable ? <ChartTable {...props} /> : <Plot {...props} />
+  return props.asTable || plottingFailed.value ? <ChartTable {...props} /> : <Plot {...props} />
 }
 
 interface Pointed {
@@ -44,11 +60,13 @@ function Plot(props: ChartProps) {
   const shape = `${kind} ${height} ${series.map((one) => one.label + one.colour).join()}`
   const [look, setLook] = useState(0)
   useSignalEffect(() => setLook(themeVersion.value * 1_000 + zone.value.length))
+  const part = plotting.value
+  useEffect(loadPlotting, [])
 
   useLayoutEffect(() => {
     const element = box.current
-    if (!element) return
-    const made = createPlot(element, latest.current, {
+    if (!element || !part) return
+    const made = part.createPlot(element, latest.current, {
       ...latest.current,
       width: element.clientWidth,
       zone: zoneName(zone.peek()),
@@ -64,15 +82,15 @@ function Plot(props: ChartProps) {
       made.destroy()
       plot.current = undefined
     }
-  }, [shape, look])
+  }, [shape, look, part])
 
   useEffect(() => {
     const made = plot.current
-    if (!made) return
-    made.setData(aligned({ times, series }, kind), false)
+    if (!made || !part) return
+    made.setData(part.aligned({ times, series }, kind), false)
     const ends = span ?? { from: times[0] ?? 0, to: (times.at(-1) ?? 0) + step }
     made.setScale('x', { min: ends.from / 1_000, max: ends.to / 1_000 })
-  }, [times, series, kind, span, step])
+  }, [times, series, kind, span, step, part])
 
   return (
     <div

@@ -9,7 +9,7 @@ interface FigureProps {
 
 export function Figure({ name, value, note, tone = '' }: FigureProps) {
   return (
-    <div class={`figure ${tone}`}>
+    <div class={`figure ${tone}`} role="group" aria-label={name}>
       <span class="figure-name">{name}</span>
       <strong>{value}</strong>
       <small>{note}</small>

@@ -23,6 +23,9 @@ export function useKeys(added: Binding[]): void {
   }, [])
 }
 
+/** What has the keys while it is open: Escape closes it, and nothing behind it. */
+const above = 'dialog[open], :popover-open'
+
 let prefix = ''
 let prefixTimer = 0
 
@@ -31,7 +34,7 @@ export function listenForKeys(): void {
     if (event.defaultPrevented) return
     const typed = nameOf(event)
     if (isTyping(event) && !typed.startsWith('Ctrl+')) return
-    if (document.querySelector('dialog[open]')) return
+    if (document.querySelector(above)) return
     const keys = prefix ? `${prefix} ${typed}` : typed
     const found = bindings.peek().findLast((one) => one.keys === keys)
     setPrefix(!found && !prefix && startsSequence(typed) ? typed : '')

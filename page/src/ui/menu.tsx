@@ -28,7 +28,11 @@ interface OpenMenu {
 
 const shown = signal<OpenMenu | undefined>(undefined)
 
+/** What the menu that a click has just closed stands beside: the same click does not open it again. */
+let closedBeside: HTMLElement | undefined
+
 export function openMenu(anchor: HTMLElement, label: string, groups: MenuGroup[]): void {
+  if (anchor === closedBeside) return
   shown.value = { anchor, label, groups: groups.filter((group) => group.items.length > 0) }
 }
 
@@ -62,6 +66,9 @@ function Menu({ menu }: { menu: OpenMenu }) {
       tabIndex={-1}
       aria-label={plainText(menu.label)}
       popover="auto"
+      onBeforeToggle={(event) => {
+        if (event.newState === 'closed') noteClosed(menu.anchor)
+      }}
       onToggle={(event) => {
         if (event.newState === 'closed') close()
       }}
@@ -72,6 +79,13 @@ function Menu({ menu }: { menu: OpenMenu }) {
       ))}
     </div>
   )
+}
+
+function noteClosed(anchor: HTMLElement): void {
+  closedBeside = anchor
+  window.setTimeout(() => {
+    closedBeside = undefined
+  })
 }
 
 interface SectionProps {

@@ -35,8 +35,22 @@ export async function copy(text: string, what: string): Promise<void> {
     await navigator.clipboard.writeText(text)
     notify(`Copied ${what}`)
   } catch {
-    notify('The browser did not allow copying')
+    notify(copySelected(text) ? `Copied ${what}` : 'The browser did not allow copying')
   }
+}
+
+/** Without TLS, browsers have a clipboard for this machine's own pages only; this works everywhere. */
+function copySelected(text: string): boolean {
+  const focused = document.activeElement
+  const field = document.createElement('textarea')
+  field.className = 'visually-hidden'
+  field.value = text
+  document.body.append(field)
+  field.select()
+  const copied = document.execCommand('copy')
+  field.remove()
+  if (focused instanceof HTMLElement) focused.focus()
+  return copied
 }
 
 export function NotifyHost() {

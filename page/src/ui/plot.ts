@@ -58,7 +58,8 @@ function optionsOf(data: PlotData, options: PlotOptions): uPlot.Options {
     height,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * milliseconds), zone),
     legend: { show: false },
-    padding: [6, 14, 0, 0],
+    // A label of the time at the end needs half its width.
+    padding: [6, 24, 0, 0],
     cursor: {
       y: false,
       points: { show: kind === 'lines' },

@@ -1,6 +1,7 @@
-// A button that opens a small panel of its own; the browser closes it on Escape or a click elsewhere.
+// A button that opens a small panel of its own, and closes it; so does the browser on Escape or a click
+// elsewhere.
 import type { ComponentChildren } from 'preact'
-import { useRef, useState } from 'preact/hooks'
+import { useId, useRef, useState } from 'preact/hooks'
 import { Icon, type IconName } from './icon'
 import { placeBeside } from './place'
 
@@ -18,6 +19,7 @@ export function Popover(props: PopoverProps) {
   const button = useRef<HTMLButtonElement>(null)
   const panel = useRef<HTMLDivElement>(null)
   const [open, setOpen] = useState(false)
+  const id = useId()
 
   function place() {
     if (panel.current && button.current) {
@@ -35,13 +37,14 @@ export function Popover(props: PopoverProps) {
         title={label}
         aria-expanded={open}
         aria-haspopup="dialog"
-        onClick={() => panel.current?.togglePopover()}
+        popovertarget={id}
       >
         {icon && <Icon name={icon} />}
         {text}
       </button>
       <div
         ref={panel}
+        id={id}
         class="popover"
         popover="auto"
         role="dialog"

@@ -30,7 +30,7 @@ use super::limits::{
 use super::query::cleaned_path;
 use super::websocket::Session;
 use super::{ServiceState, containers, egress, gateway, health, log_cache, traffic_controller};
-use crate::absence::{limit_absence, with_write_timeout};
+use crate::absence::{prepare_connection, with_write_timeout};
 use crate::gathering::gathered;
 use crate::guard::set_host;
 
@@ -129,10 +129,7 @@ async fn connection(
     peer: SocketAddr,
     slot: ConnectionSlot,
 ) {
-    if let Err(error) = tcp.set_nodelay(true) {
-        tracing::debug!(%error, "could not set TCP_NODELAY: small batches may be delayed");
-    }
-    limit_absence(&tcp, WRITE_TIMEOUT);
+    prepare_connection(&tcp, WRITE_TIMEOUT);
     let Some(tls) = &state.tls else { return serve_stream(state, tcp, peer, &slot).await };
     let accepted = tokio::select! {
         accepted = tls.accept(tcp) => accepted,

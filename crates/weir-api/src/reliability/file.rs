@@ -16,6 +16,7 @@ use weir_host::{Disk, OpenMode};
 use super::history::{
     COMPONENTS_MAX, Component, ComponentKind, Counts, History, READINGS_MAX, Reading,
 };
+use super::rates::{AtRate, Rates};
 
 /// Name of the file in the data directory.
 pub(super) const FILE: &str = "reliability.jsonl";
@@ -23,7 +24,7 @@ const SCHEMA: &str = "weir.reliability.v1";
 
 /// Lines in addition to twice the readings before the file is replaced: an hour of them.
 const LINES_SPARE: usize = 60;
-/// Size of a component in a line: a name, and five numbers.
+/// Size of a component in a line: a name, five numbers, and a few rates.
 const COMPONENT_BYTES_MAX: usize = 512;
 /// Size of the file. More is not read.
 const FILE_BYTES_MAX: u64 =
@@ -41,9 +42,21 @@ struct Header {
 struct Line {
     time_unix_ns: i64,
     running_ns: u64,
-    sources: BTreeMap<String, [u64; 5]>,
-    outputs: BTreeMap<String, [u64; 5]>,
+    /// With the empty name, all together; earlier files do not have them.
+    sources: ByName<[u64; 5]>,
+    outputs: ByName<[u64; 5]>,
+    /// The rates of the minutes that were left out before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source_rates: Option<ByName<Vec<RateInLine>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output_rates: Option<ByName<Vec<RateInLine>>>,
 }
+
+type ByName<Value> = BTreeMap<String, Value>;
+
+/// The number of a range of rates, for how many nanoseconds, and what was received, delivered and
+/// lost.
+type RateInLine = (u8, u64, u64, u64, u64);
 
 /// The file, and how much of it is known to be right.
 #[derive(Debug)]
@@ -116,15 +129,22 @@ fn is_line(bytes: &[u8]) -> bool {
 
 fn line_of(reading: &Reading) -> Vec<u8> {
     let of = |kind: ComponentKind| {
-        let counts = reading.counts.iter().filter(|(component, _)| component.kind == kind);
         let numbers = |c: &Counts| [c.received, c.delivered, c.lost, c.discarded, c.lossy];
-        counts.map(|(component, counts)| (component.name.clone(), numbers(counts))).collect()
+        by_name(&reading.counts, kind, numbers)
+    };
+    let rates = |kind: ComponentKind| {
+        let numbers =
+            |rate: &AtRate| (rate.range, rate.running_ns, rate.received, rate.delivered, rate.lost);
+        let rates = reading.rates.as_deref()?;
+        Some(by_name(rates, kind, |rates: &Rates| rates.iter().map(numbers).collect()))
     };
     let line = Line {
         time_unix_ns: reading.time_ns,
         running_ns: reading.running_ns,
         sources: of(ComponentKind::Source),
         outputs: of(ComponentKind::Output),
+        source_rates: rates(ComponentKind::Source),
+        output_rates: rates(ComponentKind::Output),
     };
     // Maps of texts to numbers can always be written.
     let mut line = serde_json::to_vec(&line).unwrap_or_default();
@@ -132,18 +152,57 @@ fn line_of(reading: &Reading) -> Vec<u8> {
     line
 }
 
+fn by_name<Value, Written>(
+    values: &[(Arc<Component>, Value)],
+    kind: ComponentKind,
+    write: impl Fn(&Value) -> Written,
+) -> ByName<Written> {
+    let of_kind = values.iter().filter(|(component, _)| component.kind == kind);
+    of_kind.map(|(component, value)| (component.name.clone(), write(value))).collect()
+}
+
+/// Sorted by component.
+fn by_component<Written, Value>(
+    sources: ByName<Written>,
+    outputs: ByName<Written>,
+    read: impl Fn(Written) -> Value,
+) -> Vec<(Arc<Component>, Value)> {
+    let of = |kind, (name, written)| (Arc::new(Component { kind, name }), read(written));
+    let sources = sources.into_iter().map(|entry| of(ComponentKind::Source, entry));
+    let outputs = outputs.into_iter().map(|entry| of(ComponentKind::Output, entry));
+    sources.chain(outputs).take(COMPONENTS_MAX).collect()
+}
+
 impl From<Line> for Reading {
     fn from(line: Line) -> Self {
-        let of = |kind: ComponentKind, counts: BTreeMap<String, [u64; 5]>| {
-            counts.into_iter().map(move |(name, [received, delivered, lost, discarded, lossy])| {
-                let counts = Counts { received, delivered, lost, discarded, lossy };
-                (Arc::new(Component { kind, name }), counts)
-            })
+        let read = |[received, delivered, lost, discarded, lossy]: [u64; 5]| Counts {
+            received,
+            delivered,
+            lost,
+            discarded,
+            lossy,
         };
-        let sources = of(ComponentKind::Source, line.sources);
-        let mut counts: Vec<_> = sources.chain(of(ComponentKind::Output, line.outputs)).collect();
-        counts.truncate(COMPONENTS_MAX);
-        Self { time_ns: line.time_unix_ns, running_ns: line.running_ns, counts, left_out: 0 }
+        let mut sources = line.sources;
+        if !sources.contains_key("") {
+            let mut total = [0_u64; 5];
+            for counts in sources.values() {
+                total.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            }
+            sources.insert(String::new(), total);
+        }
+        let rates = |of: Vec<RateInLine>| {
+            let mut rates = Rates::default();
+            for (range, running_ns, received, delivered, lost) in of {
+                rates.add(&AtRate { range, running_ns, received, delivered, lost });
+            }
+            rates
+        };
+        let rates = match (line.source_rates, line.output_rates) {
+            (Some(sources), Some(outputs)) => Some(by_component(sources, outputs, rates).into()),
+            _ => None,
+        };
+        let counts = by_component(sources, line.outputs, read);
+        Self { time_ns: line.time_unix_ns, running_ns: line.running_ns, counts, rates, left_out: 0 }
     }
 }
 
@@ -160,9 +219,11 @@ mod tests {
             time_ns: minute * 60_000_000_000,
             running_ns: minute.cast_unsigned() * 60_000_000_000,
             counts: vec![
+                (component(ComponentKind::Source, ""), counts),
                 (component(ComponentKind::Source, "app \"x\""), counts),
                 (component(ComponentKind::Output, "hec"), counts),
             ],
+            rates: None,
             left_out: 0,
         }
     }
@@ -192,6 +253,33 @@ mod tests {
         let wanted: Vec<Reading> =
             (1..6).map(|minute| reading(minute, minute.cast_unsigned())).collect();
         assert_eq!(kept(dir.path()), wanted);
+    }
+
+    #[test]
+    fn rates_of_hours_survive_a_file_that_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        written(dir.path(), 0..30 * 60);
+        let before = kept(dir.path());
+        assert!(before.iter().any(|reading| reading.rates.is_some()));
+        let (mut file, history) = open(dir.path());
+        file.whole = None;
+        file.write(&history).unwrap();
+        assert_eq!(kept(dir.path()), before);
+    }
+
+    #[test]
+    fn a_file_without_rates_and_totals_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = [
+            r#"{"schema":"weir.reliability.v1"}"#,
+            r#"{"time_unix_ns":1,"running_ns":1,"sources":{"a":[1,1,0,0,0],"b":[2,2,0,0,0]},"#,
+        ];
+        let text = format!("{}\n{}\"outputs\":{{}}}}\n", lines[0], lines[1]);
+        std::fs::write(dir.path().join(FILE), text).unwrap();
+        let readings = kept(dir.path());
+        let total = &readings[0].counts[0];
+        assert_eq!((&*total.0, total.1.received), (&Component::ALL_SOURCES, 3));
+        assert_eq!(readings[0].rates, None);
     }
 
     #[test]

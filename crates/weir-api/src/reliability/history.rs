@@ -1,8 +1,9 @@
 //! Readings of the books over the last month, and what they say of a window of time.
 //!
 //! Invariants: a reading has the counts of the books as they were, so it may be missing or left out
-//! without changing the sum over a longer time; there are at most [`READINGS_MAX`] with
-//! [`COMPONENTS_MAX`] components each; their times increase.
+//! without changing the sum over a longer time; the rates of the minutes that are left out are kept
+//! by the reading after them; there are at most [`READINGS_MAX`] with [`COMPONENTS_MAX`] components
+//! each; their times increase.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_journal::Ledger;
 use weir_model::DiscardReason;
+
+use super::rates::Rates;
 
 const MINUTE_NS: i64 = 60_000_000_000;
 const HOUR_NS: i64 = 60 * MINUTE_NS;
@@ -23,9 +26,10 @@ const BY_HOUR_NS: i64 = 31 * DAY_NS;
 /// Number of readings: one for each minute and then for each hour, with one more at either end.
 pub(super) const READINGS_MAX: usize =
     (BY_MINUTE_NS / MINUTE_NS + (BY_HOUR_NS - BY_MINUTE_NS) / HOUR_NS) as usize + 4;
-/// Number of sources and outputs in a reading. All readings then take about 13 MB; with ten
-/// components 1 MB.
-pub(super) const COMPONENTS_MAX: usize = 100;
+/// Number of components in a reading: 100 sources and outputs, and all sources together. All
+/// readings then take about 13 MB, and the rates of hours, of which few are different, about as
+/// much; with ten components 2 MB.
+pub(super) const COMPONENTS_MAX: usize = 101;
 
 /// The windows that are reported, by name and length.
 pub(super) const WINDOWS: [(Window, i64); 5] = [
@@ -77,7 +81,13 @@ pub enum ComponentKind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Component {
     pub(super) kind: ComponentKind,
+    /// Its name; empty for all sources together.
     pub(super) name: String,
+}
+
+impl Component {
+    /// All sources together: their rates cannot be computed from those of each.
+    pub(super) const ALL_SOURCES: Self = Self { kind: ComponentKind::Source, name: String::new() };
 }
 
 /// Counts of a component, from the beginning of its book.
@@ -95,6 +105,9 @@ pub(super) struct Counts {
     pub(super) lossy: u64,
 }
 
+/// The rates of a component.
+pub(super) type ComponentRates = (Arc<Component>, Rates);
+
 /// One reading of the books.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Reading {
@@ -103,6 +116,9 @@ pub(super) struct Reading {
     pub(super) running_ns: u64,
     /// Sorted by component.
     pub(super) counts: Vec<(Arc<Component>, Counts)>,
+    /// The rates since the reading before it, sorted by component, if readings between them were
+    /// left out; `None`: that of the whole time.
+    pub(super) rates: Option<Arc<[ComponentRates]>>,
     /// Number of components that were left out.
     pub(super) left_out: usize,
 }
@@ -166,7 +182,11 @@ impl Reading {
             };
             (ComponentKind::Output, &cursor.name, counts)
         });
-        let all = sources.chain(outputs);
+        let mut total = Counts::default();
+        sources.clone().for_each(|(_, _, counts)| total.add(&counts));
+        let all_sources = Component::ALL_SOURCES.name;
+        let total = (ComponentKind::Source, &all_sources, total);
+        let all = std::iter::once(total).chain(sources).chain(outputs);
         let mut counts: Vec<_> = all
             .map(|(kind, name, counts)| {
                 let component = Component { kind, name: name.clone() };
@@ -182,7 +202,7 @@ impl Reading {
         counts.truncate(COMPONENTS_MAX);
         counts.sort_by(|a, b| a.0.cmp(&b.0));
         let running_ns = before.map_or(0, |before| before.running_ns) + elapsed_ns;
-        Self { time_ns, running_ns, counts, left_out }
+        Self { time_ns, running_ns, counts, rates: None, left_out }
     }
 
     fn entry(&self, component: &Component) -> Option<&(Arc<Component>, Counts)> {
@@ -192,6 +212,47 @@ impl Reading {
 
     fn of_component(&self, component: &Component) -> Option<Counts> {
         self.entry(component).map(|(_, counts)| *counts)
+    }
+
+    /// What happened since the reading before this one.
+    fn step(&self, before: &Self, component: &Component) -> Step {
+        // A component that is gone has no counts any more.
+        let change = self.of_component(component).map_or_else(Change::default, |counts| {
+            Change::between(before.of_component(component), counts)
+        });
+        Step {
+            from_ns: before.time_ns,
+            to_ns: self.time_ns,
+            running_ns: self.running_ns.saturating_sub(before.running_ns),
+            change,
+        }
+    }
+
+    /// The rates since the reading before this one.
+    fn rates(&self, before: &Self, component: &Component) -> Rates {
+        let Some(rates) = &self.rates else { return Rates::of(&self.step(before, component)) };
+        let at = rates.binary_search_by(|(known, _)| (**known).cmp(component));
+        at.map(|at| rates[at].1.clone()).unwrap_or_default()
+    }
+
+    /// Keeps the rates of a reading that is left out, which lies between `before` and this one.
+    fn keep_rates(&mut self, before: &Self, left_out: &Self) {
+        let kept = self.counts.iter().filter_map(|(component, _)| {
+            let mut rates = left_out.rates(before, component);
+            rates.merge(&self.rates(left_out, component));
+            (!rates.is_empty()).then(|| (component.clone(), rates))
+        });
+        self.rates = Some(kept.collect());
+    }
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.delivered += other.delivered;
+        self.lost += other.lost;
+        self.discarded += other.discarded;
+        self.lossy += other.lossy;
     }
 }
 
@@ -276,34 +337,47 @@ impl History {
             _ => (false, time_ns.div_euclid(HOUR_NS)),
         };
         let mut before = None;
-        self.0.retain(|reading| {
+        let mut left_out: Option<Reading> = None;
+        let mut kept: VecDeque<Reading> = VecDeque::with_capacity(self.0.len());
+        for mut reading in std::mem::take(&mut self.0) {
             let age = now_ns.saturating_sub(reading.time_ns);
             let current = Some(step(reading.time_ns));
             let is_first = std::mem::replace(&mut before, current) != current;
-            age == 0 || (is_first && age <= BY_HOUR_NS)
-        });
+            if let (Some(before), Some(left_out)) = (kept.back(), left_out.take()) {
+                reading.keep_rates(before, &left_out);
+            }
+            if age == 0 || (is_first && age <= BY_HOUR_NS) {
+                kept.push_back(reading);
+            } else if age > BY_MINUTE_NS {
+                left_out = Some(reading);
+            }
+        }
+        self.0 = kept;
     }
 
-    /// Returns the steps of a component in a window that ends with `now`, a reading that need not
-    /// be in the history. The window begins with the last reading before it, or the first of all.
-    pub(super) fn steps(&self, component: &Component, window: Window, now: &Reading) -> Vec<Step> {
+    /// The readings of a window that ends with `now`, a reading that need not be in the history. It
+    /// begins with the last reading before it, or the first of all.
+    fn window<'a>(&'a self, window: Window, now: &'a Reading) -> Vec<&'a Reading> {
         let from_ns = now.time_ns.saturating_sub(window.length_ns());
         let first = self.0.partition_point(|reading| reading.time_ns <= from_ns).saturating_sub(1);
-        let readings: Vec<&Reading> = self.0.range(first..).chain([now]).collect();
-        let step = |pair: &[&Reading]| {
-            let [before, after] = pair else { return None };
-            // A component that is gone has no counts any more.
-            let change = after.of_component(component).map_or_else(Change::default, |counts| {
-                Change::between(before.of_component(component), counts)
-            });
-            Some(Step {
-                from_ns: before.time_ns,
-                to_ns: after.time_ns,
-                running_ns: after.running_ns.saturating_sub(before.running_ns),
-                change,
-            })
-        };
-        readings.windows(2).filter_map(step).collect()
+        self.0.range(first..).chain([now]).collect()
+    }
+
+    /// Returns the steps of a component in a window that ends with `now`.
+    pub(super) fn steps(&self, component: &Component, window: Window, now: &Reading) -> Vec<Step> {
+        let readings = self.window(window, now);
+        let pairs = readings.iter().zip(readings.iter().skip(1));
+        pairs.map(|(before, after)| after.step(before, component)).collect()
+    }
+
+    /// Returns the rates at which records of a component came in, in a window that ends with `now`.
+    pub(super) fn rates(&self, component: &Component, window: Window, now: &Reading) -> Rates {
+        let readings = self.window(window, now);
+        let mut sum = Rates::default();
+        for (before, after) in readings.iter().zip(readings.iter().skip(1)) {
+            sum.merge(&after.rates(before, component));
+        }
+        sum
     }
 }
 

@@ -14,6 +14,7 @@ fn reading(minute: i64, received: u64, lost: u64) -> Reading {
         time_ns: minute * MINUTE_NS,
         running_ns: (minute * MINUTE_NS).cast_unsigned(),
         counts: vec![(Arc::new(component()), counts)],
+        rates: None,
         left_out: 0,
     }
 }
@@ -95,6 +96,36 @@ fn the_first_reading_of_all_is_kept_however_soon_the_next_one_is() {
     let times: Vec<i64> = history.readings().map(|r| r.time_ns / 1_000_000_000).collect();
     assert_eq!(times, [0, 61]);
     assert_eq!(sum(&history, Window::Hour, &at(62, 31)).change.received, 24);
+}
+
+#[test]
+fn rates_of_minutes_are_kept_when_readings_are_by_the_hour() {
+    let minutes = 10 * 24 * 60;
+    // Each hour has one minute of a hundred thousand records, of which a thousand are lost, and
+    // others of sixty.
+    let (mut received, mut lost) = (0, 0);
+    let all: Vec<Reading> = (0..=minutes)
+        .map(|minute| {
+            let is_busy = minute % 60 == 30;
+            received += if is_busy { 120_000 } else { 60 };
+            lost += if is_busy { 1_000 } else { 0 };
+            reading(minute, received, lost)
+        })
+        .collect();
+    let now = all.last().cloned().unwrap();
+    let history = history(all);
+    let found = |window| {
+        let rates = history.rates(&component(), window, &now);
+        rates.iter().map(|r| (r.range, r.running_ns, r.received, r.lost)).collect::<Vec<_>>()
+    };
+    for (window, hours) in [(Window::Day, 24), (Window::Week, 7 * 24)] {
+        let minute = MINUTE_NS.cast_unsigned();
+        let wanted = [
+            (1, hours * 59 * minute, hours * 59 * 60, 0),
+            (11, hours * minute, hours * 120_000, hours * 1_000),
+        ];
+        assert_eq!(found(window), wanted, "{window:?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `/weir/v1/reliability`: how much of what came in has arrived, in windows of up to a month, from
 //! readings of the books that the running weir makes itself.
 //!
-//! Reading order: [`history`] (readings, and what they say of a window), [`file`] (how they survive
-//! a restart), then this file: when the books are read, and the documents.
+//! Reading order: [`history`] (readings, and what they say of a window), [`rates`] (what came in
+//! at which rate), [`file`] (how they survive a restart), then this file: when the books are read,
+//! and the documents.
 //!
 //! Invariants: a reading is made at the start, each minute and at the end; an answer includes the
 //! books as they are now; a failing disk costs only what a restart then forgets; files are read and
@@ -10,6 +11,7 @@
 
 mod file;
 mod history;
+mod rates;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +31,7 @@ use weir_journal::Ledger;
 
 use self::file::{FILE, HistoryFile};
 use self::history::{Change, Component, History, Reading, Step, WINDOWS};
+use self::rates::AtRate;
 use crate::access::Permission::Everything;
 use crate::access::{Routes, needs};
 use crate::explore::parameters;
@@ -122,8 +125,8 @@ pub struct DeliveryCounts {
 pub(crate) struct StepsQuery {
     /// Whether it is a source or an output.
     kind: ComponentKind,
-    /// Its name.
-    name: String,
+    /// Its name; without one, all sources together.
+    name: Option<String>,
     /// The window.
     window: Window,
 }
@@ -136,6 +139,25 @@ pub struct StepsDocument {
     /// The times between two readings, in order: a minute each within the last day, before that an
     /// hour; longer if weir did not run.
     pub steps: Vec<StepEntry>,
+    /// What came in at which rate, the lowest first: rates of minutes, throughout the window.
+    pub rates: Vec<RateEntry>,
+}
+
+/// What came in at rates of a range.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RateEntry {
+    /// Where the range begins, records per second.
+    pub from: f64,
+    /// Where it ends; this rate is not in it.
+    pub to: f64,
+    /// For how long records came in at such a rate, seconds.
+    pub running_seconds: f64,
+    /// Lines of a source; records routed to an output.
+    pub received: u64,
+    /// Records that became of them; records that an output has delivered, or passed on to drains.
+    pub delivered: u64,
+    /// Discarded though nobody wanted it, or written to the dead-letter file.
+    pub lost: u64,
 }
 
 /// The time between two readings of the books.
@@ -165,7 +187,7 @@ pub(crate) async fn get(State(state): State<Arc<ApiState>>) -> Response {
     document.map_or_else(starting, |document| json_response(StatusCode::OK, &document))
 }
 
-/// What came in and arrived over time, for a source or output: the loss at each rate
+/// What came in and arrived over time, for a source or output, and the loss at each rate
 #[utoipa::path(
     get, path = "/weir/v1/reliability/steps", tag = "status", params(StepsQuery),
     responses((status = 200, description = "The steps", body = StepsDocument))
@@ -175,8 +197,14 @@ pub(crate) async fn steps(
     query: Result<Query<StepsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let StepsQuery { kind, name, window } = parameters(query)?;
+    let component = match (kind, name) {
+        (kind, Some(name)) => Component { kind, name },
+        (ComponentKind::Source, None) => Component::ALL_SOURCES,
+        (ComponentKind::Output, None) => {
+            return Err(Problem::parameter("name", "it is required for outputs"));
+        }
+    };
     let Some(view) = state.view() else { return Ok(starting()) };
-    let component = Component { kind, name };
     let found = state.reliability.steps(&component, window, &view.journal.ledger());
     Ok(found.map_or_else(starting, |document| json_response(StatusCode::OK, &document)))
 }
@@ -300,7 +328,12 @@ impl Recorder {
             schema: "weir.reliability.v1".to_owned(),
             time: format_rfc3339(now.time_ns),
             recorded_since: format_rfc3339(first.time_ns),
-            components: now.counts.iter().map(|(component, _)| entry(component)).collect(),
+            components: now
+                .counts
+                .iter()
+                .filter(|(component, _)| **component != Component::ALL_SOURCES)
+                .map(|(component, _)| entry(component))
+                .collect(),
             left_out: now.left_out,
             problem: inner.problem.clone(),
         })
@@ -314,9 +347,14 @@ impl Recorder {
     ) -> Option<StepsDocument> {
         let inner = self.inner();
         let now = inner.reading(ledger, self.clock.unix_ns(), self.clock.monotonic());
-        let steps = inner.history.as_ref()?.steps(component, window, &now);
-        let schema = "weir.reliability.steps.v1".to_owned();
-        Some(StepsDocument { schema, steps: steps.iter().map(StepEntry::of).collect() })
+        let history = inner.history.as_ref()?;
+        let steps = history.steps(component, window, &now);
+        let rates = history.rates(component, window, &now);
+        Some(StepsDocument {
+            schema: "weir.reliability.steps.v1".to_owned(),
+            steps: steps.iter().map(StepEntry::of).collect(),
+            rates: rates.iter().map(RateEntry::of).collect(),
+        })
     }
 }
 
@@ -392,6 +430,19 @@ impl StepEntry {
             to: format_rfc3339(step.to_ns),
             running_seconds: step.running_ns as f64 / 1e9,
             counts: DeliveryCounts::of(&step.change),
+        }
+    }
+}
+
+impl RateEntry {
+    fn of(rate: &AtRate) -> Self {
+        Self {
+            from: rates::bound(rate.range),
+            to: rates::bound(rate.range + 1),
+            running_seconds: rate.running_ns as f64 / 1e9,
+            received: rate.received,
+            delivered: rate.delivered,
+            lost: rate.lost,
         }
     }
 }

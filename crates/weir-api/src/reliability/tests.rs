@@ -81,6 +81,13 @@ fn windows_go_on_over_a_restart_and_tell_for_how_long_weir_ran() {
     let found: Vec<_> =
         steps.iter().map(|s| (s.running_seconds, s.counts.received, s.counts.lost)).collect();
     assert_eq!(found, [(60.0, 600, 0), (0.0, 0, 0), (60.0, 600, 6), (30.0, 300, 0)]);
+
+    let all = second.steps(&Component::ALL_SOURCES, Window::Hour, &ledger(1501, 6)).unwrap();
+    let received: Vec<u64> = all.steps.iter().map(|step| step.counts.received).collect();
+    assert_eq!(received, [600, 0, 600, 300]);
+    let rates: Vec<_> =
+        all.rates.iter().map(|rate| (rate.from, rate.running_seconds, rate.received)).collect();
+    assert_eq!(rates, [(10.0, 150.0, 1500)]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::channel::Channel;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ use weir_pipeline::live::{LiveError, LiveTail};
 use crate::access::Requester;
 use crate::explore::parameters;
 use crate::problem::Problem;
-use crate::response::{NO_STORE, invalid_expression, problem, starting};
+use crate::response::{events, invalid_expression, problem, starting};
 use crate::state::ApiState;
 use session::Session;
 pub(crate) use sessions::Sessions;
@@ -114,8 +114,7 @@ pub(crate) async fn tail(
         session.run(sender, first, &requester, &state.tails, stopped).await;
         drop(permit);
     });
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), NO_STORE];
-    (headers, Body::new(body)).into_response()
+    events(Body::new(body))
 }
 
 fn unavailable(title: &str) -> Response {

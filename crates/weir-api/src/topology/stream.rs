@@ -13,8 +13,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::channel::{Channel, SendError, Sender};
 use serde::Serialize;
@@ -24,7 +24,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::TopologyDocument;
 use crate::access::Requester;
-use crate::response::{NO_STORE, problem, starting};
+use crate::response::{events, problem, starting};
 use crate::state::ApiState;
 use crate::tail::IsLive;
 
@@ -131,8 +131,7 @@ pub(crate) async fn get(
         }
         drop(permit);
     });
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), NO_STORE];
-    (headers, Body::new(body)).into_response()
+    events(Body::new(body))
 }
 
 /// Sends events until the reader has left.

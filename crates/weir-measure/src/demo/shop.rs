@@ -133,9 +133,11 @@ impl Shop {
         let Some(free_ns) = free_ns else { return };
         let start_ns = at_ns.max(*free_ns);
         *free_ns = start_ns + (service_ms * MS_NS as f64) as i64;
-        let end_ns = *free_ns;
+        let free_ns = *free_ns;
         let queueing_ms = (start_ns - at_ns) as f64 / MS_NS as f64;
-        let status = self.serve(&request, host, (start_ns, end_ns), incident);
+        let (status, end_ns) = self.serve(&request, host, (start_ns, free_ns), incident);
+        // A worker is free while a payment is waited for.
+        service_ms += (end_ns - free_ns) as f64 / MS_NS as f64;
         let total_ms = queueing_ms + service_ms;
         let level = match status {
             500.. => "error",
@@ -164,14 +166,15 @@ impl Shop {
         self.log("gateway", end_ns + MS_NS, line);
     }
 
-    /// Simulates the web host and the services behind it; returns the status of the response.
+    /// Simulates the web host and the services behind it; returns the status of the response, and
+    /// when it was complete.
     fn serve(
         &mut self,
         request: &Request,
         host: usize,
         (start_ns, end_ns): (i64, i64),
         incident: Option<Incident>,
-    ) -> u16 {
+    ) -> (u16, i64) {
         let web = |level: &str, message: String, span: String| {
             json!({
                 "level": level,
@@ -185,8 +188,8 @@ impl Shop {
         };
         let span = self.span_id();
         self.log("web", start_ns, web("debug", format!("rendering {}", request.route), span));
-        match request.route {
-            "/checkout" => self.checkout(request, host, end_ns, incident),
+        let status = match request.route {
+            "/checkout" => return self.checkout(request, host, end_ns, incident),
             "/products/{id}" if self.rng.u32(..50) == 0 => {
                 let span = self.span_id();
                 let message = format!("no product at {}", request.path);
@@ -201,17 +204,18 @@ impl Shop {
                 200
             }
             _ => 200,
-        }
+        };
+        (status, end_ns)
     }
 
-    /// Simulates an order and its payment.
+    /// Simulates an order and its payment; returns the status of the response, and when it was complete.
     fn checkout(
         &mut self,
         request: &Request,
         host: usize,
-        end_ns: i64,
+        ordered_ns: i64,
         incident: Option<Incident>,
-    ) -> u16 {
+    ) -> (u16, i64) {
         let order = self.rng.u32(100_000..999_999);
         let amount = rounded(self.log_normal(38.0, 0.6));
         let fails = match incident {
@@ -219,6 +223,7 @@ impl Shop {
             Some(Incident::SlowHost | Incident::Rush) | None => self.rng.u32(..400) == 0,
         };
         let took_ms = if fails { 3000.0 } else { self.log_normal(60.0, 0.4) };
+        let end_ns = ordered_ns + (took_ms * MS_NS as f64) as i64;
         let mut payment = json!({
             "level": "info",
             "service": "payments",
@@ -253,7 +258,7 @@ impl Shop {
             "web": WEB_HOSTS[host],
         });
         self.log("orders", end_ns, line);
-        if fails { 503 } else { 201 }
+        (if fails { 503 } else { 201 }, end_ns)
     }
 
     /// Simulates a noisy service.
@@ -393,5 +398,10 @@ mod tests {
         assert!(traces.values().any(|services| services.len() == 4));
         let stacks = lines.iter().filter_map(|(_, line)| line["error"]["stack"].as_str());
         assert!(stacks.filter(|stack| stack.contains("\n\tat ")).count() > 3);
+        // Who waits for a payment waits as long as it takes.
+        let failed = lines.iter().filter(|(_, line)| line["http"]["status_code"] == 503);
+        let durations: Vec<f64> =
+            failed.filter_map(|(_, line)| line["duration_ms"].as_f64()).collect();
+        assert!(!durations.is_empty() && durations.iter().all(|ms| *ms > 3000.0), "{durations:?}");
     }
 }
