@@ -171,14 +171,14 @@ pub struct DrainChange {
 
 impl From<&DrainStatus> for DrainEntry {
     fn from(status: &DrainStatus) -> Self {
-        let book = &status.book;
+        let (drain, book) = (&status.drain, &status.book);
         Self {
-            id: status.id.clone(),
-            origin: status.origin.to_owned(),
-            selects: status.selects.clone(),
-            url: status.url.clone(),
+            id: drain.id.clone(),
+            origin: drain.origin.to_owned(),
+            selects: drain.selects.clone(),
+            url: drain.url.clone(),
             state: status.state.name().to_owned(),
-            error: status.error.clone(),
+            error: status.error.as_deref().map(str::to_owned),
             failing_seconds: status.failing_seconds,
             lag_seconds: status.lag_seconds,
             book: DrainCounts {
@@ -198,7 +198,7 @@ impl DrainEntry {
     /// The drains that the requester may see.
     pub(crate) fn all(view: &PipelineView, requester: &Requester) -> Vec<Self> {
         let statuses = view.drains().as_deref().map(Drains::statuses).unwrap_or_default();
-        let may_see = |status: &&DrainStatus| match &status.app {
+        let may_see = |status: &&DrainStatus| match &status.drain.app {
             Some(app) => requester.may_see(app),
             None => requester.sees_everything(),
         };

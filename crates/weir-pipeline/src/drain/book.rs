@@ -58,6 +58,7 @@ impl DrainBook {
     }
 
     pub(super) fn deliver(&mut self, records: u64) {
+        debug_assert!(self.waiting >= records, "{records} delivered of {self:?}");
         self.delivered += records;
         self.waiting -= records;
     }

@@ -13,6 +13,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -20,6 +21,7 @@ use weir_journal::AppendTicket;
 use weir_model::{DiscardReason, StreamId};
 
 use super::book::DrainBook;
+use super::finished::FinishedRecords;
 use super::limits::{
     APPEND_BYTES, APPEND_RETRY_INTERVAL, CATCH_UP_RECORDS, QUEUE_RECORDS_MAX, REFUSED_MAX,
     RETRY_MAX, RETRY_MIN, SEND_RECORDS_MAX,
@@ -38,6 +40,15 @@ pub(super) struct Appended {
     pub(super) has_failed: bool,
 }
 
+/// Records that are to be appended to the stream of a drain.
+#[derive(Debug)]
+pub(super) struct Append {
+    /// `None` if nothing was ever moved.
+    pub(super) stream: Option<DrainStream>,
+    pub(super) rows: Vec<Row>,
+    pub(super) finished: FinishedRecords,
+}
+
 /// Where a drain takes its records from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -53,7 +64,7 @@ pub(super) struct Failure {
     pub(super) since: Duration,
     pub(super) until: Duration,
     pause: Duration,
-    pub(super) error: String,
+    pub(super) error: Arc<str>,
 }
 
 /// Records that are being sent.
@@ -73,11 +84,15 @@ pub(super) struct Drain {
     pub(super) mode: Mode,
     pub(super) queue: VecDeque<Row>,
     in_flight: InFlight,
-    /// Of the first records of the stream: whether they were delivered while they were moved there.
-    sent_ahead: VecDeque<bool>,
-    /// Nothing was appended since the drain was relocated: those records are the first gathered
-    /// ones.
+    /// Numbers, in the stream, of records that were delivered while they were moved there.
+    sent_ahead: BTreeSet<u64>,
+    /// The number in the stream before the first record that was moved there.
+    moved_after: u64,
+    /// Nothing was appended since the drain was relocated: records that are being sent are the first
+    /// gathered ones.
     is_ahead_gathered: bool,
+    /// What it has finished and is not in the state of its stream.
+    pub(super) finished: FinishedRecords,
     pub(super) gathered: VecDeque<Row>,
     pub(super) gathered_bytes: usize,
     pub(super) gathered_since: Duration,
@@ -133,8 +148,10 @@ impl Drain {
             mode,
             queue: VecDeque::new(),
             in_flight: InFlight::Nothing,
-            sent_ahead: VecDeque::new(),
+            sent_ahead: BTreeSet::new(),
+            moved_after: 0,
             is_ahead_gathered: false,
+            finished: FinishedRecords::default(),
             gathered: VecDeque::new(),
             gathered_bytes: 0,
             gathered_since: Duration::ZERO,
@@ -187,7 +204,7 @@ impl Drain {
         self.failure = error.map(|error| {
             let since = last.as_ref().map_or(now, |last| last.since);
             let pause = last.map_or(RETRY_MIN, |last| (last.pause * 2).min(RETRY_MAX));
-            Failure { since, until: now + pause, pause, error }
+            Failure { since, until: now + pause, pause, error: error.into() }
         });
     }
 
@@ -229,12 +246,12 @@ impl Drain {
         now >= *self.refused_since.get_or_insert(now) + REFUSED_MAX
     }
 
-    /// Notes that the journal has discarded the next records of the stream. Returns how many are
-    /// lost: not those that were delivered while the drain was being relocated.
-    fn note_missing(&mut self, missing: u64) -> u64 {
-        let known = self.sent_ahead.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
-        let delivered = self.sent_ahead.drain(..known).filter(|is_delivered| *is_delivered);
-        let delivered = delivered.count() as u64;
+    /// Notes that the journal has discarded the records up to a number in the stream. Returns how
+    /// many are lost: not those that were delivered while the drain was being relocated.
+    fn note_missing(&mut self, missing: u64, end: u64) -> u64 {
+        let mut delivered = self.sent_ahead.split_off(&(end + 1 - missing));
+        self.sent_ahead.append(&mut delivered.split_off(&(end + 1)));
+        let delivered = delivered.len() as u64;
         self.book.deliver(delivered);
         self.book.discard(DiscardReason::BufferFull, missing - delivered);
         missing - delivered
@@ -255,7 +272,10 @@ impl Drain {
     }
 
     fn is_idle(&self) -> bool {
-        self.mode == Mode::Direct && self.queue.is_empty() && self.in_flight == InFlight::Nothing
+        self.mode == Mode::Direct
+            && self.queue.is_empty()
+            && self.in_flight == InFlight::Nothing
+            && !self.finished.is_long()
     }
 
     /// Returns when the oldest record of a source arrived, while the drain is direct.
@@ -352,7 +372,7 @@ impl Core {
     }
 
     /// Returns the first gathered records of a drain, and takes the stream to append them to.
-    pub(super) fn begin_append(&mut self, id: u64) -> Option<(Option<DrainStream>, Vec<Row>)> {
+    pub(super) fn begin_append(&mut self, id: u64) -> Option<Append> {
         let drain = self.drains.get_mut(&id)?;
         let mut bytes = 0;
         let fits = |(place, row): &(usize, &Row)| {
@@ -362,27 +382,32 @@ impl Core {
         };
         let rows = drain.gathered.iter().enumerate().take_while(fits);
         let rows = rows.map(|(_, row)| row.clone()).collect();
-        Some((drain.stream.take(), rows))
+        Some(Append { stream: drain.stream.take(), rows, finished: drain.finished.clone() })
     }
 
     /// Notes that the first gathered records were appended.
     pub(super) fn note_appended(
         &mut self,
         id: u64,
-        stream: DrainStream,
+        (stream, finished): (DrainStream, FinishedRecords),
         appended: impl Iterator<Item = Appended>,
         now: Duration,
     ) {
         self.by_stream.insert(stream.id, id);
         let Some(drain) = self.drains.get_mut(&id) else { return };
-        drain.stream = Some(stream);
+        let end = stream.next().offset;
+        (drain.stream, drain.finished) = (Some(stream), finished);
         drain.gathered_since = now;
-        drain.is_ahead_gathered = false;
         drain.refused_since = None;
+        let mut moved = 0;
         for appended in appended {
             drain.take_gathered(0..appended.rows.len());
-            drain.book.moved += appended.rows.len() as u64;
+            moved += appended.rows.len() as u64;
             drain.appended.push_back(appended);
+        }
+        drain.book.moved += moved;
+        if std::mem::take(&mut drain.is_ahead_gathered) {
+            drain.moved_after = end - moved;
         }
     }
 
@@ -416,12 +441,17 @@ impl Core {
         };
         let discarded = drain.gathered.iter().skip(kept).take_while(is_needed).count();
         let discarded = drain.take_gathered(kept..kept + discarded);
+        let lost = Fate::discarded(DiscardReason::BufferFull);
         if let Some(stream) = &mut drain.stream {
             for row in &discarded {
-                stream.note_discarded(row.taken.stream(), row.position());
+                // If some are kept, the records between them are noted when they are moved.
+                if kept == 0 {
+                    stream.note_finished(row, &mut drain.finished);
+                }
+                stream.note_fate(row.taken.stream(), row.position(), lost);
             }
         }
-        self.finish_all(id, &discarded, Fate::discarded(DiscardReason::BufferFull));
+        self.finish_all(id, &discarded, lost);
     }
 
     /// Wakes the worker of a drain, or has one started.
@@ -490,6 +520,12 @@ impl Core {
                         drain.queue.push_front(row.clone());
                     }
                 }
+                if drain.mode == Mode::Direct {
+                    drain.finished.note(&rows, fates);
+                }
+                if drain.queue.is_empty() {
+                    drain.finished.forget_all_delivered();
+                }
                 for (row, fate) in rows.iter().zip(fates) {
                     if let Some(fate) = fate {
                         self.finish(id, row, *fate);
@@ -498,6 +534,9 @@ impl Core {
             }
             InFlight::Relocated(count) if drain.is_ahead_gathered => {
                 let rows = drain.take_gathered(0..fates.len().min(count));
+                let own: Vec<_> =
+                    fates.iter().map(|fate| fate.filter(|_| is_delivered(fate))).collect();
+                drain.finished.note(&rows, &own);
                 let (delivered, others): (Vec<_>, Vec<_>) =
                     rows.into_iter().zip(fates).partition(|(_, fate)| is_delivered(fate));
                 for (row, _) in others.into_iter().rev() {
@@ -507,7 +546,9 @@ impl Core {
                 self.finish_all(id, delivered.iter().map(|(row, _)| row), Fate::Delivered);
             }
             InFlight::Relocated(count) => {
-                drain.sent_ahead = fates.iter().take(count).map(is_delivered).collect();
+                let sent = (drain.moved_after + 1..).zip(fates).take(count);
+                let sent = sent.filter(|(_, fate)| is_delivered(fate));
+                drain.sent_ahead = sent.map(|(number, _)| number).collect();
             }
         }
         if let Some(drain) = self.drains.get_mut(&id) {
@@ -589,12 +630,11 @@ impl Core {
         if stream.is_earlier(&taken.delivery) {
             drain.note_read(rows.len() as u64 + missing);
         }
-        taken.lost.set(drain.note_missing(missing));
-        let ahead = drain.sent_ahead.len().min(rows.len());
-        let mut ahead = drain.sent_ahead.drain(..ahead);
+        // Nothing is sent ahead before what earlier runs have left was read.
+        taken.lost.set(drain.note_missing(missing, taken.delivery.batch.header().base().offset));
+        let ahead = &mut drain.sent_ahead;
         let (sent, rest): (Vec<Row>, Vec<Row>) =
-            rows.into_iter().partition(|_| ahead.next().unwrap_or(false));
-        drop(ahead);
+            rows.into_iter().partition(|row| ahead.remove(&row.position().offset));
         for row in sent.iter().chain(&rest) {
             row.taken.give();
         }
@@ -606,7 +646,8 @@ impl Core {
     /// Notes that the whole stream of a drain is settled: it is direct again.
     pub(super) fn caught_up(&mut self, id: u64, missing: u64) {
         let Some(drain) = self.drains.get_mut(&id) else { return };
-        drain.note_missing(missing);
+        let end = drain.stream.as_ref().map_or(0, |stream| stream.next().offset);
+        drain.note_missing(missing, end);
         // The journal has discarded these at the end of an earlier epoch.
         drain.book.discard(DiscardReason::BufferFull, std::mem::take(&mut drain.unread));
         if let Some(stream) = &mut drain.stream {
@@ -679,6 +720,17 @@ impl Core {
     /// Returns the batches that may be settled.
     pub(super) fn take_finished(&mut self) -> Vec<Rc<Taken>> {
         std::mem::take(&mut self.finished)
+    }
+
+    /// Returns whether nothing is to be done for a drain: it is direct, and its records have not
+    /// waited for long. Most drains are like this most of the time.
+    pub(super) fn keeps_up(&self, id: u64, now: Duration, patience: Duration) -> bool {
+        self.drains.get(&id).is_some_and(|drain| {
+            drain.mode == Mode::Direct
+                && !drain.is_paused
+                && !drain.finished.is_long()
+                && drain.waiting_since().is_some_and(|since| now < since + patience)
+        })
     }
 
     /// Marks a drain as inactive if it has no more records.

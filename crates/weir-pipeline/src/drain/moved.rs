@@ -4,14 +4,15 @@
 //!
 //! Invariants: while a drain lags, everything that it is given is moved or discarded, so the
 //! records of a source's stream are in few ranges; a record at or before the high water and in none
-//! of them was delivered while the drain was direct. Ranges are kept until the batches themselves
-//! are settled.
+//! of them was delivered while the drain was direct; records that were discarded then, or finished
+//! before others that were moved, have ranges of their own. Ranges are kept until the batches themselves are settled.
 
 use std::collections::BTreeMap;
 
 use weir_journal::CursorMemory;
 use weir_model::{DiscardReason, Position, StreamId};
 
+use super::finished::Span;
 use super::taken::Fate;
 
 /// Maximum number of ranges in a frame, each of a stream of a listener or a file. Records of
@@ -24,6 +25,9 @@ const RANGE_BYTES: usize = 34;
 /// Encoded size of a range in the first form of the state, which only had the last position.
 const FIRST_FORM_BYTES: usize = 20;
 
+/// Set in the number of a fate: the rest is the reason for which the records were discarded.
+const DISCARDED: u16 = 0x100;
+
 /// The first byte of a state. Its length is odd, that of the first form is not.
 const FORM: u8 = 2;
 
@@ -32,7 +36,7 @@ const FORM: u8 = 2;
 struct Range {
     first: Position,
     last: Position,
-    is_discarded: bool,
+    fate: Fate,
     /// The drain has lagged without a break; 0: in an earlier run.
     period: u32,
 }
@@ -46,7 +50,7 @@ pub(super) struct MovedRecords {
 
 impl MovedRecords {
     /// Notes that a record of a stream was moved, or discarded instead.
-    pub(super) fn note(&mut self, stream: StreamId, at: Position, is_discarded: bool) {
+    pub(super) fn note(&mut self, stream: StreamId, at: Position, fate: Fate) {
         let period = self.period;
         let ranges = self.ranges.entry(stream).or_default();
         // Records behind it may have been discarded while it was being sent.
@@ -55,11 +59,31 @@ impl MovedRecords {
             return;
         }
         match next.checked_sub(1).and_then(|before| ranges.get_mut(before)) {
-            Some(before) if before.is_discarded == is_discarded && before.period == period => {
-                before.last = at;
-            }
-            _ => ranges.insert(next, Range { first: at, last: at, is_discarded, period }),
+            Some(before) if before.fate == fate && before.period == period => before.last = at,
+            _ => ranges.insert(next, Range { first: at, last: at, fate, period }),
         }
+    }
+
+    /// Notes records that had a fate before others were moved.
+    pub(super) fn note_span(&mut self, stream: StreamId, span: Span) {
+        let Span { first, last, fate } = span;
+        let ranges = self.ranges.entry(stream).or_default();
+        let own = Range { first, last, fate, period: self.period };
+        let next = ranges.partition_point(|range| range.last < first);
+        let around = ranges.get(next).copied().filter(|range| range.first <= first);
+        let parts = match around {
+            // Records before and behind it were discarded while it was not noted.
+            Some(around) => [
+                Range {
+                    last: Position::new(first.epoch, first.offset.saturating_sub(1)),
+                    ..around
+                },
+                own,
+                Range { first: Position::new(last.epoch, last.offset + 1), ..around },
+            ],
+            None => return ranges.insert(next, own),
+        };
+        ranges.splice(next..=next, parts.into_iter().filter(|range| range.first <= range.last));
     }
 
     /// Notes that the drain is direct again: what it is given until it lags again is not moved.
@@ -72,11 +96,7 @@ impl MovedRecords {
         let ranges = self.ranges.get(&stream)?;
         let next = ranges.partition_point(|range| range.last < at);
         let range = ranges.get(next)?;
-        Some(match range.is_discarded {
-            _ if at < range.first => Fate::Delivered,
-            true => Fate::discarded(DiscardReason::BufferFull),
-            false => Fate::Moved,
-        })
+        Some(if at < range.first { Fate::Delivered } else { range.fate })
     }
 
     /// Forgets settled records if there are many ranges. If there are few they are kept until the
@@ -116,7 +136,7 @@ impl MovedRecords {
                 state.extend_from_slice(&at.epoch.to_le_bytes());
                 state.extend_from_slice(&at.offset.to_le_bytes());
             }
-            state.extend_from_slice(&u16::from(range.is_discarded).to_le_bytes());
+            state.extend_from_slice(&code_of(range.fate).to_le_bytes());
         }
         state
     }
@@ -138,6 +158,28 @@ impl MovedRecords {
     }
 }
 
+/// Returns the number of a fate in a state.
+fn code_of(fate: Fate) -> u16 {
+    match fate {
+        Fate::Elsewhere | Fate::Unbound | Fate::Moved => 0,
+        Fate::Discarded(reason) if usize::from(reason) == DiscardReason::BufferFull as usize => 1,
+        Fate::Delivered => 2,
+        Fate::Discarded(reason) => DISCARDED | u16::from(reason),
+    }
+}
+
+/// Returns the fate with this number.
+fn fate_of(code: u16) -> Fate {
+    match code {
+        1 => Fate::discarded(DiscardReason::BufferFull),
+        2 => Fate::Delivered,
+        _ if code & DISCARDED != 0 && usize::from(code ^ DISCARDED) < DiscardReason::COUNT => {
+            Fate::Discarded((code ^ DISCARDED) as u8)
+        }
+        _ => Fate::Moved,
+    }
+}
+
 /// Reads a range in either form.
 fn read(entry: &[u8]) -> Option<(StreamId, Range)> {
     let (stream, rest) = entry.split_first_chunk::<8>()?;
@@ -149,11 +191,11 @@ fn read(entry: &[u8]) -> Option<(StreamId, Range)> {
     };
     let mut rest = rest;
     let first = position(&mut rest)?;
-    let (first, last, is_discarded) = match position(&mut rest) {
-        Some(last) => (first, last, rest.first() == Some(&1)),
-        None => (Position::default(), first, false),
+    let (first, last, fate) = match position(&mut rest) {
+        Some(last) => (first, last, fate_of(u16::from_le_bytes(*rest.first_chunk()?))),
+        None => (Position::default(), first, Fate::Moved),
     };
-    let range = Range { first, last, is_discarded, period: 0 };
+    let range = Range { first, last, fate, period: 0 };
     Some((StreamId(u64::from_le_bytes(*stream)), range))
 }
 
@@ -170,17 +212,17 @@ mod tests {
     #[test]
     fn every_record_up_to_the_high_water_has_a_fate() {
         let mut moved = MovedRecords::default();
-        for offset in [10, 11, 15] {
-            moved.note(STREAM, at(offset), false);
-        }
-        moved.note(STREAM, at(16), true);
-        moved.end_period();
-        moved.note(STREAM, at(30), true);
-        moved.note(STREAM, at(28), false);
-        moved.note(STREAM, at(29), false);
-        moved.note(STREAM, at(29), true);
-        moved.note(StreamId(u64::MAX), Position::new(u32::MAX, u64::MAX), false);
         let lost = Fate::discarded(DiscardReason::BufferFull);
+        for offset in [10, 11, 15] {
+            moved.note(STREAM, at(offset), Fate::Moved);
+        }
+        moved.note(STREAM, at(16), lost);
+        moved.end_period();
+        moved.note(STREAM, at(30), lost);
+        moved.note(STREAM, at(28), Fate::Moved);
+        moved.note(STREAM, at(29), Fate::Moved);
+        moved.note(STREAM, at(29), Fate::Moved);
+        moved.note(StreamId(u64::MAX), Position::new(u32::MAX, u64::MAX), Fate::Moved);
         for moved in [MovedRecords::decode(&moved.encode()), moved] {
             for (offset, fate) in [
                 (9, Some(Fate::Delivered)),
@@ -197,6 +239,44 @@ mod tests {
                 assert_eq!(moved.fate(STREAM, at(offset)), fate, "{offset}");
             }
             assert_eq!(moved.fate(StreamId(1), at(1)), None);
+        }
+    }
+
+    #[test]
+    fn records_that_had_a_fate_before_others_were_moved_keep_it() {
+        let rejected = Fate::discarded(DiscardReason::Rejected);
+        let lost = Fate::discarded(DiscardReason::BufferFull);
+        let span = |first, last, fate| Span { first: at(first), last: at(last), fate };
+        let mut moved = MovedRecords::default();
+        // The first of the stream, then some between others that were moved.
+        moved.note_span(STREAM, span(2, 4, rejected));
+        moved.note_span(STREAM, span(7, 7, rejected));
+        moved.note(STREAM, at(9), Fate::Moved);
+        moved.note_span(STREAM, span(11, 12, Fate::Delivered));
+        moved.note(STREAM, at(13), Fate::Moved);
+        // Noted only after those around it were discarded.
+        moved.note(STREAM, at(20), lost);
+        moved.note(STREAM, at(24), lost);
+        moved.note_span(STREAM, span(22, 22, Fate::Delivered));
+        for moved in [MovedRecords::decode(&moved.encode()), moved] {
+            for (offset, fate) in [
+                (1, Some(Fate::Delivered)),
+                (2, Some(rejected)),
+                (4, Some(rejected)),
+                (5, Some(Fate::Delivered)),
+                (7, Some(rejected)),
+                (8, Some(Fate::Delivered)),
+                (9, Some(Fate::Moved)),
+                (11, Some(Fate::Delivered)),
+                (13, Some(Fate::Moved)),
+                (20, Some(lost)),
+                (22, Some(Fate::Delivered)),
+                (23, Some(lost)),
+                (24, Some(lost)),
+                (25, None),
+            ] {
+                assert_eq!(moved.fate(STREAM, at(offset)), fate, "{offset}");
+            }
         }
     }
 

@@ -16,8 +16,9 @@ use weir_journal::{Cursor, CursorMemory, Journal, WritePolicy};
 use weir_model::{Batch, BatchBuilder, NewRecord, Position, Seal, SourceBook, StreamId};
 
 use super::book::DrainBook;
-use super::core::{Appended, Core, Drain, Mode};
+use super::core::{Append, Appended, Core, Drain, Mode};
 use super::envelopes::Envelopes;
+use super::finished::FinishedRecords;
 use super::limits::{GATHER_BYTES, GATHER_INTERVAL, RELOCATE_AFTER, RELOCATE_EARLY_AFTER, TURNS};
 use super::plan::DrainSpec;
 use super::stream::{DrainStream, source, stream_of};
@@ -239,12 +240,19 @@ impl Pump {
         let holds_up = is_full || self.sources.fills_disk();
         self.heaviest = holds_up.then(|| self.core.borrow().heaviest()).flatten();
         for id in active {
+            if self.core.borrow().keeps_up(id, now, patience) {
+                continue;
+            }
             self.relocate_if_due(id, now, patience);
             self.append_if_due(id, now, is_final);
             self.note_safe(id, now);
             self.rest_if_failing(id, now);
             self.return_if_caught_up(id);
-            self.core.borrow_mut().retire(id);
+            let mut core = self.core.borrow_mut();
+            if let Some(drain) = core.drains.get_mut(&id) {
+                drain.finished.forget_some(&self.sources_memory);
+            }
+            core.retire(id);
         }
         self.settle();
     }
@@ -278,17 +286,20 @@ impl Pump {
     /// the drain holds up others, some are discarded after a while. Returns whether more may be
     /// appended.
     fn append(&mut self, id: u64, now: Duration) -> bool {
-        let Some((stream, rows)) = self.core.borrow_mut().begin_append(id) else { return false };
+        let Some(Append { stream, rows, mut finished }) = self.core.borrow_mut().begin_append(id)
+        else {
+            return false;
+        };
         let mut stream = stream.unwrap_or_else(|| self.open_stream(id));
         let before = stream.moved();
-        let frames = self.frames(&mut stream, &rows);
+        let frames = self.frames(&mut stream, &rows, &mut finished);
         let mut core = self.core.borrow_mut();
         if let Ok(tickets) = self.journal.append_all(frames.batches, WritePolicy::OnAppend) {
             stream.appended(frames.end);
             let appended = tickets.into_iter().zip(frames.rows);
             let appended =
                 appended.map(|(ticket, rows)| Appended { ticket, rows, has_failed: false });
-            core.note_appended(id, stream, appended, now);
+            core.note_appended(id, (stream, finished), appended, now);
             core.drains.get(&id).is_some_and(|drain| !drain.gathered.is_empty())
         } else {
             stream.restore(before);
@@ -298,7 +309,12 @@ impl Pump {
     }
 
     /// Writes records into frames of the stream.
-    fn frames(&mut self, stream: &mut DrainStream, rows: &[Row]) -> Frames {
+    fn frames(
+        &mut self,
+        stream: &mut DrainStream,
+        rows: &[Row],
+        finished: &mut FinishedRecords,
+    ) -> Frames {
         let mut frames = Frames { batches: Vec::new(), rows: Vec::new(), end: stream.next() };
         let envelopes = self.envelopes.clone();
         let mut envelopes = envelopes.borrow_mut();
@@ -315,7 +331,8 @@ impl Pump {
             }
             frames.end = end;
             held.push(row.clone());
-            stream.note_moved(row.taken.stream(), row.position());
+            stream.note_finished(row, finished);
+            stream.note_fate(row.taken.stream(), row.position(), Fate::Moved);
         }
         self.seal(stream, &mut frames, &mut held);
         frames

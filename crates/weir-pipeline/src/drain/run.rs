@@ -19,14 +19,13 @@ use weir_host::process::thread_cpu_ns;
 use weir_host::{Clock, ConnectError, Disk};
 use weir_journal::{Cursor, CursorSpec, Journal, JournalError, WhenFull};
 
-use super::core::Mode;
 use super::envelopes::Envelopes;
 use super::limits::{
     COMMANDS_MAX, DRAINS_MAX, PAUSED_MAX, PUBLISH_INTERVAL, PUBLISH_SHARE, READY_AFTER,
     READY_BYTES, TICK, UNUSABLE_REPORTED_MAX,
 };
 use super::message::{DrainMessage, Messages};
-use super::plan::{DrainsPlan, Selector};
+use super::plan::DrainsPlan;
 use super::provider::{Provider, ProviderKind, ProviderState};
 use super::pump::Pump;
 use super::registry::{
@@ -34,7 +33,7 @@ use super::registry::{
     FileProblems, Registry,
 };
 use super::sender::{DrainNetwork, DrainSender, SendResult};
-use super::status::{DrainState, DrainStatus, ProviderStatus};
+use super::status::{DrainIdentity, DrainState, DrainStatus, ProviderStatus};
 use super::worker::{WorkerContext, work};
 use crate::health::Severity;
 use crate::pipeline::{ActiveProblem, Running};
@@ -359,6 +358,8 @@ struct DrainLoop {
     context: Rc<WorkerContext>,
     registry: Registry,
     definitions: HashMap<u64, Arc<Definition>>,
+    /// The same in the order in which they are listed; empty if that is not known.
+    listed: Vec<(Arc<Definition>, Arc<DrainIdentity>)>,
     providers: Vec<(&'static str, watch::Receiver<ProviderState>)>,
     waiting_providers: Vec<(Provider, watch::Sender<ProviderState>)>,
     /// Maximum number of drains.
@@ -398,6 +399,7 @@ impl DrainLoop {
             context,
             registry: start.registry,
             definitions: HashMap::new(),
+            listed: Vec::new(),
             providers,
             waiting_providers,
             drains_max: DRAINS_MAX,
@@ -458,6 +460,7 @@ impl DrainLoop {
             lock(&self.shared.messages).begin(&drain, &added.book);
         }
         self.definitions.insert(id, Arc::new(drain));
+        self.listed.clear();
         if self.registry.paused.contains(&id) {
             core.pause(id, true);
         }
@@ -466,6 +469,7 @@ impl DrainLoop {
     fn change(&mut self, difference: Difference) {
         for id in difference.removed {
             self.definitions.remove(&id);
+            self.listed.clear();
             lock(&self.shared.messages).forget(id);
             self.pump.remove(id);
         }
@@ -673,45 +677,16 @@ impl DrainLoop {
         let now = self.clock.monotonic();
         (self.published_at, self.has_changed) = (now, false);
         let wall_ns = self.clock.unix_ns();
-        let mut core = self.pump.core.borrow_mut();
-        core.drains.values_mut().for_each(super::core::Drain::note_oldest);
         let mut messages = lock(&self.shared.messages);
-        let status = |(id, drain): (&u64, &super::core::Drain)| {
-            let definition = self.definitions.get(id)?;
-            let failure = drain.failure.as_ref();
-            messages.note(definition, &drain.book, failure, now);
-            let state = match (drain.is_paused, failure, drain.mode) {
-                (true, _, _) => DrainState::Paused,
-                (false, Some(_), _) => DrainState::Failing,
-                (false, None, Mode::Lagging) => DrainState::Lagging,
-                (false, None, Mode::Direct) if drain.queue.is_empty() => DrainState::Idle,
-                (false, None, Mode::Direct) => DrainState::Sending,
-            };
-            Some(DrainStatus {
-                id: format!("{id:016x}"),
-                origin: definition.origin,
-                selects: match &definition.selector {
-                    Selector::App(app) => format!("app {app}"),
-                    Selector::Space(space) => format!("space {space}"),
-                    Selector::Organization(organization) => format!("organization {organization}"),
-                    Selector::All => "all".to_owned(),
-                },
-                app: match &definition.selector {
-                    Selector::App(app) => Some(app.clone()),
-                    Selector::Space(_) | Selector::Organization(_) | Selector::All => None,
-                },
-                url: definition.binding.url.to_string(),
-                state,
-                error: failure.map(|failure| failure.error.clone()),
-                failing_seconds: failure
-                    .map_or(0.0, |failure| now.saturating_sub(failure.since).as_secs_f64()),
-                lag_seconds: drain.lag_seconds(wall_ns),
-                book: drain.book,
-                unaccounted: drain.book.unaccounted(),
-            })
-        };
-        let mut statuses: Vec<DrainStatus> = core.drains.iter().filter_map(status).collect();
-        statuses.sort_by(|a, b| (&a.selects, &a.url, &a.id).cmp(&(&b.selects, &b.url, &b.id)));
+        let mut core = self.pump.core.borrow_mut();
+        let mut statuses = Vec::with_capacity(core.drains.len());
+        for (definition, identity) in in_order(&mut self.listed, &self.definitions) {
+            let Some(drain) = core.drains.get_mut(&definition.id) else { continue };
+            drain.note_oldest();
+            messages.note(definition, &drain.book, drain.failure.as_ref(), now);
+            statuses.push(DrainStatus::new(identity.clone(), drain, (now, wall_ns)));
+        }
+        drop((core, messages));
         *lock(&self.shared.drains) = statuses.into();
         let providers = self.providers.iter().map(|(name, state)| {
             let state = state.borrow();
@@ -728,6 +703,23 @@ impl DrainLoop {
         *lock(&self.shared.providers) = providers.collect();
         self.publish_time = self.clock.monotonic().saturating_sub(now);
     }
+}
+
+/// Returns all drains in the order in which they are listed.
+fn in_order<'l>(
+    listed: &'l mut Vec<(Arc<Definition>, Arc<DrainIdentity>)>,
+    definitions: &HashMap<u64, Arc<Definition>>,
+) -> &'l [(Arc<Definition>, Arc<DrainIdentity>)] {
+    if listed.len() != definitions.len() {
+        let identified = |definition: &Arc<Definition>| {
+            (definition.clone(), Arc::new(DrainIdentity::new(definition)))
+        };
+        *listed = definitions.values().map(identified).collect();
+        listed.sort_by(|(_, a), (_, b)| {
+            (&a.selects, &a.url, &a.id).cmp(&(&b.selects, &b.url, &b.id))
+        });
+    }
+    listed
 }
 
 #[cfg(test)]

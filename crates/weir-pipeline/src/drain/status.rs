@@ -1,6 +1,15 @@
 //! The published state of each drain and provider.
+//!
+//! Invariant: publishing the state of a drain costs no more than copying its counts, since drains
+//! are not sent to meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::book::DrainBook;
+use super::core::{Drain, Mode};
+use super::plan::Selector;
+use super::registry::Definition;
 
 /// The activity of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +39,9 @@ impl DrainState {
     }
 }
 
-/// The state of a drain.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DrainStatus {
+/// What a drain is, which does not change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainIdentity {
     /// Its id, hexadecimal.
     pub id: String,
     /// Its origin: `config`, `added`, `binding_cache` or `cloud_controller`.
@@ -43,10 +52,17 @@ pub struct DrainStatus {
     pub app: Option<String>,
     /// Its URL, without user and query.
     pub url: String,
+}
+
+/// The state of a drain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DrainStatus {
+    /// What it is.
+    pub drain: Arc<DrainIdentity>,
     /// Its activity.
     pub state: DrainState,
     /// Why it fails.
-    pub error: Option<String>,
+    pub error: Option<Arc<str>>,
     /// How long it has been failing, in seconds.
     pub failing_seconds: f64,
     /// Age of its oldest waiting record, in seconds: 0 if none waits, `None` if it is not known
@@ -56,6 +72,51 @@ pub struct DrainStatus {
     pub book: DrainBook,
     /// Number of unaccounted records; 0 when the book balances.
     pub unaccounted: i64,
+}
+
+impl DrainIdentity {
+    pub(super) fn new(definition: &Definition) -> Self {
+        Self {
+            id: format!("{:016x}", definition.id),
+            origin: definition.origin,
+            selects: match &definition.selector {
+                Selector::App(app) => format!("app {app}"),
+                Selector::Space(space) => format!("space {space}"),
+                Selector::Organization(organization) => format!("organization {organization}"),
+                Selector::All => "all".to_owned(),
+            },
+            app: match &definition.selector {
+                Selector::App(app) => Some(app.clone()),
+                Selector::Space(_) | Selector::Organization(_) | Selector::All => None,
+            },
+            url: definition.binding.url.to_string(),
+        }
+    }
+}
+
+impl DrainStatus {
+    /// Returns the state at a time, monotonic and in nanoseconds since 1970.
+    pub(super) fn new(identity: Arc<DrainIdentity>, drain: &Drain, now: (Duration, i64)) -> Self {
+        let (now, now_ns) = now;
+        let failure = drain.failure.as_ref();
+        let state = match (drain.is_paused, failure, drain.mode) {
+            (true, _, _) => DrainState::Paused,
+            (false, Some(_), _) => DrainState::Failing,
+            (false, None, Mode::Lagging) => DrainState::Lagging,
+            (false, None, Mode::Direct) if drain.queue.is_empty() => DrainState::Idle,
+            (false, None, Mode::Direct) => DrainState::Sending,
+        };
+        Self {
+            drain: identity,
+            state,
+            error: failure.map(|failure| failure.error.clone()),
+            failing_seconds: failure
+                .map_or(0.0, |failure| now.saturating_sub(failure.since).as_secs_f64()),
+            lag_seconds: drain.lag_seconds(now_ns),
+            book: drain.book,
+            unaccounted: drain.book.unaccounted(),
+        }
+    }
 }
 
 /// The state of a server that lists drains.

@@ -7,8 +7,9 @@ use weir_host::Clock;
 use weir_journal::{CursorMemory, Delivery, Journal, StreamSpec};
 use weir_model::{Position, SourceBook, SourceId, StreamId, hash64};
 
+use super::finished::FinishedRecords;
 use super::moved::MovedRecords;
-use super::taken::Fate;
+use super::taken::{Fate, Row};
 
 /// Returns the source id of all these streams in the journal. There is no source with this name,
 /// since nothing is received here.
@@ -81,14 +82,17 @@ impl DrainStream {
         self.moved.fate(stream, position)
     }
 
-    /// Notes that a record of a source is in the stream.
-    pub(super) fn note_moved(&mut self, stream: StreamId, position: Position) {
-        self.moved.note(stream, position, false);
+    /// Notes the fate of a record of a source: it is in the stream, or was discarded instead.
+    pub(super) fn note_fate(&mut self, stream: StreamId, position: Position, fate: Fate) {
+        self.moved.note(stream, position, fate);
     }
 
-    /// Notes that a record of a source was discarded instead.
-    pub(super) fn note_discarded(&mut self, stream: StreamId, position: Position) {
-        self.moved.note(stream, position, true);
+    /// Notes the fates of finished records before this one, which is moved or discarded.
+    pub(super) fn note_finished(&mut self, row: &Row, finished: &mut FinishedRecords) {
+        let stream = row.taken.stream();
+        for span in finished.take_before(stream, row.position()) {
+            self.moved.note_span(stream, span);
+        }
     }
 
     /// Forgets records of the sources that are settled, if there are many.

@@ -61,8 +61,11 @@ impl EncodedRecords {
         }
     }
 
-    /// Returns the fates of the records, as far as they have one, given the number of accepted messages, that
-    /// of rejected ones after those, and which of the others were accepted or rejected.
+    /// Returns the fates of the records, as far as they have one, given the number of accepted
+    /// messages, that of rejected ones after those, and which of the others were accepted or
+    /// rejected. A record that cannot be written has its fate once all before it have theirs, and
+    /// the destination has answered: while that accepts nothing, its records stay as they are, so
+    /// that they can be put back into the journal.
     fn fates(
         &self,
         accepted: usize,
@@ -76,14 +79,19 @@ impl EncodedRecords {
         for (index, is_accepted) in others {
             are_accepted[*index] = Some(*is_accepted);
         }
-        let mut start = 0;
+        let has_answered = accepted + rejected + others.len() > 0 || count == 0;
+        let (mut start, mut are_all_done) = (0, has_answered);
         let fate = |(end, known): &(usize, Option<Fate>)| {
             let own = &are_accepted[std::mem::replace(&mut start, *end)..*end];
-            let is_delivered = || own.iter().all(|it| *it == Some(true));
-            let is_done = || own.iter().all(Option::is_some);
-            known
-                .or_else(|| is_delivered().then_some(Fate::Delivered))
-                .or_else(|| is_done().then(|| Fate::discarded(DiscardReason::Rejected)))
+            let is_delivered = own.iter().all(|it| *it == Some(true));
+            let is_done = own.iter().all(Option::is_some);
+            let fate = match known {
+                Some(known) => are_all_done.then_some(*known),
+                None if is_delivered => Some(Fate::Delivered),
+                None => is_done.then(|| Fate::discarded(DiscardReason::Rejected)),
+            };
+            are_all_done &= fate.is_some();
+            fate
         };
         self.records.iter().map(fate).collect()
     }
@@ -189,13 +197,14 @@ mod tests {
         let (delivered, rejected) = (Some(Fate::Delivered), Some(rejected));
         let unserializable = Some(unserializable);
         for (accepted, refused, others, fates) in [
-            (1, 0, &[][..], [None, unserializable, None, delivered, None]),
+            (0, 0, &[][..], [None, None, None, delivered, None]),
+            (1, 0, &[], [None, None, None, delivered, None]),
             (2, 0, &[], [delivered, unserializable, None, delivered, None]),
             (3, 0, &[], [delivered, unserializable, delivered, delivered, None]),
             (2, 1, &[], [delivered, unserializable, rejected, delivered, None]),
             (5, 0, &[], [delivered, unserializable, delivered, delivered, delivered]),
-            (0, 0, &[(2, true), (3, true)], [None, unserializable, delivered, delivered, None]),
-            (1, 0, &[(3, false), (4, true)], [None, unserializable, None, delivered, rejected]),
+            (0, 0, &[(2, true), (3, true)], [None, None, delivered, delivered, None]),
+            (1, 0, &[(3, false), (4, true)], [None, None, None, delivered, rejected]),
         ] {
             assert_eq!(encoded.fates(accepted, refused, others), fates, "{accepted} {refused}");
         }

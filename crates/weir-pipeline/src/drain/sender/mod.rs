@@ -211,7 +211,8 @@ impl Dialer {
     /// Opens a connection.
     async fn dial(&self) -> Result<Stream, Failure> {
         let connector = self.connector().map_err(|error| self.unreachable(&error))?;
-        match timeout(DIAL_TIMEOUT, connector.connect()).await {
+        let connected = self.network.handshakes.run(connector.connect());
+        match timeout(DIAL_TIMEOUT, connected).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(self.unreachable(&error)),
             Err(_) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use weir_expr::Network;
-use weir_host::{AddressFilter, ClientTls, ConnectError};
+use weir_host::{AddressFilter, ClientTls, ConnectError, Handshakes};
 
 use super::limits::MORE_CONNECTIONS_MAX;
 
@@ -60,6 +60,8 @@ pub struct DrainNetwork {
     pub(super) https_in_flight_max: usize,
     /// For connections beyond one for each drain.
     pub(super) more_connections: Arc<Semaphore>,
+    /// A server of many drains that comes back would have the others wait for all its handshakes.
+    pub(super) handshakes: Arc<Handshakes>,
 }
 
 impl DrainNetwork {
@@ -71,6 +73,7 @@ impl DrainNetwork {
             tls: Arc::new(tls),
             https_in_flight_max: settings.https_in_flight_max.max(1),
             more_connections: Arc::new(Semaphore::new(MORE_CONNECTIONS_MAX)),
+            handshakes: Arc::default(),
         })
     }
 }

@@ -1,7 +1,8 @@
 //! The envelopes of records, for components that send them.
 //!
 //! Invariants: every record becomes one envelope; an envelope that no rule has changed has the
-//! bytes that were received, except that deprecated tags become tags, as with agents.
+//! bytes that were received, except that deprecated tags become tags, as with agents. The resource
+//! of such a record is not looked at: there may be tens of thousands.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,8 +23,10 @@ const ORIGINS_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct RecordEnvelopes {
     sources: Arc<SourceNames>,
-    /// Version of the names from which `known` was made.
+    /// Version of the names from which the other properties were made.
     version: u64,
+    /// The source that was last asked for, and whether it receives envelopes.
+    source: Option<(SourceId, bool)>,
     /// By a hash of the resource and its source.
     known: HashMap<u64, CachedResource>,
     /// A rewritten envelope.
@@ -37,7 +40,6 @@ pub(crate) struct RecordEnvelopes {
 struct CachedResource {
     resource: Box<[u8]>,
     origin: Origin,
-    is_envelope: bool,
 }
 
 impl RecordEnvelopes {
@@ -45,17 +47,31 @@ impl RecordEnvelopes {
         Self {
             sources,
             version: 0,
+            source: None,
             known: HashMap::new(),
             rewritten: Vec::new(),
             converted: Vec::new(),
         }
     }
 
-    fn know(&mut self, hash: u64, resource: &[u8], source: SourceId) {
+    /// Returns whether a source receives envelopes.
+    fn receives_envelopes(&mut self, source: SourceId) -> bool {
         let version = self.sources.version();
         if std::mem::replace(&mut self.version, version) != version {
             self.known.clear();
+            self.source = None;
         }
+        match self.source {
+            Some((known, is_envelope)) if known == source => is_envelope,
+            _ => {
+                let (_, is_envelope) = self.sources.get(source);
+                self.source = Some((source, is_envelope));
+                is_envelope
+            }
+        }
+    }
+
+    fn know(&mut self, hash: u64, resource: &[u8], source: SourceId) {
         if self.known.get(&hash).is_some_and(|known| *known.resource == *resource) {
             return;
         }
@@ -64,7 +80,7 @@ impl RecordEnvelopes {
         }
         let (name, is_envelope) = self.sources.get(source);
         let origin = Origin::new(resource, is_envelope, &name);
-        self.known.insert(hash, CachedResource { resource: resource.into(), origin, is_envelope });
+        self.known.insert(hash, CachedResource { resource: resource.into(), origin });
     }
 
     /// Returns the envelope of a record: as received, or rewritten if it was not received as one or
@@ -75,20 +91,22 @@ impl RecordEnvelopes {
         record: &RecordView<'a>,
     ) -> Option<&'a [u8]> {
         let source = batch.header().source;
-        let resource = batch.resource(record.resource()).encoded;
-        let hash = hash64(resource) ^ source.0;
-        self.know(hash, resource, source);
-        let Self { known, rewritten, converted, .. } = self;
-        let known = known.get(&hash)?;
-        let received = if known.is_envelope { record.original() } else { b"" };
+        let is_envelope = self.receives_envelopes(source);
+        let received = if is_envelope { record.original() } else { b"" };
         if received.is_empty() {
+            let resource = batch.resource(record.resource()).encoded;
+            let hash = hash64(resource) ^ source.0;
+            self.know(hash, resource, source);
+            let Self { known, rewritten, .. } = self;
+            let known = known.get(&hash)?;
             rewritten.clear();
-            if !write_from_fields(record, &known.origin, known.is_envelope, rewritten) {
+            if !write_from_fields(record, &known.origin, is_envelope, rewritten) {
                 rewritten.clear();
                 write_as_log(record, &known.origin, rewritten);
             }
             return Some(rewritten);
         }
+        let converted = &mut self.converted;
         if has_loggregator_tags(received, false) {
             converted.clear();
             if convert_loggregator_tags(received, true, converted).is_ok() {
