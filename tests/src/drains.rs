@@ -32,7 +32,9 @@ struct Conduct {
 struct Server {
     port: u16,
     conduct: Arc<Conduct>,
-    received: Arc<Mutex<Vec<String>>>,
+    /// The messages of each connection, in the order in which the connections were opened: their
+    /// threads may be late.
+    received: Arc<Mutex<Vec<Vec<String>>>>,
     /// The bound socket, until connections are accepted.
     refusing: Option<OwnedFd>,
 }
@@ -61,9 +63,14 @@ impl Server {
         let listener = TcpListener::from(socket);
         let (by, into) = (Arc::clone(&self.conduct), Arc::clone(&self.received));
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                into.lock().unwrap().push(Vec::new());
                 let (by, into) = (Arc::clone(&by), Arc::clone(&into));
-                std::thread::spawn(move || serve(stream, &by, &into));
+                std::thread::spawn(move || {
+                    serve(stream, &by, |message| {
+                        into.lock().unwrap()[number].push(message);
+                    });
+                });
             }
         });
     }
@@ -73,7 +80,7 @@ impl Server {
     }
 
     fn messages(&self) -> Vec<String> {
-        self.received.lock().unwrap().clone()
+        self.received.lock().unwrap().concat()
     }
 
     /// Returns the numbers of the logs, in order, and checks whose they are.
@@ -86,7 +93,7 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, conduct: &Conduct, received: &Mutex<Vec<String>>) {
+fn serve(mut stream: TcpStream, conduct: &Conduct, take: impl Fn(String)) {
     let mut bytes = Vec::new();
     let mut block = [0; 8 * 1024];
     loop {
@@ -107,7 +114,7 @@ fn serve(mut stream: TcpStream, conduct: &Conduct, received: &Mutex<Vec<String>>
                 break;
             }
             let message = String::from_utf8(bytes[start..start + length].to_vec()).unwrap();
-            received.lock().unwrap().push(message);
+            take(message);
             at = start + length;
         }
         bytes.drain(..at);
