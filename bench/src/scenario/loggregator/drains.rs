@@ -54,7 +54,7 @@ impl Drains {
             "[source.cf]\ntype = \"loggregator\"\nlisten = \"127.0.0.1:{ingress}\"\n\
              [loggregator.egress]\nlisten = \"127.0.0.1:{egress}\"\nstreams_max = 1000\n\
              connections_max = 1000\n\
-             [drains]\nwindow = \"96MiB\"\nlimit = \"1GiB\"\n{}\n",
+             [drains]\nwindow = \"96MiB\"\nsize_max = \"1GiB\"\n{}\n",
             pki.trusted
         );
         for drain in 0..count {
