@@ -46,6 +46,11 @@ impl Load {
         }
     }
 
+    /// Returns the first message.
+    pub(super) fn message(self) -> Vec<u8> {
+        Message::default().of(0..self.batch, self).to_vec()
+    }
+
     /// Sends all of them over one stream, and waits until they are accepted.
     pub(super) fn send(self, server: &Server) -> Result<()> {
         let mut client = Client::connect(server)?;

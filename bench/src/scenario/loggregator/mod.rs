@@ -8,6 +8,7 @@ mod drains;
 mod load;
 mod pki;
 mod readers;
+mod relay;
 mod router;
 mod syslog_sink;
 

@@ -12,6 +12,7 @@ use super::envelope::{
 };
 use crate::escape::write_json_text as write_text;
 use crate::join::cut_body;
+use crate::time::push_number;
 
 /// Properties of an envelope that are not in its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,9 +128,11 @@ impl LoggregatorDecoder {
             }
             LoggregatorMessage::Counter { name, delta, total } => {
                 write_name(name, &mut self.body);
-                self.body.extend_from_slice(format!("\"value\":{delta}").as_bytes());
+                self.body.extend_from_slice(b"\"value\":");
+                push_number(delta, &mut self.body);
                 if total != 0 {
-                    self.body.extend_from_slice(format!(",\"total\":{total}").as_bytes());
+                    self.body.extend_from_slice(b",\"total\":");
+                    push_number(total, &mut self.body);
                 }
                 write_tags(&[], tags, &mut self.body);
                 (RecordKind::Counter, None)

@@ -88,8 +88,8 @@ pub(super) struct Drain {
     sent_ahead: BTreeSet<u64>,
     /// The number in the stream before the first record that was moved there.
     moved_after: u64,
-    /// Nothing was appended since the drain was relocated: records that are being sent are the first
-    /// gathered ones.
+    /// Nothing was appended since the drain was relocated: records that are being sent are the
+    /// first gathered ones.
     is_ahead_gathered: bool,
     /// What it has finished and is not in the state of its stream.
     pub(super) finished: FinishedRecords,

@@ -5,7 +5,8 @@
 //! Invariants: while a drain lags, everything that it is given is moved or discarded, so the
 //! records of a source's stream are in few ranges; a record at or before the high water and in none
 //! of them was delivered while the drain was direct; records that were discarded then, or finished
-//! before others that were moved, have ranges of their own. Ranges are kept until the batches themselves are settled.
+//! before others that were moved, have ranges of their own. Ranges are kept until the batches
+//! themselves are settled.
 
 use std::collections::BTreeMap;
 

@@ -403,7 +403,8 @@ impl World {
         let book = ledger.cursors.iter().find(|cursor| cursor.name == "drains").unwrap().book;
         // The first drains have different applications.
         let routed = (0..APPS).map(|drain| core.drains[&drain].book.routed).sum::<u64>();
-        // What a power failure took from the journal is in no drain's book, unless it had been moved.
+        // What a power failure took from the journal is in no drain's book, unless it had been
+        // moved.
         let lost = [DiscardReason::Vanished, DiscardReason::Damaged];
         let lost: u64 = lost.map(|reason| book.discarded[reason as usize]).iter().sum();
         let counted = routed + book.unbound;

@@ -115,7 +115,7 @@ pub(super) struct Staged {
     envelopes: u64,
     /// Envelopes that are only counted, since the thread is behind.
     lost: u64,
-    /// Length of the previous chunk, as an estimate for the next one.
+    /// Length of the longest chunk of the previous round, as an estimate for the next one.
     chunk_bytes: usize,
 }
 
@@ -142,8 +142,9 @@ impl Staged {
     /// Takes the chunks.
     fn take_chunks(&mut self) -> Vec<EnvelopeChunk> {
         let mut chunks = take(&mut self.chunks);
+        let lens = chunks.iter().map(|chunk| chunk.bytes.len());
+        self.chunk_bytes = lens.max().unwrap_or_default();
         if let Some(last) = chunks.last_mut() {
-            self.chunk_bytes = last.bytes.len();
             // A small chunk must not occupy the memory reserved for a large one while it waits.
             if last.bytes.len() < last.bytes.capacity() / 2 {
                 last.bytes.shrink_to_fit();

@@ -137,6 +137,18 @@ pub(super) const GRPC_STREAMS_MAX: u32 = 32;
 /// can use its whole window, so that those that wait cannot stop others.
 pub(super) const GRPC_CONNECTION_BYTES: u32 = GRPC_STREAMS_MAX * GRPC_WINDOW_BYTES;
 
+/// The same for a connection that has sent [`GRPC_WIDE_AFTER`] in a stream: enough for 100 MB/s if
+/// an answer takes 2.5 ms, be it for the distance or because the machine is busy.
+pub(super) const GRPC_WIDE_WINDOW_BYTES: u32 = 256 * 1024;
+/// See [`GRPC_WIDE_WINDOW_BYTES`].
+pub(super) const GRPC_WIDE_CONNECTION_BYTES: u32 = GRPC_STREAMS_MAX * GRPC_WIDE_WINDOW_BYTES;
+
+/// What only a client that sends much reaches soon.
+pub(super) const GRPC_WIDE_AFTER: u64 = 1 << 20;
+
+/// Maximum number of connections of a listener with such windows: these carry most of the load.
+pub(super) const GRPC_WIDE_MAX: usize = 16;
+
 /// Maximum length of a frame: large, so that clients can send a batch in few frames.
 pub(super) const GRPC_FRAME_BYTES_MAX: u32 = GRPC_WINDOW_BYTES;
 
@@ -173,7 +185,7 @@ pub const SYSLOG_LISTENER_BYTES: u64 =
     ((LANES + 2) * FRAME_BYTES_MAX + 64 * DATAGRAM_BYTES_MAX + (4 << 20)) as u64;
 
 /// Memory of a gRPC listener, in addition to incomplete messages: as above, buffers, and the
-/// windows of 256 unread streams.
+/// windows of 256 unread streams, of which a wide one counts as four.
 pub const LOGGREGATOR_LISTENER_BYTES: u64 = SYSLOG_LISTENER_BYTES
     + (GRPC_SPARES_MAX * GRPC_SPARE_BYTES_MAX + 256 * GRPC_WINDOW_BYTES as usize) as u64;
 

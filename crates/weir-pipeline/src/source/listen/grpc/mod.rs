@@ -4,7 +4,8 @@
 //! A connection is HTTP/2. Each of its streams is served by a task of the listener's event loop,
 //! which splits the received data into messages and passes their records to the lanes. Flow control
 //! is the back pressure: while the journal has no room, or a key is above its quota, a stream is
-//! not read and its window is not extended.
+//! not read and its window is not extended. Windows are small, but those of a connection that has
+//! sent much are wide, so that its client need not wait for each answer.
 //!
 //! Modules: `call` (which method is called, and statuses), `receive` (one stream).
 //!
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::{Ping, PingPong};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use weir_host::ConnectionSlot;
@@ -34,8 +35,9 @@ use super::cpu::CpuTime;
 use super::lanes::{GatheredLanes, LaneContext};
 use super::limiter::Limiter;
 use super::limits::{
-    GRPC_CONNECTION_BYTES, GRPC_FRAME_BYTES_MAX, GRPC_STREAMS_MAX, GRPC_WINDOW_BYTES, HEAD_TIMEOUT,
-    KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, METADATA_BYTES_MAX, SMALL_FRAMES_BYTES_MAX,
+    GRPC_CONNECTION_BYTES, GRPC_FRAME_BYTES_MAX, GRPC_STREAMS_MAX, GRPC_WIDE_CONNECTION_BYTES,
+    GRPC_WIDE_MAX, GRPC_WIDE_WINDOW_BYTES, GRPC_WINDOW_BYTES, HEAD_TIMEOUT, KEEP_ALIVE_INTERVAL,
+    KEEP_ALIVE_TIMEOUT, METADATA_BYTES_MAX, SMALL_FRAMES_BYTES_MAX,
 };
 use crate::source::LoggregatorSource;
 use crate::source::loggregator::LoggregatorIntake;
@@ -49,6 +51,8 @@ pub(super) struct GrpcService {
     limiter: Option<Rc<Limiter>>,
     /// A permit for each byte of incomplete messages.
     memory: Arc<Semaphore>,
+    /// A permit for each connection with wide windows.
+    wide: Arc<Semaphore>,
     /// Unused buffers for incomplete messages.
     spare: RefCell<Vec<Vec<u8>>>,
     cpu_time: CpuTime,
@@ -59,6 +63,8 @@ pub(super) struct GrpcService {
 struct Caller {
     peer: Option<IpAddr>,
     slot: ConnectionSlot,
+    /// A stream has sent so much that its connection should have wide windows.
+    is_heavy: Rc<Notify>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -76,6 +82,7 @@ impl GrpcService {
             context,
             limiter,
             memory: Arc::new(Semaphore::new(source.in_flight_bytes_max)),
+            wide: Arc::new(Semaphore::new(GRPC_WIDE_MAX)),
             spare: RefCell::default(),
             cpu_time: CpuTime::default(),
         })
@@ -114,7 +121,8 @@ impl GrpcService {
         connection: &Connection,
         stopped: watch::Receiver<bool>,
     ) {
-        let caller = Caller { peer: connection.peer, slot: connection.slot.clone(), stopped };
+        let (peer, slot) = (connection.peer, connection.slot.clone());
+        let caller = Caller { peer, slot, is_heavy: Rc::default(), stopped };
         let mut streams = JoinSet::new();
         self.accept(stream, connection, &caller, &mut streams).await;
         // Their received records are taken.
@@ -143,9 +151,14 @@ impl GrpcService {
         };
         let mut dead = std::pin::pin!(keep_alive(transport.ping_pong()));
         let mut is_stopping = false;
+        let mut wide = None;
         loop {
             let accepted = tokio::select! {
                 accepted = poll_fn(|context| transport.poll_accept(context)) => accepted,
+                () = caller.is_heavy.notified(), if wide.is_none() => {
+                    wide = self.widen(&mut transport);
+                    continue;
+                }
                 () = evicted.as_mut() => return count_evicted(self.stats()),
                 () = dead.as_mut() => return self.count("connection", "the client is unresponsive"),
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
@@ -166,6 +179,21 @@ impl GrpcService {
                 }
             }
         }
+    }
+
+    /// Lets a client send more before it is read, if not too many do.
+    fn widen<T>(
+        &self,
+        transport: &mut h2::server::Connection<T, Bytes>,
+    ) -> Option<OwnedSemaphorePermit>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        let permit = Arc::clone(&self.wide).try_acquire_owned().ok()?;
+        // Fails if the client has not acknowledged the first settings.
+        transport.set_initial_window_size(GRPC_WIDE_WINDOW_BYTES).ok()?;
+        transport.set_target_window_size(GRPC_WIDE_CONNECTION_BYTES);
+        Some(permit)
     }
 
     fn count(&self, kind: &'static str, text: &str) {

@@ -17,7 +17,8 @@ use weir_model::DiscardReason;
 use super::super::lanes::{Blocked, GatheredLanes};
 use super::super::limiter::{Incoming as _, Round, Wait};
 use super::super::limits::{
-    DRAIN_TIME, GRPC_MESSAGE_BYTES_MAX, GRPC_SPARE_BYTES_MAX, GRPC_SPARES_MAX, MESSAGE_TIMEOUT,
+    DRAIN_TIME, GRPC_MESSAGE_BYTES_MAX, GRPC_SPARE_BYTES_MAX, GRPC_SPARES_MAX, GRPC_WIDE_AFTER,
+    MESSAGE_TIMEOUT,
 };
 use super::call::{Call, respond_with};
 use super::{Caller, GrpcService};
@@ -49,6 +50,8 @@ struct Session {
     wait: Option<Wait>,
     /// Number of complete messages.
     messages: u64,
+    /// Number of received bytes.
+    received: u64,
     /// How long to continue reading once the source is told to stop.
     drain_until: Option<Instant>,
 }
@@ -87,6 +90,7 @@ impl GrpcService {
             deadline: None,
             wait: None,
             messages: 0,
+            received: 0,
             drain_until: None,
         };
         let mut working = None;
@@ -97,6 +101,11 @@ impl GrpcService {
             };
             let taken = self.take(call, &bytes, &mut session, &caller).await;
             let _window = body.flow_control().release_capacity(bytes.len());
+            let was_heavy = session.received >= GRPC_WIDE_AFTER;
+            session.received += bytes.len() as u64;
+            if !was_heavy && session.received >= GRPC_WIDE_AFTER {
+                caller.is_heavy.notify_one();
+            }
             if let Err(status) = taken {
                 break Some(status);
             }
