@@ -208,7 +208,8 @@ impl Shop {
         (status, end_ns)
     }
 
-    /// Simulates an order and its payment; returns the status of the response, and when it was complete.
+    /// Simulates an order and its payment; returns the status of the response, and when it was
+    /// complete.
     fn checkout(
         &mut self,
         request: &Request,
