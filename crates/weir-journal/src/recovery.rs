@@ -558,7 +558,9 @@ fn forget_superseded(state: &mut State, is_log_whole: bool, abandoned: &HashSet<
             is_superseded
         });
     }
-    void.into_iter().for_each(|at| state.end_whole(at));
+    for at in void {
+        state.end_whole(at);
+    }
 }
 
 /// Removes frames that are part of a merged one that counts, and merged ones that do not count: the
