@@ -45,6 +45,9 @@ pub(crate) struct Rewriting {
     pub(crate) frames_compacted: u64,
     /// The earliest time to check for frames to reduce.
     pub(crate) compact_at: Duration,
+    /// Size of the segments, and what destinations were charged, when no frames were found to reduce
+    /// the last time: nothing changes until these do.
+    pub(crate) nothing_to_move_at: Option<(u64, u64)>,
     /// How far waiting batches were searched for small frames to merge, and how many were merged.
     pub(crate) merge_pass: MergePass,
     pub(crate) frames_merged: u64,
@@ -99,7 +102,10 @@ impl State {
     /// Returns frames to rewrite now, at most about one MiB of them; otherwise when to check again.
     pub(super) fn take_moves(&mut self, now: Duration) -> Result<Vec<Move>, Option<Duration>> {
         if self.rewriting.moves.is_empty() {
-            if !self.is_mostly_useless() || self.rewriting.moved_bytes > 0 {
+            let charged = self.cursors.iter().map(|c| c.pending_bytes + c.kept_bytes).sum();
+            let usage = (self.disk_bytes(), charged);
+            let is_known = self.rewriting.nothing_to_move_at == Some(usage);
+            if is_known || !self.is_mostly_useless(usage) || self.rewriting.moved_bytes > 0 {
                 return Err(None);
             }
             if now < self.rewriting.compact_at {
@@ -107,6 +113,10 @@ impl State {
             }
             self.rewriting.compact_at = now + self.config.commit_interval * COMPACT_COMMITS;
             self.choose_moves();
+            if self.rewriting.moves.is_empty() {
+                self.rewriting.nothing_to_move_at = Some(usage);
+                return Err(None);
+            }
         }
         let mut bytes = 0;
         let mut moves = Vec::new();
@@ -132,12 +142,8 @@ impl State {
 
     /// Returns whether segments take more than twice what destinations are charged, plus two
     /// segments.
-    fn is_mostly_useless(&self) -> bool {
-        if self.segments.len() <= 2 {
-            return false;
-        }
-        let charged: u64 = self.cursors.iter().map(|c| c.pending_bytes + c.kept_bytes).sum();
-        self.disk_bytes() > 2 * (charged + self.config.segment_bytes)
+    fn is_mostly_useless(&self, (disk_bytes, charged): (u64, u64)) -> bool {
+        self.segments.len() > 2 && disk_bytes > 2 * (charged + self.config.segment_bytes)
     }
 
     pub(super) fn is_compactible(&self, segment: u64) -> bool {
