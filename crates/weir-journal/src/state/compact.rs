@@ -102,10 +102,13 @@ impl State {
     /// Returns frames to rewrite now, at most about one MiB of them; otherwise when to check again.
     pub(super) fn take_moves(&mut self, now: Duration) -> Result<Vec<Move>, Option<Duration>> {
         if self.rewriting.moves.is_empty() {
+            if self.segments.len() <= 2 || self.rewriting.moved_bytes > 0 {
+                return Err(None);
+            }
             let charged = self.cursors.iter().map(|c| c.pending_bytes + c.kept_bytes).sum();
             let usage = (self.disk_bytes(), charged);
             let is_known = self.rewriting.nothing_to_move_at == Some(usage);
-            if is_known || !self.is_mostly_useless(usage) || self.rewriting.moved_bytes > 0 {
+            if is_known || !self.is_mostly_useless(usage) {
                 return Err(None);
             }
             if now < self.rewriting.compact_at {
@@ -143,7 +146,7 @@ impl State {
     /// Returns whether segments take more than twice what destinations are charged, plus two
     /// segments.
     fn is_mostly_useless(&self, (disk_bytes, charged): (u64, u64)) -> bool {
-        self.segments.len() > 2 && disk_bytes > 2 * (charged + self.config.segment_bytes)
+        disk_bytes > 2 * (charged + self.config.segment_bytes)
     }
 
     pub(super) fn is_compactible(&self, segment: u64) -> bool {

@@ -3,7 +3,7 @@
 //! Invariants: ranges neither overlap nor touch (adjacent ones are merged); a range is either
 //! punched completely or not yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Dead ranges of one segment.
 #[derive(Debug)]
@@ -13,15 +13,25 @@ pub(crate) struct DeadRanges {
     /// Start -> (length, bytes of it that are punched).
     ranges: BTreeMap<u64, (u64, u64)>,
     punched: u64,
+    /// Offsets of dead frames whose space is freed with the whole segment, never before.
+    kept: BTreeSet<u64>,
 }
 
 impl DeadRanges {
     pub(crate) fn new(bytes_min: u64) -> Self {
-        Self { bytes_min, ranges: BTreeMap::new(), punched: 0 }
+        Self { bytes_min, ranges: BTreeMap::new(), punched: 0, kept: BTreeSet::new() }
+    }
+
+    /// Keeps the space of the frame at this offset, even once it is dead.
+    pub(crate) fn keep(&mut self, offset: u64) {
+        self.kept.insert(offset);
     }
 
     /// Adds a dead frame. Returns the range to punch, if enough adjacent space is dead.
     pub(crate) fn add(&mut self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        if self.kept.contains(&offset) {
+            return None;
+        }
         let (mut start, mut total, mut punched) = (offset, len, 0);
         if let Some((&before, &(before_len, before_punched))) =
             self.ranges.range(..offset).next_back()

@@ -33,7 +33,7 @@ impl State {
     /// it is not. So it stays intact as long as its segment is there.
     pub(crate) fn end_whole(&mut self, at: Location) {
         if let Some(segment) = self.segments.get_mut(&at.segment) {
-            segment.whole.insert(at.offset);
+            segment.dead.keep(at.offset);
         }
         self.dead.push(at);
     }
@@ -51,9 +51,6 @@ impl State {
             let mut ready = BTreeMap::new();
             for frame in group.iter().filter(|l| l.len > 0) {
                 segment.live_frames = segment.live_frames.saturating_sub(1);
-                if segment.whole.contains(&frame.offset) {
-                    continue;
-                }
                 if let Some((start, len)) = segment.dead.add(frame.offset, u64::from(frame.len)) {
                     // In ascending order of offsets, a later range replaces one that it contains.
                     ready.insert(start, len);

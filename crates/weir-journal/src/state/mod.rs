@@ -170,9 +170,6 @@ pub(crate) struct SegmentState {
     pub(crate) sealed: bool,
     /// Dead frames, and how much of their space was freed.
     pub(crate) dead: DeadRanges,
-    /// Offsets of dead frames whose space is freed with the whole segment, never before: the next
-    /// start may take them for needed.
-    pub(crate) whole: BTreeSet<u64>,
     /// While it is appended to: the index that will close it.
     pub(crate) index: SegmentIndex,
     /// It ends with its index, on stable storage: only then is space in it freed.
@@ -196,7 +193,6 @@ impl SegmentState {
             live_frames: 0,
             sealed: false,
             dead: DeadRanges::new(config.punch_bytes_min),
-            whole: BTreeSet::new(),
             index: SegmentIndex::default(),
             is_indexed: false,
             is_strange: false,
