@@ -111,6 +111,38 @@ test('a finger or the scroll bar stops the list as well', async () => {
   await close()
 })
 
+test('a slow finger near the end stops the list, and coming back to the end resumes it', async () => {
+  const { page, complaints, close } = await openLive()
+  await here.weir.post(lines(6_000, 100))
+  await page.getByText('line number 6099').waitFor()
+  await still(page)
+  const list = page.locator('.live-rows')
+  const below = () =>
+    list.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight)
+  const moved = (by) =>
+    list.evaluate(async (element, by) => {
+      element.scrollTop += by
+      const frame = () => new Promise((resolve) => requestAnimationFrame(resolve))
+      await frame()
+      await frame()
+    }, by)
+  for (let step = 1; step <= 4; step += 1) {
+    await moved(-4)
+    assert.ok((await below()) >= step * 4 - 1, `${await below()} pixels below after ${step} steps`)
+  }
+  await page.locator('.catch-up', { hasText: 'Follow' }).waitFor()
+  await here.weir.post(lines(6_100, 50))
+  await page.locator('.catch-up', { hasText: '50 new' }).waitFor()
+  await page.locator('.catch-up').click()
+  await page.getByText('line number 6149').waitFor()
+  await moved(-100)
+  await page.locator('.catch-up').waitFor()
+  await moved(100)
+  await page.locator('.catch-up').waitFor({ state: 'detached' })
+  assert.deepEqual(complaints, [])
+  await close()
+})
+
 test('a selection of text is kept', async () => {
   const { page, close } = await openLive()
   await here.weir.post(lines(1_000, 20))

@@ -34,12 +34,13 @@ export function LiveList({ words }: { words: string }) {
     keyOf: (index) => entries[index]?.key ?? index,
   })
 
-  const place = useRef(0)
+  /** Where the last scroll ended; while the list follows, where it was left at its end. */
+  const lastTop = useRef(0)
   useLayoutEffect(() => {
     const element = scroller.current
     if (!follows || !element) return
     element.scrollTop = element.scrollHeight
-    place.current = element.scrollTop
+    lastTop.current = element.scrollTop
   }, [drawn, follows, virtual.getTotalSize()])
   usePauseOnSelection(scroller)
 
@@ -54,7 +55,10 @@ export function LiveList({ words }: { words: string }) {
         aria-label="Live records"
         aria-live="off"
         tabIndex={0}
-        onScroll={(event) => scrolled(event.currentTarget, place.current)}
+        onScroll={(event) => {
+          scrolled(event.currentTarget, lastTop.current)
+          if (!following.peek()) lastTop.current = event.currentTarget.scrollTop
+        }}
         onWheel={(event) => event.deltaY < 0 && pause()}
         onKeyDown={(event) => /^(ArrowUp|PageUp|Home)$/.test(event.key) && pause()}
       >
@@ -81,12 +85,18 @@ export function LiveList({ words }: { words: string }) {
   )
 }
 
-/** `place` is where the list was left at its end: above it, a finger or the scroll bar has moved it. */
-function scrolled(element: HTMLElement, place: number): void {
-  const below = element.scrollHeight - element.scrollTop - element.clientHeight
+/**
+ * Moving up stops the list, by wheel, finger or scroll bar alike. Only moving down to the end resumes
+ * it: a slow finger is still near the end when it has just left it.
+ */
+function scrolled(element: HTMLElement, lastTop: number): void {
+  const { scrollTop } = element
+  const below = element.scrollHeight - scrollTop - element.clientHeight
   if (following.peek()) {
-    if (below > rounding && element.scrollTop < place - rounding) pause()
-  } else if (below < bottomSlack && ring.waiting.length === 0) following.value = true
+    if (below > rounding && scrollTop < lastTop - rounding) pause()
+  } else if (below < bottomSlack && scrollTop > lastTop && ring.waiting.length === 0) {
+    following.value = true
+  }
 }
 
 function usePauseOnSelection(scroller: { current: HTMLElement | null }): void {
