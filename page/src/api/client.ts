@@ -1,6 +1,7 @@
 // The one door to weir's API: typed requests, problems as they stand in the answer, and whether
 // weir can be reached at all, and by this reader.
 import { signal } from '@preact/signals'
+import { parseExact } from './exact'
 import type { GetAnswers, GetQueries, PostAnswers, PostBodies, ProblemDocument } from './schema'
 
 /** Where the page is, which may be below a path prefix: screens are one level deep. */
@@ -47,7 +48,7 @@ export async function get<Path extends keyof GetAnswers>(
   signal?: AbortSignal,
 ): Promise<GetAnswers[Path]> {
   const response = await open(address(path, query), { signal: signal ?? null })
-  return (await response.json()) as GetAnswers[Path]
+  return (await answerOf(path, response)) as GetAnswers[Path]
 }
 
 export async function post<Path extends keyof PostAnswers>(
@@ -61,7 +62,20 @@ export async function post<Path extends keyof PostAnswers>(
     body: JSON.stringify(body),
     signal: signal ?? null,
   })
-  return (await response.json()) as PostAnswers[Path]
+  return (await answerOf(path, response)) as PostAnswers[Path]
+}
+
+/** What has values of records in it. */
+const withValues = new Set([
+  '/api/v2/logs/events/search',
+  '/api/v2/logs/analytics/aggregate',
+  '/weir/v1/context',
+  '/weir/v1/facets',
+  '/weir/v1/values',
+])
+
+async function answerOf(path: string, response: Response): Promise<unknown> {
+  return withValues.has(path) ? parseExact(await response.text()) : response.json()
 }
 
 /** Changes something by its path, with names filled in; the answer is what its schema says. */

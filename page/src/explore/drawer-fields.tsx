@@ -1,13 +1,14 @@
 // A record's message and its fields; each value has its actions.
 import { useSignal } from '@preact/signals'
+import { jsonOf } from '../api/exact'
 import type { LogEntry } from '../api/schema'
 import { plainText } from '../format/log-text'
-import { measured, tidy } from '../format/numbers'
+import { measured } from '../format/numbers'
 import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { copy } from '../ui/notify'
 import { unitOf } from './facets'
-import { type FieldValue, flatten, lagField, lineOf, pathIn, textOf } from './record'
+import { type FieldValue, flatten, lagField, lineOf, pathIn, textOf, valueText } from './record'
 import { exclude, include, openValueMenu } from './value-menu'
 
 /** A megabyte in one text is slow to lay out; the rest comes on demand. */
@@ -23,11 +24,7 @@ export function FieldsTab({ record }: { record: LogEntry }) {
         <Button small icon="copy" onClick={() => copy(lineOf(record), 'the record as a line')}>
           Copy as a line
         </Button>
-        <Button
-          small
-          icon="copy"
-          onClick={() => copy(JSON.stringify(record, null, 2), 'the record as JSON')}
-        >
+        <Button small icon="copy" onClick={() => copy(jsonOf(record, 2), 'the record as JSON')}>
           Copy as JSON
         </Button>
       </div>
@@ -123,7 +120,7 @@ function isTall(text: string): boolean {
 
 function FieldRow({ field }: { field: FieldValue }) {
   const { name, value } = field
-  const text = typeof value === 'number' ? tidy(value) : textOf(value)
+  const text = valueText(value)
   const unit = unitOf(name)
   const filters = value !== null && typeof value !== 'object' && text.length < 1_000
   return (

@@ -1,5 +1,6 @@
 // A record as JSON, in colours, as the API has it.
 import { type Signal, useSignal } from '@preact/signals'
+import { jsonOf } from '../api/exact'
 import type { LogEntry } from '../api/schema'
 import { Button } from '../ui/button'
 import { LogText } from '../ui/log-text'
@@ -12,11 +13,7 @@ export function JsonTab({ record }: { record: LogEntry }) {
   return (
     <>
       <div class="drawer-actions">
-        <Button
-          small
-          icon="copy"
-          onClick={() => copy(JSON.stringify(record, null, 2), 'the record as JSON')}
-        >
+        <Button small icon="copy" onClick={() => copy(jsonOf(record, 2), 'the record as JSON')}>
           Copy
         </Button>
       </div>
@@ -42,7 +39,7 @@ function Value({ value, depth }: { value: unknown; depth: number }) {
       </span>
     )
   }
-  return <span class="json-plain">{JSON.stringify(value) ?? 'null'}</span>
+  return <span class="json-plain">{jsonOf(value)}</span>
 }
 
 function Fold({ folded, count }: { folded: Signal<boolean>; count: number }) {

@@ -1,5 +1,6 @@
 // Everything that matches as a file, and the same question for other programs.
 import { address } from '../api/client'
+import { quoteKey } from '../query/quote'
 import { link } from '../state/location'
 import { fixed } from '../time/range'
 import { type MenuGroup, openMenu } from '../ui/menu'
@@ -7,7 +8,7 @@ import { copy, notify } from '../ui/notify'
 import { columns } from './columns'
 import type { Format } from './export-count'
 import { startExport } from './export-run'
-import { histogram } from './histogram'
+import { matched } from './matched'
 import { addressOf, filterOf, question } from './question'
 import { sort } from './records'
 
@@ -32,7 +33,7 @@ function linkGroup(): MenuGroup {
 
 function fileGroup(): MenuGroup {
   const asked = { ...addressOf(question.peek()), sort: sort.peek() }
-  const shown = ['timestamp', 'host', 'status', ...columns.peek()].filter(unique).join()
+  const shown = namesOf(['timestamp', 'host', 'status', ...columns.peek()])
   const item = (label: string, format: Format, more: Record<string, string> = {}) => ({
     label,
     icon: 'download' as const,
@@ -53,12 +54,12 @@ function fileGroup(): MenuGroup {
 }
 
 function exportAs(format: Format, url: string): void {
-  const expected = histogram.data.peek()?.matched
-  if (!startExport(url, format, expected)) notify('An export is running')
+  if (!startExport(url, format, matched.peek())) notify('An export is running')
 }
 
-function unique(value: string, index: number, all: string[]): boolean {
-  return all.indexOf(value) === index
+/** Each field once, as commands and requests name it. */
+function namesOf(fields: string[]): string {
+  return [...new Set(fields)].map(quoteKey).join()
 }
 
 function commandGroup(): MenuGroup {
@@ -82,7 +83,7 @@ export function shellWord(text: string): string {
 
 function asCommand(): string {
   const { query, from, to } = filterOf(question.peek())
-  const shown = ['timestamp', ...columns.peek()].join()
+  const shown = namesOf(['timestamp', ...columns.peek()])
   const separator = query.startsWith('-') ? ' --' : ''
   return `weir search --from ${from} --to ${to} --columns ${shellWord(shown)}${separator} ${shellWord(query)}`
 }

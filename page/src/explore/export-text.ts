@@ -24,7 +24,7 @@ export function textLine(json: string): string {
   if (json === '') return ''
   try {
     const record = JSON.parse(json) as LogEntry
-    return `${lineOf(record).replace(/\r?\n/g, '\\n')}\n`
+    return `${lineOf(record)}\n`
   } catch {
     return `${json}\n`
   }

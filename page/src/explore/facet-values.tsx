@@ -6,6 +6,7 @@ import type { FacetEntry, ValueEntry } from '../api/schema'
 import { plainText } from '../format/log-text'
 import { exact, measured, short } from '../format/numbers'
 import { statusOf, toneOf } from '../format/status'
+import { quoteKey } from '../query/quote'
 import { parseTerms, stateOf, withoutField, withRange } from '../query/terms'
 import { createResource } from '../state/resource'
 import { LogText } from '../ui/log-text'
@@ -13,6 +14,7 @@ import { notify } from '../ui/notify'
 import { Skeleton } from '../ui/states'
 import { loadFacet } from './facets'
 import { addressOf, query, question } from './question'
+import { valueText } from './record'
 import { exclude, include, setQueryNow } from './value-menu'
 
 const shownAtFirst = 6
@@ -89,16 +91,17 @@ interface ValueProps {
 }
 
 function Value({ facet, entry, share, state }: ValueProps) {
-  const text =
-    facet.type === 'number' ? measured(Number(entry.value), facet.unit) : String(entry.value)
+  const text = valueText(entry.value)
   const name = text === '' ? '(empty)' : text
+  const isMeasured = facet.type === 'number' && facet.unit
+  const shown = isMeasured ? measured(Number(entry.value), facet.unit) : name
   return (
     <li class={`value ${state ?? ''}`}>
       <button
         type="button"
         class="value-name"
         aria-pressed={state === 'included'}
-        title={`${plainText(name)}: ${exact(entry.count)} records`}
+        title={`${plainText(name)}${isMeasured ? ` ${facet.unit}` : ''}: ${exact(entry.count)} records`}
         onClick={() => include(facet.name, entry.value)}
       >
         <span class="value-share" style={{ width: `${Math.max(2, share * 100)}%` }} />
@@ -106,7 +109,7 @@ function Value({ facet, entry, share, state }: ValueProps) {
           <span class="swatch" style={{ background: `var(--tone-${toneOf(statusOf(name))})` }} />
         )}
         <span class="value-text">
-          <LogText text={name} />
+          <LogText text={shown} />
         </span>
         <span class="value-count">{short(entry.count)}</span>
       </button>
@@ -130,7 +133,7 @@ function AllValues({ facet }: { facet: FacetEntry }) {
   const asked = question.value
   useEffect(() => {
     const others = { ...addressOf(asked), query: withoutField(asked.query, facet.name) }
-    const parameters = { ...others, field: facet.name, prefix: prefix.value, limit: 100 }
+    const parameters = { ...others, field: quoteKey(facet.name), prefix: prefix.value, limit: 100 }
     const timer = window.setTimeout(
       () => found.ask(async (signal) => (await get('/weir/v1/values', parameters, signal)).values),
       prefix.value ? 150 : 0,

@@ -4,12 +4,18 @@ import { computed } from '@preact/signals'
 import { get } from '../api/client'
 import type { FacetEntry, FacetsAnswer } from '../api/schema'
 import { isTime, unitByName } from '../format/numbers'
+import { quoteKey, unquoteKey } from '../query/quote'
 import { parseTerms, withoutField } from '../query/terms'
 import { createResource } from '../state/resource'
 import { listOf, stored } from '../state/stored'
 import { addressOf, type Question } from './question'
 
-export const facets = createResource<FacetsAnswer>()
+export interface Facets extends FacetsAnswer {
+  /** The question that they answer. */
+  asked: Question
+}
+
+export const facets = createResource<Facets>()
 
 const fieldsMax = 60
 const valuesMax = 10
@@ -21,39 +27,53 @@ const countedWhole = 200_000
 /** Numbers are counted all the same: their units and ends are needed elsewhere. */
 const numbersMax = 8
 
+/** `matched` is how many records there are, as far as it is known. */
 export function loadFacets(question: Question, matched: number): Promise<void> {
   return facets.ask(async (signal) => {
-    const common = { values: valuesMax, timeout }
     const filtered = filteredFields(question.query)
     const [all, ...own] = await Promise.all([
-      matched > countedWhole ? someFacets(question, signal) : allFacets(question, signal),
+      matched > countedWhole ? someFacets(question, signal) : count(question, undefined, signal),
       ...filtered.map((field) => {
         const others = { ...question, query: withoutField(question.query, field) }
-        return get('/weir/v1/facets', { ...addressOf(others), ...common, fields: field }, signal)
+        return count(others, [field], signal)
       }),
     ])
-    return merged(all, own)
+    return { ...merged(all, own), asked: question }
   })
 }
 
-function allFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
-  const asked = { ...addressOf(question), limit: fieldsMax, values: valuesMax, timeout }
-  return get('/weir/v1/facets', asked, signal)
+/** Counts values, of certain fields or of the most frequent ones. */
+async function count(
+  question: Question,
+  names: string[] | undefined,
+  signal: AbortSignal,
+): Promise<FacetsAnswer> {
+  const which = names ? { fields: names.map(quoteKey).join() } : { limit: fieldsMax }
+  const asked = { ...addressOf(question), ...which, values: valuesMax, timeout }
+  const answer = await get('/weir/v1/facets', asked, signal)
+  return { ...answer, facets: answer.facets.map(facetOf) }
+}
+
+/** A facet with its name as the page knows it; its ends are computed with, its values are not. */
+function facetOf(facet: FacetEntry): FacetEntry {
+  const { name, min, max } = facet
+  const ends = min == null || max == null ? {} : { min: Number(min), max: Number(max) }
+  return { ...facet, ...ends, name: unquoteKey(name) }
 }
 
 /** All fields by name, of which only those that are looked at are counted. */
 async function someFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
   const { from, to } = addressOf(question)
-  const { fields } = await get('/weir/v1/fields', { from, to, limit: 200 }, signal)
+  const answer = await get('/weir/v1/fields', { from, to, limit: 200 }, signal)
+  const fields = answer.fields.map(({ name, type }) => ({ name: unquoteKey(name), type }))
   const numbers = fields
     .filter((field) => field.type === 'number')
     .sort((a, b) => Number(isTimeByName(b.name)) - Number(isTimeByName(a.name)))
     .slice(0, numbersMax)
   const open = fields.filter((field) => isOpen(field.name))
   const own = fields.filter((field) => ownOpinion.has(field.name))
-  const names = [...new Set([...open, ...numbers, ...own].map((field) => field.name))].join()
-  const asked = { ...addressOf(question), fields: names, values: valuesMax, timeout }
-  const counted = await get('/weir/v1/facets', asked, signal)
+  const names = new Set([...open, ...numbers, ...own].map((field) => field.name))
+  const counted = await count(question, [...names], signal)
   const byName = new Map(counted.facets.map((facet) => [facet.name, facet]))
   const entries = fields.map(
     ({ name, type }) => byName.get(name) ?? { name, type, count: 0, values: [] },
@@ -68,8 +88,7 @@ function isTimeByName(name: string): boolean {
 
 /** One field on its own, for one that was not counted with the others. */
 export async function loadFacet(question: Question, name: string, signal: AbortSignal) {
-  const asked = { ...addressOf(question), fields: name, values: valuesMax, timeout }
-  const answer = await get('/weir/v1/facets', asked, signal)
+  const answer = await count(question, [name], signal)
   return answer.facets.find((facet) => facet.name === name)
 }
 

@@ -1,13 +1,13 @@
 // Groups of records: by which fields, which aggregate, over time or in all. What was chosen stands in the
 // address.
 import { computed } from '@preact/signals'
-import { post } from '../api/client'
 import type { AggregateAnswer, AggregateBody, Meta } from '../api/schema'
 import { metric } from '../latency/choice'
 import { parameter } from '../state/location'
 import { createResource } from '../state/resource'
 import type { Series } from '../ui/plot'
 import { seriesColour } from '../ui/theme'
+import { aggregate } from './aggregate'
 import { filterOf, type Question } from './question'
 import { timelineOf, valuesOn } from './series'
 
@@ -67,7 +67,7 @@ const lines = 10
 
 export function loadGroups(question: Question, chosen: Choice): Promise<void> {
   return groups.ask(async (signal) => {
-    const answer = await post('/api/v2/logs/analytics/aggregate', bodyOf(question, chosen), signal)
+    const answer = await aggregate(bodyOf(question, chosen), signal)
     return groupsOf(answer, chosen, question)
   })
 }

@@ -1,7 +1,6 @@
 // How many records there are over time, by severity: counted by weir, whatever the rows show.
 
 import { computed } from '@preact/signals'
-import { post } from '../api/client'
 import type { AggregateAnswer, Meta } from '../api/schema'
 import { type Status, statuses, toneOf } from '../format/status'
 import { parameter } from '../state/location'
@@ -9,6 +8,7 @@ import { createResource } from '../state/resource'
 import { zone, zoneName } from '../state/settings'
 import type { Series } from '../ui/plot'
 import { seriesColour } from '../ui/theme'
+import { aggregate } from './aggregate'
 import { filterOf, type Question } from './question'
 import { timelineOf, valuesOn } from './series'
 
@@ -67,8 +67,7 @@ export function loadHistogram(
 ): Promise<void> {
   const interval = barsFor(question.span).includes(length) ? { interval: length } : {}
   return histogram.ask(async (signal) => {
-    const answer = await post(
-      '/api/v2/logs/analytics/aggregate',
+    const answer = await aggregate(
       {
         filter: filterOf(question),
         compute: [{ aggregation: 'count', type: 'timeseries', ...interval }],

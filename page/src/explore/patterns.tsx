@@ -2,7 +2,7 @@
 // records that the list shows.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
-import { get, post } from '../api/client'
+import { get } from '../api/client'
 import type { PatternEntry, PatternsAnswer } from '../api/schema'
 import { oneLine } from '../format/log-text'
 import { exact, percent, short } from '../format/numbers'
@@ -13,6 +13,7 @@ import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { Sparkline } from '../ui/sparkline'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
+import { aggregate } from './aggregate'
 import { addressOf, askAgain, filterOf, query, question } from './question'
 import { timelineOf, valuesOn } from './series'
 import { setQueryNow } from './value-menu'
@@ -110,7 +111,7 @@ function Times({ pattern }: { pattern: PatternEntry }) {
       weir: { points, calculated_fields: asked.measures },
     }
     found.ask(async (signal) => {
-      const answer = await post('/api/v2/logs/analytics/aggregate', body, signal)
+      const answer = await aggregate(body, signal)
       const { times } = timelineOf(answer, asked.span)
       const counts = valuesOn(times, answer.data.buckets[0]?.computes.c0, 0)
       return counts.map((count) => count ?? 0)

@@ -1,5 +1,7 @@
 // A record's values by the names that the language knows them by.
+import { jsonOf } from '../api/exact'
 import type { LogEntry } from '../api/schema'
+import { tidy } from '../format/numbers'
 
 /** From the time of a record to its arrival; an attribute of that name takes precedence. */
 export const lagField = '@lag'
@@ -53,7 +55,12 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 /** A value as one text. */
 export function textOf(value: unknown): string {
   if (value === undefined || value === null) return ''
-  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+  return typeof value === 'object' ? jsonOf(value) : String(value)
+}
+
+/** A value as it is told from others: of a number all digits, but no dust. */
+export function valueText(value: unknown): string {
+  return typeof value === 'number' ? tidy(value) : textOf(value)
 }
 
 export interface FieldValue {
@@ -96,9 +103,9 @@ export function timeOf(record: LogEntry): number {
   return Date.parse(record.attributes.timestamp)
 }
 
-/** A record as one line of text, as the terminal would show it. */
+/** A record as one line of text, as the terminal shows it, whatever is in its message. */
 export function lineOf(record: LogEntry): string {
   const { timestamp, host, service, status, message } = record.attributes
   const head = [timestamp, status, host, service].filter(Boolean).join(' ')
-  return `${head} ${message ?? ''}`.trim()
+  return `${head} ${message ?? ''}`.trim().replace(/\r?\n/g, '\\n')
 }

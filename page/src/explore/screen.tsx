@@ -17,8 +17,9 @@ import { Drawer } from './drawer'
 import { openExportMenu } from './export-menu'
 import { FacetPanel } from './facet-panel'
 import { loadFacets } from './facets'
-import { bar, histogram, loadHistogram, split } from './histogram'
+import { bar, loadHistogram, split } from './histogram'
 import { HistogramPanel } from './histogram-panel'
+import { matched } from './matched'
 import { askAgain, query, question, setQuery } from './question'
 import { loadRecords, rows, rowsLoading, rowsMeta, rowsProblem, rowsTook, sort } from './records'
 import { RecordsView } from './records-view'
@@ -70,9 +71,7 @@ function keepAsking(): () => void {
   const stopRecords = effect(() => {
     const asked = question.value
     remember(asked.query)
-    loadRecords(asked, sort.value).then(() => {
-      if (question.peek() === asked) announce(`${exact(rows.peek().length)} records shown`)
-    })
+    loadRecords(asked, sort.value)
   })
   const stopFigures = effect(() => {
     const asked = question.value
@@ -81,9 +80,11 @@ function keepAsking(): () => void {
     const bars = histogramShown.value
       ? loadHistogram(asked, points, split.value, bar.value)
       : Promise.resolve()
-    bars.then(() => {
-      if (!wanted || question.peek() !== asked) return
-      loadFacets(asked, histogram.data.peek()?.matched ?? 0)
+    bars.then(async () => {
+      if (question.peek() !== asked) return
+      // Where nothing counts them, only what is looked at is counted.
+      if (wanted) await loadFacets(asked, matched.peek() ?? Number.POSITIVE_INFINITY)
+      if (question.peek() === asked) announce(`${countText()} records match`)
     })
   })
   const stopWaiting = effect(() => {
@@ -120,8 +121,8 @@ function Results() {
 
 /** Where fields cover the records: what the choice has found so far, and the way to it. */
 function FacetsHead() {
-  const matched = histogram.data.value?.matched
-  const found = matched === undefined ? 'the records' : `${short(matched)} records`
+  const count = matched.value
+  const found = count === undefined ? 'the records' : `${short(count)} records`
   return (
     <div class="facets-close">
       <Button
@@ -173,15 +174,19 @@ function Toolbar() {
   )
 }
 
+/** Where nothing has counted the records, those that are loaded are not all of them. */
+function countText(): string {
+  return matched.value === undefined ? `${exact(rows.value.length)}+` : exact(matched.value)
+}
+
 function Summary() {
   const meta = rowsMeta.value
-  const matched = histogram.data.value?.matched
   if (!meta || rowsProblem.value) return null
   const scanned = meta.weir.bytes > 0 ? `, ${bytes(meta.weir.bytes)} read` : ''
-  const count = matched ?? rows.value.length
+  const count = matched.value
   return (
     <span class="summary quiet" aria-busy={rowsLoading.value}>
-      <strong title={exact(count)}>{short(count)}</strong>{' '}
+      <strong title={countText()}>{count === undefined ? countText() : short(count)}</strong>{' '}
       <span class="word">{count === 1 ? 'record' : 'records'}</span>
       <span class="wide" title={`weir took ${meta.elapsed} ms${scanned}`}>
         {' '}

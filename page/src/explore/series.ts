@@ -38,6 +38,8 @@ export function valuesOn(
   missing: number | null,
 ): Array<number | null> {
   const byTime = new Map<number, number | null>()
-  if (isSeries(series)) for (const point of series) byTime.set(Date.parse(point.time), point.value)
+  for (const { time, value } of isSeries(series) ? series : []) {
+    byTime.set(Date.parse(time), value === null ? null : Number(value))
+  }
   return times.map((time) => byTime.get(time) ?? missing)
 }

@@ -26,6 +26,7 @@ it('numbers have three digits', () => {
 })
 
 it('something is never shown as nothing', () => {
+  expect(short(0.003)).toBe('<0.01')
   expect(percent(0)).toBe('0 %')
   expect(percent(0.00001)).toBe('<0.01 %')
   expect(percent(0.9999)).toBe('>99.9 %')
@@ -54,6 +55,7 @@ it('the name of an attribute says what it measures', () => {
 
 it('the dust of binary fractions is not shown', () => {
   expect([0.1 + 0.2, 0.20999999999999908, 1e21].map(tidy)).toEqual(['0.3', '0.21', '1e+21'])
+  expect(tidy(1795792427536)).toBe('1795792427536')
 })
 
 it('times of two units are brought into one', () => {

@@ -21,6 +21,7 @@ export function short(value: number): string {
 
 function digits(value: number): string {
   const size = Math.abs(value)
+  if (size > 0 && size < 0.005) return value > 0 ? '<0.01' : '>-0.01'
   if (size >= 99.95 || Number.isInteger(value)) return value.toFixed(0)
   return trim(value.toFixed(size >= 9.995 ? 1 : 2))
 }
@@ -131,7 +132,7 @@ export function unitByName(name: string): Unit | undefined {
   return suffix as Unit | undefined
 }
 
-/** A number without the dust of binary fractions. */
+/** A number without the dust of binary fractions. Integers, which may be IDs, stay what they are. */
 export function tidy(value: number): string {
-  return `${Number(value.toPrecision(12))}`
+  return Number.isInteger(value) ? `${value}` : `${Number(value.toPrecision(12))}`
 }

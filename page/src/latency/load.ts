@@ -1,8 +1,9 @@
 // What the latency screen asks: percentiles over time, a heat map, outliers, and the two parts of a
 // request's time.
-import { get, post } from '../api/client'
-import type { AggregateAnswer, ComputeBody, Meta } from '../api/schema'
-import { addressOf, filterOf, type Question } from '../explore/question'
+import type { AggregateAnswer, ComputeBody, GroupByBody, Meta } from '../api/schema'
+import { aggregate } from '../explore/aggregate'
+import { loadFacet } from '../explore/facets'
+import { filterOf, type Question } from '../explore/question'
 import { timelineOf, valuesOn } from '../explore/series'
 import { unitRatio } from '../format/numbers'
 import { quoteKey } from '../query/quote'
@@ -56,20 +57,20 @@ export const heat = createResource<HeatMap>()
 export const outliers = createResource<{ rows: Outlier[]; unit: string | undefined }>()
 export const parts = createResource<Parts>()
 
-async function aggregate(
+function figuresOf(
   question: Question,
   compute: ComputeBody[],
-  more: { group_by?: object[]; points?: number },
+  more: { group_by?: GroupByBody[]; points?: number },
   signal: AbortSignal,
 ): Promise<AggregateAnswer> {
   const { group_by = [], points } = more
   const body = {
     filter: filterOf(question),
     compute,
-    group_by: group_by as [],
+    group_by,
     weir: { calculated_fields: question.measures, timeout, ...(points ? { points } : {}) },
   }
-  return post('/api/v2/logs/analytics/aggregate', body, signal)
+  return aggregate(body, signal)
 }
 
 const shownPercentiles: Array<[string, string, string]> = [
@@ -85,7 +86,7 @@ export function loadPercentiles(question: Question, metric: string): void {
       metric,
       type: 'timeseries' as const,
     }))
-    const answer = await aggregate(question, compute, { points: 100 }, signal)
+    const answer = await figuresOf(question, compute, { points: 100 }, signal)
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
     const series = shownPercentiles.map(([, label, colour], at) => ({
@@ -105,7 +106,7 @@ export function loadSummary(question: Question, metric: string): void {
       ...question,
       query: `${question.query ? `(${question.query}) ` : ''}${quoteKey(metric)}:*`,
     }
-    const answer = await aggregate(counted, [...compute, { aggregation: 'count' }], {}, signal)
+    const answer = await figuresOf(counted, [...compute, { aggregation: 'count' }], {}, signal)
     const found = answer.data.buckets[0]?.computes ?? {}
     const number = (at: number) => Number(found[`c${at}`] ?? Number.NaN)
     return {
@@ -125,10 +126,7 @@ const heatColumns = 72
 
 export function loadHeat(question: Question, metric: string): void {
   heat.ask(async (signal) => {
-    const asked = { ...addressOf(question), fields: metric, values: 1, timeout }
-    const facet = (await get('/weir/v1/facets', asked, signal)).facets.find(
-      (one) => one.name === metric,
-    )
+    const facet = await loadFacet(question, metric, signal)
     if (facet?.max == null) return emptyHeat
     const decades = decadesOf(facet.min ?? 0, facet.max)
     const first = decades[0]?.low ?? 1
@@ -141,7 +139,7 @@ export function loadHeat(question: Question, metric: string): void {
         const histogram = { interval: step, min: low, max: high * (1 - 1e-9) }
         const group_by = [{ facet: metric, limit: 20, histogram }]
         const compute = [{ aggregation: 'count', type: 'timeseries' as const }]
-        return aggregate(question, compute, { group_by, points: heatColumns }, signal)
+        return figuresOf(question, compute, { group_by, points: heatColumns }, signal)
       }),
     )
     return heatOf(answers, stepsOf(decades), metric, question, facet.unit ?? undefined)
@@ -174,10 +172,10 @@ const outliersMax = 12
 export function loadOutliers(question: Question, metric: string, by: string): void {
   outliers.ask(async (signal) => {
     const figures = ['pc50', 'pc90', 'pc99', 'max'].map((aggregation) => ({ aggregation, metric }))
-    const sort = { aggregation: 'pc99', metric, order: 'desc' }
+    const sort = { aggregation: 'pc99', metric, order: 'desc' as const }
     const group_by = [{ facet: by, limit: outliersMax, sort }]
     const compute = [{ aggregation: 'count' }, ...figures]
-    const answer = await aggregate(question, compute, { group_by }, signal)
+    const answer = await figuresOf(question, compute, { group_by }, signal)
     const rows = answer.data.buckets.flatMap(({ by: names, computes }) => {
       if (computes.c1 == null) return []
       const number = (at: number) => Number(computes[`c${at}`] ?? 0)
@@ -205,7 +203,7 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
       metric,
       type: 'timeseries' as const,
     }))
-    const answer = await aggregate(question, [...both, ...means], { points: 100 }, signal)
+    const answer = await figuresOf(question, [...both, ...means], { points: 100 }, signal)
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
     const { c0, c1 } = answer.meta.weir.units ?? {}
@@ -222,7 +220,7 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
         values: valuesOn(timeline.times, computes.c1, null).map(inSameUnit),
       },
     ]
-    const mean = (value: unknown) => (typeof value === 'number' ? value : 0)
+    const mean = (value: unknown) => Number(value ?? 0)
     return {
       ...timeline,
       series,

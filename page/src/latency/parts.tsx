@@ -4,6 +4,7 @@ import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { question } from '../explore/question'
 import { percent } from '../format/numbers'
+import { quoteKey } from '../query/quote'
 import { go } from '../state/location'
 import { Button } from '../ui/button'
 import { Legend } from '../ui/chart'
@@ -123,7 +124,7 @@ function Choose() {
           kind="primary"
           onClick={() =>
             go({
-              measure: `queueing_delay = ${chosenTotal.value} - ${chosenService.value}`,
+              measure: `queueing_delay = ${quoteKey(chosenTotal.value)} - ${quoteKey(chosenService.value)}`,
               service: chosenService.value,
             })
           }

@@ -1,5 +1,6 @@
 // A row of a live tail as a record in the shape of a search, so that one drawer shows both. Rows come
 // in the terms of OpenTelemetry and are read only when they are looked at.
+import { parseExact } from '../api/exact'
 import type { LogEntry } from '../api/schema'
 import { isObject, pathIn, textOf } from '../explore/record'
 import { readStatus } from '../format/status'
@@ -96,7 +97,7 @@ function tagsOf(attributes: Record<string, unknown>, resource: Record<string, un
 function objectOf(text: string): Record<string, unknown> | undefined {
   if (!text.startsWith('{')) return undefined
   try {
-    const value: unknown = JSON.parse(text)
+    const value = parseExact(text)
     return isObject(value) ? value : undefined
   } catch {
     return undefined

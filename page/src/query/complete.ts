@@ -2,7 +2,7 @@
 import { get } from '../api/client'
 import type { Question } from '../explore/question'
 import { addressOf } from '../explore/question'
-import { quoteKey, quoteValue } from './quote'
+import { quoteKey, quoteValue, unquoteKey } from './quote'
 import { scan } from './scan'
 import { withoutField } from './terms'
 
@@ -26,7 +26,7 @@ export function placeAt(text: string, cursor: number): Place {
       key = undefined
     } else if (token.kind === 'key') {
       if (inside && token.to > cursor) from = token.from
-      else key = piece.slice(0, -1).replace(/\\(.)/g, '$1')
+      else key = unquoteKey(piece.slice(0, -1))
     } else if (token.kind === 'space') key = undefined
     else if (inside && token.kind !== 'comparison' && token.kind !== 'operator') {
       from = token.from
@@ -80,7 +80,7 @@ async function suggestFields(prefix: string, question: Question, signal: AbortSi
   )
   const known = reserved.filter(([name]) => name.startsWith(prefix.toLowerCase()))
   const found = answers.flatMap((answer) =>
-    answer.fields.map((field) => [field.name, field.type] as const),
+    answer.fields.map((field) => [unquoteKey(field.name), field.type] as const),
   )
   const names = new Map<string, string>([...known, ...found])
   const fields = [...names].map(([name, detail]) => fieldSuggestion(name, detail))
@@ -105,7 +105,12 @@ async function suggestValues(
   signal: AbortSignal,
 ): Promise<Suggestion[]> {
   const others = withoutField(text, place.field)
-  const asked = { ...addressOf(question), field: place.field, prefix: place.prefix, limit: listed }
+  const asked = {
+    ...addressOf(question),
+    field: quoteKey(place.field),
+    prefix: place.prefix,
+    limit: listed,
+  }
   const answer = await get('/weir/v1/values', { ...asked, query: others }, signal).catch(() =>
     get('/weir/v1/values', { ...asked, query: '' }, signal),
   )

@@ -1,4 +1,5 @@
 // How values and keys are written in an expression, so that they mean just themselves.
+import { jsonOf } from '../api/exact'
 
 /** What stands for itself wherever it is in a value. */
 const plain = /^[\p{L}\p{N}_.@+%#,;~=/-]+$/u
@@ -6,8 +7,8 @@ const plain = /^[\p{L}\p{N}_.@+%#,;~=/-]+$/u
 const united = /^[\d.]+(e\d+)?[a-zµ]+$/i
 
 export function quoteValue(value: unknown): string {
-  if (typeof value === 'number' || typeof value === 'boolean') return `${value}`
-  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  if (typeof value !== 'string' && typeof value !== 'object') return `${value}`
+  const text = typeof value === 'string' ? value : jsonOf(value)
   if (isPlain(text)) return text
   return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
 }
@@ -18,9 +19,15 @@ function isPlain(text: string): boolean {
   return true
 }
 
-/** A key as it is written: what would end it is escaped. */
+/** The name of a field as it is written in an expression and in requests, as weir itself writes it. */
 export function quoteKey(name: string): string {
-  return name.replace(/[\s:()"“”\\*?]/g, (char) => `\\${char}`)
+  const escaped = name.replace(/[^\w./$@%\u{80}-\u{10ffff}-]|[“”]/gu, (char) => `\\${char}`)
+  return /^[-/]/.test(name) ? `\\${escaped}` : escaped
+}
+
+/** The name of a field from an expression or an answer, without what is escaped in it. */
+export function unquoteKey(written: string): string {
+  return written.replace(/\\(.)/gu, '$1')
 }
 
 /** The value that a piece of an expression stands for, if it stands for one alone. */
@@ -30,5 +37,5 @@ export function unquote(text: string): string | undefined {
     return text.slice(1, -1).replace(/\\(["\\])/g, '$1')
   }
   if (/^[<>[{/(]/.test(text) || /(^|[^\\])[*?]/.test(text)) return undefined
-  return text.replace(/\\(.)/g, '$1')
+  return unquoteKey(text)
 }

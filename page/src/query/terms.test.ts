@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { quoteValue, unquote } from './quote'
+import { quoteKey, quoteValue, unquote, unquoteKey } from './quote'
 import { scan } from './scan'
 import { offsetOfByte } from './span'
 import {
@@ -123,4 +123,21 @@ it('places are counted in bytes by weir', () => {
   expect(offsetOfByte('é:(', 2)).toBe(1)
   expect(offsetOfByte('😀x', 4)).toBe(2)
   expect(offsetOfByte('ab', 9)).toBe(2)
+})
+
+it('a name of a field is written as weir writes it, and read back', () => {
+  const names = {
+    '@http.status_code': '@http.status_code',
+    '@colon:key': '@colon\\:key',
+    '@with space': '@with\\ space',
+    '@back\\slash': '@back\\\\slash',
+    '@a,b=c': '@a\\,b\\=c',
+    '@größe/日': '@größe/日',
+    '-minus': '\\-minus',
+  }
+  for (const [name, written] of Object.entries(names)) {
+    expect(quoteKey(name)).toBe(written)
+    expect(unquoteKey(written)).toBe(name)
+  }
+  expect(withValue('', '@colon:key', 'v', 'included')).toBe('@colon\\:key:v')
 })

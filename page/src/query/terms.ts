@@ -1,6 +1,6 @@
 // An expression as a list of terms that all have to hold, which is what clicking on values makes.
 // An expression with OR at its top becomes one term in parentheses before another is added.
-import { quoteKey, quoteValue, unquote } from './quote'
+import { quoteKey, quoteValue, unquote, unquoteKey } from './quote'
 import { scan, type Token } from './scan'
 
 export interface Term {
@@ -56,7 +56,7 @@ function termOf(text: string): Term {
   const body = negated ? text.slice(1) : text
   const key = scan(body)[0]
   if (key?.kind !== 'key') return { text, negated }
-  const field = body.slice(0, key.to - 1).replace(/\\(.)/g, '$1')
+  const field = unquoteKey(body.slice(0, key.to - 1))
   const values = valuesOf(body.slice(key.to))
   return values ? { text, negated, field, values } : { text, negated, field }
 }

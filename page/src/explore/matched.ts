@@ -1,0 +1,17 @@
+// How many records match, from whichever answer says it: the histogram counts them all, and the fields do
+// while it is hidden.
+import { computed } from '@preact/signals'
+import { histogramShown } from '../state/settings'
+import { facets } from './facets'
+import { histogram } from './histogram'
+import { question } from './question'
+import { allLoaded, rows } from './records'
+
+/** Undefined while no answer has told; while a new one is on its way, that of the one before. */
+export const matched = computed<number | undefined>(() => {
+  if (histogramShown.value)
+    return histogram.problem.value ? undefined : histogram.data.value?.matched
+  const counted = facets.data.value
+  if (counted?.asked === question.value) return counted.meta.weir.matched ?? undefined
+  return allLoaded.value ? rows.value.length : undefined
+})
