@@ -16,12 +16,14 @@ const inGrid: Array<[string, string]> = [
   ['← →', 'choose a value of the row, for f and F'],
   ['Enter', 'open or close the record'],
   ['Home End', 'first and last row'],
+  ['Shift+F10', 'show what can be done with the record'],
 ]
 
 const inQuery: Array<[string, string]> = [
   ['Enter', 'run the query'],
   ['Tab', 'accept the completion'],
   ['Ctrl+Space', 'show completions'],
+  ['↓', 'recent queries, while it is empty'],
   ['Escape', 'leave the query'],
 ]
 

@@ -11,6 +11,7 @@ import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
 import { unitOf } from './facets'
 import { fieldOf, textOf, timeOf } from './record'
+import { openRowMenu } from './row-menu'
 import { openValueMenu } from './value-menu'
 
 /** What a row shows of a value; the drawer has all of it. */
@@ -48,6 +49,7 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
       aria-selected={selected}
       style={{ top: `${top}px` }}
       onClick={() => (hasSelection() ? undefined : props.onOpen(index))}
+      onContextMenu={(event) => rowMenu(event, index)}
     >
       <span
         {...cursorOf(props, 'status')}
@@ -119,6 +121,14 @@ function cellMenu(event: MouseEvent, name: string, value: unknown): void {
   if (event.shiftKey || hasSelection() || value === undefined || name === 'message') return
   event.preventDefault()
   openValueMenu(event.currentTarget as HTMLElement, name, value)
+}
+
+/** What can be done with the record, where no value is pointed at. */
+function rowMenu(event: MouseEvent, index: number): void {
+  if (event.defaultPrevented || event.shiftKey || hasSelection()) return
+  event.preventDefault()
+  const cell = event.target instanceof Element ? event.target.closest<HTMLElement>('.cell') : null
+  openRowMenu(cell ?? (event.currentTarget as HTMLElement), index)
 }
 
 /** A click that ends a selection of text is no click on the row. */

@@ -7,14 +7,18 @@ import { wordsExpression } from '../format/log-text'
 import { exact } from '../format/numbers'
 import { markedWords } from '../query/terms'
 import { density, wrap } from '../state/settings'
+import { copyRows } from '../ui/copy-rows'
+import { useKeys } from '../ui/keys'
 import { memo } from '../ui/memo'
 import { Skeleton } from '../ui/states'
 import { measureIn, type Rows, useVirtual } from '../ui/virtual'
 import { columns, template } from './columns'
 import { query, question } from './question'
+import { lineOf } from './record'
 import { HeaderRow } from './record-header'
 import { cellId, RecordRow } from './record-row'
 import { allLoaded, loadMore, moreLoading, rows, rowsLoading, rowsMax, sort } from './records'
+import { openRowMenu } from './row-menu'
 import {
   cursor,
   openRow,
@@ -55,6 +59,14 @@ export function RecordTable() {
 
   usePlace(scroller, virtual)
   useRecordKeys(() => scroller.current)
+  useKeys([
+    {
+      keys: '.',
+      does: 'show what can be done with it',
+      group: 'Records',
+      run: () => menuOfSelected(scroller.current),
+    },
+  ])
 
   return (
     <div
@@ -71,6 +83,12 @@ export function RecordTable() {
       onScroll={(event) => {
         scrolled.value = event.currentTarget.scrollTop > 0
       }}
+      onContextMenu={(event) => {
+        // The key of a menu; a mouse points at a row.
+        if (event.target !== scroller.current || !menuOfSelected(scroller.current)) return
+        event.preventDefault()
+      }}
+      onCopy={(event) => copyRows(event, lineAt)}
     >
       <Head />
       <div class="record-space" role="rowgroup" style={{ height: `${virtual.getTotalSize()}px` }}>
@@ -98,6 +116,18 @@ export function RecordTable() {
       <End />
     </div>
   )
+}
+
+function lineAt(index: number): string | undefined {
+  const record = rows.peek()[index]
+  return record && lineOf(record)
+}
+
+/** False if there is no row that is selected and on the screen. */
+function menuOfSelected(grid: HTMLElement | null): boolean {
+  const row = grid?.querySelector<HTMLElement>('[role=row][aria-selected=true]')
+  if (row) openRowMenu(row, selected.peek())
+  return row !== null && row !== undefined
 }
 
 function looksOf(wrapped: boolean): string {

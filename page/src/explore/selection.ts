@@ -2,6 +2,7 @@
 import { batch, computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import type { LogEntry } from '../api/schema'
+import { exact } from '../format/numbers'
 import { go, parameter } from '../state/location'
 import { wrap } from '../state/settings'
 import { useKeys } from '../ui/keys'
@@ -65,6 +66,21 @@ export function closeRow(): void {
 
 function enterRecord(): void {
   document.querySelector<HTMLElement>('.drawer [role=tab][aria-selected=true]')?.focus()
+}
+
+const errors = new Set(['emergency', 'alert', 'critical', 'error'])
+
+/** Selects the next error below or above, among the records that are loaded. */
+function selectError(by: 1 | -1): void {
+  const found = rows.peek()
+  const isError = (index: number) => errors.has(found[index]?.attributes.status ?? '')
+  let index = selected.peek() < 0 && by < 0 ? found.length - 1 : selected.peek() + by
+  while (found[index] && !isError(index)) index += by
+  if (found[index]) selectRow(index)
+  else
+    notify(
+      `No ${by > 0 ? 'further' : 'earlier'} error among the ${exact(found.length)} records loaded`,
+    )
 }
 
 function atSelected(act: (index: number) => void): void {
@@ -138,6 +154,8 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
         wrap.value = !wrap.peek()
       },
     },
+    { keys: 'e', does: 'next error', group, run: () => selectError(1) },
+    { keys: 'E', does: 'previous error', group, run: () => selectError(-1) },
     { keys: 'i', does: 'go into the open record', group, run: enterRecord },
     {
       keys: 'Escape',
@@ -184,8 +202,8 @@ function moveByKey(event: KeyboardEvent, grid: HTMLElement, page: number): void 
   }
 }
 
-/** Of the selected record, or of the open one, which need not be among the rows any more. */
-function openTab(tab: string): void {
+/** Opens a tab of the selected record, or of the open one, which need not be among the rows any more. */
+export function openTab(tab: string): void {
   const id = rows.peek()[selected.peek()]?.id ?? openId.peek()
   if (id) go({ row: id, tab })
 }

@@ -2,15 +2,18 @@
 // scrolling up or selecting text stops it, and new rows wait.
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import { NothingYet, nothingTaken } from '../explore/nothing-yet'
+import { lineOf } from '../explore/record'
 import { rowHeights } from '../explore/record-table'
 import { wordsExpression } from '../format/log-text'
 import { markedWords } from '../query/terms'
 import { parameter } from '../state/location'
 import { density, wrap } from '../state/settings'
+import { copyRows } from '../ui/copy-rows'
 import { Icon } from '../ui/icon'
 import { Empty } from '../ui/states'
 import { measureIn, useVirtual } from '../ui/virtual'
 import { GapRow, LiveRow } from './list-row'
+import { readRow } from './row'
 import { follow, following, paints, pause, ring, tailState } from './tail'
 
 const query = parameter('q')
@@ -61,6 +64,7 @@ export function LiveList({ words }: { words: string }) {
         }}
         onWheel={(event) => event.deltaY < 0 && pause()}
         onKeyDown={(event) => /^(ArrowUp|PageUp|Home)$/.test(event.key) && pause()}
+        onCopy={(event) => copyRows(event, lineAt)}
       >
         <div class="record-space" style={{ height: `${virtual.getTotalSize()}px` }}>
           {items.map((item) => {
@@ -97,6 +101,11 @@ function scrolled(element: HTMLElement, lastTop: number): void {
   } else if (below < bottomSlack && scrollTop > lastTop && ring.waiting.length === 0) {
     following.value = true
   }
+}
+
+function lineAt(index: number): string | undefined {
+  const entry = ring.shown[index]
+  return entry?.kind === 'row' ? lineOf(readRow(entry.id, entry.data)) : entry?.text
 }
 
 function usePauseOnSelection(scroller: { current: HTMLElement | null }): void {

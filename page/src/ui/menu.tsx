@@ -55,7 +55,8 @@ function Menu({ menu }: { menu: OpenMenu }) {
   function close() {
     if (shown.peek() !== menu) return
     shown.value = undefined
-    if (menu.anchor.isConnected) menu.anchor.focus()
+    // A cell of a list has no focus of its own: the list has it.
+    menu.anchor.closest<HTMLElement>('a, button, [tabindex]')?.focus({ preventScroll: true })
   }
 
   return (
