@@ -245,6 +245,24 @@ test('completion knows fields and values, and quotes by itself', () =>
     assert.equal((await editor.innerText()).trim(), 'service:"payment gate"')
   }))
 
+test('recent queries are offered in an empty query, and units for a number to compare with', () =>
+  withPage('/?q=service:web+status:error', async (page) => {
+    await page.locator('.value-name', { hasText: 'web' }).first().waitFor()
+    const editor = page.locator('.query-editor .cm-content')
+    await editor.click()
+    for (const key of ['Control+a', 'Backspace', 'ArrowDown']) await page.keyboard.press(key)
+    const options = page.locator(
+      '.cm-tooltip-autocomplete:not(.cm-tooltip-autocomplete-disabled) li',
+    )
+    await options.filter({ hasText: 'service:web status:error' }).click()
+    assert.equal((await editor.innerText()).trim(), 'service:web status:error')
+    await page.keyboard.type(' @request_time_ms:>30')
+    await options.filter({ hasText: '30ms' }).click()
+    await page.keyboard.press('Enter')
+    const asked = 'service:web status:error @request_time_ms:>30ms'
+    await until('the unit is asked for', () => parameter(page, 'q') === asked)
+  }))
+
 test('brackets of a suggestion are closed, and what is suggested for an error can be asked', () =>
   withPage('/', async (page) => {
     const editor = page.locator('.query-editor .cm-content')
@@ -309,6 +327,11 @@ test('patterns, groups and latency answer the same question', () =>
     await page.locator('.heat').focus()
     for (const key of ['ArrowRight', 'ArrowUp', 'Enter']) await page.keyboard.press(key)
     await page.locator('.cell-records').waitFor()
+    for (const name of ['Heat map', 'Percentiles over time', 'Service time and queueing delay']) {
+      const panel = page.locator(`.panel[aria-label="${name}"]`)
+      await panel.getByRole('button', { name: 'Show as a table' }).click()
+      await panel.locator('.chart-table tbody tr').first().waitFor()
+    }
   }))
 
 test('a saved view comes back', () =>
@@ -322,22 +345,36 @@ test('a saved view comes back', () =>
     await until('the query is that of the view', () => parameter(page, 'q') === 'status:error')
   }))
 
-test('on a phone nothing is wider than the window', () =>
-  withPage(
-    '/',
-    async (page) => {
-      await page.evaluate(() => localStorage.setItem('weir.facets', 'false'))
-      for (const path of ['/', '/live', '/pipeline', '/?view=latency', '/?view=groups']) {
-        await page.goto(here.server.address + path)
-        await page.waitForTimeout(600)
-        const wide = await page.evaluate(
-          () => document.documentElement.scrollWidth - window.innerWidth,
-        )
-        assert.ok(wide <= 0, `${path} is ${wide} px too wide`)
-      }
-    },
-    { viewport: { width: 390, height: 844 } },
-  ))
+/** The screens by what is there once they are drawn. */
+const drawn = {
+  '/': '.record-space .record',
+  '/live': '.live .rate',
+  '/pipeline': '.node',
+  '/drains': '.panel',
+  '/reliability': '.figure',
+  '/capacity': '.figure',
+  '/?view=latency': '.heat canvas',
+  '/?view=groups': '.top-list',
+  '/?view=patterns': '.pattern',
+}
+
+for (const width of [390, 320]) {
+  test(`in a window of ${width} pixels nothing is wider than it`, () =>
+    withPage(
+      '/',
+      async (page) => {
+        for (const [path, sign] of Object.entries(drawn)) {
+          await page.goto(here.server.address + path)
+          await page.locator(sign).first().waitFor()
+          const wide = await page.evaluate(
+            () => document.documentElement.scrollWidth - window.innerWidth,
+          )
+          assert.ok(wide <= 0, `${path} is ${wide} px too wide`)
+        }
+      },
+      { viewport: { width, height: 844 } },
+    ))
+}
 
 test('on a phone, fields cover the records until they are found', () =>
   withPage(

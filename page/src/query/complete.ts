@@ -1,28 +1,44 @@
-// What could stand at a place of an expression: the field or the value that is being written there.
+// What could stand at a place of an expression: the field, the value or the unit that is being written
+// there, or a recent query while nothing is.
 import { get } from '../api/client'
+import { unitOf } from '../explore/facets'
 import type { Question } from '../explore/question'
 import { addressOf } from '../explore/question'
+import { isTime } from '../format/numbers'
+import { queriesBefore, queriesRead } from '../state/views'
 import { quoteKey, quoteValue, unquoteKey } from './quote'
 import { scan } from './scan'
 import { withoutField } from './terms'
 
 export type Place =
   | { kind: 'field'; from: number; to: number; prefix: string }
-  | { kind: 'value'; from: number; to: number; prefix: string; field: string }
+  | {
+      kind: 'value'
+      from: number
+      to: number
+      prefix: string
+      field: string
+      /** Whether values are compared with it, as in a range. */
+      compared: boolean
+    }
 
 /** Where the cursor is: in a field's name, or in a value of a field. */
 export function placeAt(text: string, cursor: number): Place {
-  const open: Array<string | undefined> = []
+  const open: Array<{ field: string | undefined; compared: boolean }> = []
   let key: string | undefined
+  let compared = false
   let from = cursor
   let to = cursor
   for (const token of scan(text)) {
     if (token.from >= cursor) break
     const piece = text.slice(token.from, token.to)
     const inside = token.to >= cursor
+    if (token.kind === 'comparison') compared = true
+    else if (token.kind !== 'number' && token.kind !== 'text') compared = false
     if (token.kind === 'bracket') {
-      if (piece === '(') open.push(key ?? open.at(-1))
-      else if (piece === ')') open.pop()
+      if (/[([{]/.test(piece)) {
+        open.push({ field: key ?? open.at(-1)?.field, compared: piece !== '(' })
+      } else open.pop()
       key = undefined
     } else if (token.kind === 'key') {
       if (inside && token.to > cursor) from = token.from
@@ -34,9 +50,17 @@ export function placeAt(text: string, cursor: number): Place {
     }
   }
   const prefix = text.slice(from, cursor)
-  const field = key ?? open.at(-1)
+  const field = key ?? open.at(-1)?.field
   if (field === undefined) return { kind: 'field', from, to, prefix }
-  return { kind: 'value', from, to, prefix: prefix.replace(/^["“”]/, ''), field }
+  const isCompared = compared || (key === undefined && open.at(-1)?.compared === true)
+  return {
+    kind: 'value',
+    from,
+    to,
+    prefix: prefix.replace(/^["“”]/, ''),
+    field,
+    compared: isCompared,
+  }
 }
 
 export interface Suggestion {
@@ -46,7 +70,7 @@ export interface Suggestion {
   detail: string
   /** Where in the text the cursor goes; behind it otherwise. */
   cursor?: number
-  kind: 'field' | 'value' | 'operator'
+  kind: 'field' | 'value' | 'operator' | 'query'
 }
 
 const reserved: Array<[string, string]> = [
@@ -82,7 +106,7 @@ async function suggestFields(prefix: string, question: Question, signal: AbortSi
   const found = answers.flatMap((answer) =>
     answer.fields.map((field) => [unquoteKey(field.name), field.type] as const),
   )
-  const names = new Map<string, string>([...known, ...found])
+  const names = new Map<string, string>([...known, ...found, ...known])
   const fields = [...names].map(([name, detail]) => fieldSuggestion(name, detail))
   const operators = /^[A-Z]+$/.test(prefix)
     ? ['AND', 'OR', 'NOT'].filter((one) => one.startsWith(prefix))
@@ -104,6 +128,8 @@ async function suggestValues(
   text: string,
   signal: AbortSignal,
 ): Promise<Suggestion[]> {
+  const units = place.compared ? unitsOf(place) : []
+  if (units.length > 0) return units
   const others = withoutField(text, place.field)
   const asked = {
     ...addressOf(question),
@@ -120,7 +146,37 @@ async function suggestValues(
     detail: entry.count.toLocaleString('en'),
     kind: 'value' as const,
   }))
-  return place.prefix ? values : [...values, ...operatorsOf(place.field)]
+  if (place.prefix || place.compared) return values
+  const operators = operatorsOf(place.field)
+  // Of a number that nearly every record has another one of, a range is asked for.
+  const isMeasure = answer.values.every((entry) => typeof entry.value === 'number')
+  return isMeasure && values.length === listed
+    ? [...operators, ...values]
+    : [...values, ...operators]
+}
+
+const timeUnits = ['ms', 's', 'min', 'h', 'us', 'ns']
+const sizeUnits = ['KiB', 'MiB', 'GiB', 'kB', 'MB', 'GB', 'B']
+
+/** A number that is compared, with each unit that it could be in. */
+export function unitsOf({ field, prefix }: { field: string; prefix: string }): Suggestion[] {
+  const [, number, begun] = /^([+-]?\d+(?:\.\d+)?)([a-zµ]*)$/i.exec(prefix) ?? []
+  const unit = unitOf(field)
+  if (number === undefined || begun === undefined || !unit) return []
+  return (isTime(unit) ? timeUnits : sizeUnits)
+    .filter((one) => one.startsWith(begun))
+    .map((one) => ({ label: number + one, text: number + one, detail: 'unit', kind: 'operator' }))
+}
+
+const recentListed = 8
+
+/** The queries of before, for an empty query. */
+export async function recentQueries(): Promise<Suggestion[]> {
+  await queriesRead()
+  return queriesBefore
+    .peek()
+    .slice(0, recentListed)
+    .map((text) => ({ label: text, text, detail: 'recent', kind: 'query' }))
 }
 
 export function operatorsOf(field: string): Suggestion[] {

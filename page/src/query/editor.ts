@@ -30,7 +30,7 @@ import type { Problem } from '../api/client'
 import { question } from '../explore/question'
 import { plainText, unseenCharacter } from '../format/log-text'
 import { checkQuery, suggestionOf } from './check'
-import { placeAt, type Suggestion, suggest } from './complete'
+import { placeAt, recentQueries, type Suggestion, suggest } from './complete'
 import { editorTheme } from './editor-theme'
 import { scan } from './scan'
 import { offsetOfByte } from './span'
@@ -117,6 +117,7 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
     Prec.high(keymap.of([{ key: 'Tab', run: acceptCompletion }])),
     keymap.of([
       { key: 'Enter', run },
+      { key: 'ArrowDown', run: suggestInEmpty },
       { key: 'Mod-Enter', run },
       { key: 'Escape', run: leave },
       ...historyKeymap,
@@ -126,6 +127,13 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
       if (update.docChanged) onChange(update.state.doc.toString())
     }),
   ]
+}
+
+/** In an empty query, recent ones are a key away. */
+function suggestInEmpty(view: EditorView): boolean {
+  return (
+    view.state.doc.length === 0 && completionStatus(view.state) === null && startCompletion(view)
+  )
 }
 
 /** A character that cannot be seen, as lists of records show it. */
@@ -180,7 +188,8 @@ async function complete(context: CompletionContext): Promise<CompletionResult | 
   const abort = new AbortController()
   context.addEventListener('abort', () => abort.abort(), { onDocChange: true })
   try {
-    const found = await suggest(place, question.peek(), text, abort.signal)
+    const recent = text === '' ? await recentQueries() : []
+    const found = [...recent, ...(await suggest(place, question.peek(), text, abort.signal))]
     if (found.length === 0) return null
     return { from: place.from, to: place.to, options: found.map(optionOf), filter: false }
   } catch {

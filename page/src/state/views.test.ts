@@ -6,7 +6,6 @@ let fails = false
 
 beforeEach(() => {
   vi.resetModules()
-  window.localStorage.clear()
   kept = { schema: 'weir.views.v1', views: [], queries: [] }
   asked = []
   fails = false
@@ -48,12 +47,11 @@ it('remembers a query once, at once', async () => {
   expect(asked.filter((one) => one.startsWith('POST'))).toHaveLength(3)
 })
 
-it('hands over what an earlier page kept in the browser, once', async () => {
-  const view = { name: 'old', search: '?q=old', saved: '' }
-  window.localStorage.setItem('weir.views', JSON.stringify([view]))
-  const { loadViews, views } = await import('./views')
-  await loadViews()
-  expect(views.value.map((one) => one.name)).toEqual(['old'])
-  await loadViews()
-  expect(asked.filter((one) => one.startsWith('PUT'))).toHaveLength(1)
+it('reads the queries of before once', async () => {
+  const { queriesBefore, queriesRead } = await import('./views')
+  kept.queries = ['a']
+  await queriesRead()
+  await queriesRead()
+  expect(queriesBefore.value).toEqual(['a'])
+  expect(asked).toEqual(['GET /weir/v1/views'])
 })

@@ -4,7 +4,6 @@ import { signal } from '@preact/signals'
 import { asProblem, change, get, type Problem } from '../api/client'
 import type { SavedView, ViewsDocument } from '../api/schema'
 import { mayChange } from './session'
-import { listOf, stored } from './stored'
 
 export type View = SavedView
 
@@ -17,10 +16,17 @@ export const viewsProblem = signal<Problem | undefined>(undefined)
 const kept = 50
 const viewsPath = '/weir/v1/views'
 
-/** Reads them anew; the first time also hands over what earlier pages kept in this browser. */
-export async function loadViews(): Promise<void> {
-  await taken(get(viewsPath, {}))
-  if (!viewsProblem.value) await handOver()
+let reading: Promise<boolean> | undefined
+
+/** Reads them anew. */
+export function loadViews(): Promise<boolean> {
+  reading = taken(get(viewsPath, {}))
+  return reading
+}
+
+/** Waits until the queries of before have been read once. */
+export async function queriesRead(): Promise<void> {
+  await (reading ?? loadViews())
 }
 
 export async function saveView(name: string, search: string): Promise<boolean> {
@@ -58,23 +64,4 @@ async function taken(answer: Promise<ViewsDocument>): Promise<boolean> {
     viewsProblem.value = asProblem(error)
     return false
   }
-}
-
-const isView = (value: unknown): value is View =>
-  typeof value === 'object' &&
-  value !== null &&
-  'name' in value &&
-  typeof value.name === 'string' &&
-  'search' in value &&
-  typeof value.search === 'string'
-
-/** Views that a page of before kept in this browser. */
-const left = stored<View[]>('views', [], listOf(isView))
-
-async function handOver(): Promise<void> {
-  const known = new Set(views.peek().map((view) => view.name))
-  for (const view of left.peek().toReversed()) {
-    if (!known.has(view.name) && !(await saveView(view.name, view.search))) return
-  }
-  if (left.peek().length > 0) left.value = []
 }
