@@ -324,7 +324,7 @@ test('a stopped weir is said, what was there stays, and it goes on by itself', a
   await page.getByText('weir is not responding.').waitFor({ timeout: 15_000 })
   assert.ok(await page.locator('.record-space .record').count())
   await page.keyboard.press('r')
-  await page.waitForTimeout(500)
+  await page.getByText('These are the previous results').waitFor()
   assert.ok(await page.locator('.record-space .record').count(), 'rows stay on the screen')
   await here.weir.start()
   await page.getByText('weir is not responding.').waitFor({ state: 'detached', timeout: 20_000 })

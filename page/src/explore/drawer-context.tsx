@@ -13,7 +13,7 @@ import { ProblemView, Skeleton } from '../ui/states'
 import { timeOf } from './record'
 import { showRecord } from './record-link'
 
-const step = 25
+const step = 50
 const most = 1_000
 
 export function ContextTab({ record }: { record: LogEntry }) {
@@ -39,7 +39,7 @@ export function ContextTab({ record }: { record: LogEntry }) {
   }
   return (
     <>
-      <div class="drawer-actions">
+      <div class="drawer-actions sticky">
         <input
           class="field small grow"
           placeholder="Filter…"
@@ -61,7 +61,7 @@ export function ContextTab({ record }: { record: LogEntry }) {
 }
 
 function grow(reach: { value: number }): void {
-  reach.value = Math.min(most, reach.value + step * 4)
+  reach.value = Math.min(most, reach.value + step * 2)
 }
 
 function ContextList({ answer, filter }: { answer: ContextAnswer; filter: string }) {

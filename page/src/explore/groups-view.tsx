@@ -1,10 +1,12 @@
 // Groups and top lists: bars by value, or lines over time.
+import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { exact, measured, short } from '../format/numbers'
 import { withValue } from '../query/terms'
 import { go } from '../state/location'
+import { isOutdated, problemInstead } from '../state/resource'
 import { Button } from '../ui/button'
-import { Chart, Legend } from '../ui/chart'
+import { Chart, Legend, TableButton } from '../ui/chart'
 import { LogText } from '../ui/log-text'
 import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
@@ -28,13 +30,12 @@ export function GroupsView() {
 }
 
 function Answer() {
-  const { data, problem, loading } = groups
-  if (problem.value)
-    return <ProblemView problem={problem.value} again={askAgain} suggest={setQueryNow} />
-  const found = data.value
+  const problem = problemInstead(groups)
+  if (problem) return <ProblemView problem={problem} again={askAgain} suggest={setQueryNow} />
+  const found = groups.data.value
   if (!found) return <Skeleton lines={10} label="Counting groups" />
   return (
-    <div class={loading.value ? 'stale' : ''}>
+    <div class={isOutdated(groups) ? 'stale' : ''}>
       <Partial meta={found.meta} />
       {found.choice.chart === 'lines' ? <Lines found={found} /> : <TopList found={found} />}
       {found.without > 0 && (
@@ -180,12 +181,17 @@ function narrowTo(by: Record<string, unknown>): void {
 }
 
 function Lines({ found }: { found: Groups }) {
+  const asTable = useSignal(false)
   const counted = isCount(found.choice.aggregation)
   if (found.series.length === 0)
     return <Empty title="No groups">No record that matches has this field.</Empty>
   return (
     <div class="group-lines">
-      <Legend series={found.series} />
+      <div class="row">
+        <Legend series={found.series} />
+        <span class="grow" />
+        <TableButton shown={asTable} />
+      </div>
       <Chart
         label={`${found.choice.aggregation} by ${found.choice.fields.join(' and ')}`}
         kind={counted ? 'bars' : 'lines'}
@@ -195,6 +201,7 @@ function Lines({ found }: { found: Groups }) {
         step={found.step}
         span={question.value.span}
         format={(value) => (counted ? short(value) : measured(value, found.unit))}
+        asTable={asTable.value}
         onBrush={setSpan}
       />
     </div>

@@ -4,8 +4,7 @@ import { useEffect } from 'preact/hooks'
 import { duration, exact, short } from '../format/numbers'
 import { go } from '../state/location'
 import { histogramShown } from '../state/settings'
-import { IconButton } from '../ui/button'
-import { Chart, Legend, loadPlotting } from '../ui/chart'
+import { Chart, Legend, loadPlotting, TableButton } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Partial } from '../ui/states'
 import { facets } from './facets'
@@ -28,15 +27,7 @@ export function HistogramPanel() {
         <span class="grow" />
         <span class="quiet wide">drag to zoom</span>
         <SplitChoice />
-        <IconButton
-          small
-          icon="table"
-          label="Show as a table"
-          pressed={asTable.value}
-          onClick={() => {
-            asTable.value = !asTable.value
-          }}
-        />
+        <TableButton shown={asTable} />
       </div>
       <Body asTable={asTable.value} />
     </section>

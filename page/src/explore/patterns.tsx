@@ -8,7 +8,7 @@ import { oneLine } from '../format/log-text'
 import { exact, percent, short } from '../format/numbers'
 import { withTerm } from '../query/terms'
 import { go } from '../state/location'
-import { createResource } from '../state/resource'
+import { createResource, isOutdated, problemInstead } from '../state/resource'
 import { Button, IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { Sparkline } from '../ui/sparkline'
@@ -28,13 +28,13 @@ export function Patterns() {
   }, [asked, found])
 
   const answer = found.data.value
-  if (found.problem.value)
-    return <ProblemView problem={found.problem.value} again={askAgain} suggest={setQueryNow} />
+  const problem = problemInstead(found)
+  if (problem) return <ProblemView problem={problem} again={askAgain} suggest={setQueryNow} />
   if (!answer) return <Skeleton lines={12} label="Looking for patterns" />
   if (answer.patterns.length === 0) return <Empty title="No patterns: no records match" />
   const most = answer.patterns[0]?.share ?? 1
   return (
-    <div class={`patterns scroll${found.loading.value ? ' stale' : ''}`}>
+    <div class={`patterns scroll${isOutdated(found) ? ' stale' : ''}`}>
       <Partial meta={answer.meta} />
       <ul class="pattern-list">
         {answer.patterns.map((pattern) => (

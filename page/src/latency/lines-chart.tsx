@@ -11,10 +11,12 @@ export function LinesChart({
   label,
   kind,
   found,
+  asTable,
 }: {
   label: string
   kind: PlotKind
   found: Lines
+  asTable: boolean
 }) {
   return (
     <Chart
@@ -25,6 +27,7 @@ export function LinesChart({
       series={found.series}
       step={found.step}
       span={question.value.span}
+      asTable={asTable}
       format={(value) => measured(value, found.unit)}
       onBrush={setSpan}
     />

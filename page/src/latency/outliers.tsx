@@ -5,6 +5,7 @@ import { include } from '../explore/value-menu'
 import { plainText } from '../format/log-text'
 import { exact, measured, short } from '../format/numbers'
 import { go } from '../state/location'
+import { isOutdated } from '../state/resource'
 import { LogText } from '../ui/log-text'
 import { ScrollBox } from '../ui/scroll-box'
 import { Select } from '../ui/select'
@@ -33,7 +34,7 @@ export function Outliers() {
       </header>
       <ScrollBox
         label="Table of groups"
-        className={`ledger${outliers.loading.value ? ' stale' : ''}`}
+        className={`ledger${isOutdated(outliers) ? ' stale' : ''}`}
       >
         {found ? (
           <Table rows={found.rows} unit={found.unit} />

@@ -6,8 +6,9 @@ import { question } from '../explore/question'
 import { percent } from '../format/numbers'
 import { quoteKey } from '../query/quote'
 import { go } from '../state/location'
+import { isOutdated } from '../state/resource'
 import { Button } from '../ui/button'
-import { Legend } from '../ui/chart'
+import { Legend, TableButton } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Skeleton } from '../ui/states'
 import { pair, suggestedPair, timeFields } from './choice'
@@ -24,6 +25,7 @@ const figureNames: Record<string, string> = {
 
 export function Parts() {
   const figure = useSignal('avg')
+  const asTable = useSignal(false)
   const chosen = pair.value
   const asked = question.value
   const shown = figure.value
@@ -49,22 +51,24 @@ export function Parts() {
             />
           </label>
         )}
+        {chosen && <TableButton shown={asTable} />}
       </header>
-      {chosen ? <Shown figure={shown} /> : <Choose />}
+      {chosen ? <Shown figure={shown} asTable={asTable.value} /> : <Choose />}
     </section>
   )
 }
 
-function Shown({ figure }: { figure: string }) {
+function Shown({ figure, asTable }: { figure: string; asTable: boolean }) {
   const found = parts.data.value
   if (!found) return <Skeleton lines={8} label="Computing" />
   return (
-    <div class={`panel-body${parts.loading.value ? ' stale' : ''}`}>
+    <div class={`panel-body${isOutdated(parts) ? ' stale' : ''}`}>
       <Verdict found={found} />
       <LinesChart
         label="Service time and queueing delay over time"
         kind={figure === 'avg' ? 'area' : 'lines'}
         found={found}
+        asTable={asTable}
       />
     </div>
   )

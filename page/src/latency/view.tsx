@@ -10,7 +10,8 @@ import { rowsProblem } from '../explore/records'
 import { setQueryNow } from '../explore/value-menu'
 import { exact, isTime, measured, short } from '../format/numbers'
 import { go } from '../state/location'
-import { Legend } from '../ui/chart'
+import { isOutdated, problemInstead } from '../state/resource'
+import { ChartTable, Legend, TableButton } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { CellRecords } from './cell-records'
@@ -19,6 +20,7 @@ import { Guide } from './guide'
 import { type Cell, HeatMapView } from './heat-map'
 import { LinesChart } from './lines-chart'
 import {
+  type HeatMap,
   heat,
   loadHeat,
   loadOutliers,
@@ -50,7 +52,7 @@ export function LatencyView() {
   if (unknown) return <ProblemView problem={unknown} again={askAgain} suggest={setQueryNow} />
   if (!ready) return <Skeleton lines={10} label="Searching for numeric fields" />
   if (numberFields.value.length === 0) return <NoNumbers />
-  const problem = summary.problem.value
+  const problem = problemInstead(summary)
   if (problem) return <ProblemView problem={problem} again={askAgain} suggest={setQueryNow} />
   return (
     <div class="latency scroll">
@@ -103,7 +105,7 @@ function SummaryLine() {
       <Term name="median" value={text(found.p50)} />
       <Term name="p90" value={text(found.p90)} />
       <Term name="p99" value={text(found.p99)} />
-      <Term name="greatest" value={text(found.max)} />
+      <Term name="maximum" value={text(found.max)} />
       {isTime(found.unit) && (
         <Term
           name="at work at once"
@@ -125,6 +127,7 @@ function Term({ name, value, title }: { name: string; value: string; title?: str
 
 function HeatPanel() {
   const cell = useSignal<Cell | undefined>(undefined)
+  const asTable = useSignal(false)
   const map = heat.data.value
   useEffect(() => {
     cell.value = undefined
@@ -133,12 +136,16 @@ function HeatPanel() {
     <section class="panel" aria-label="Heat map" aria-busy={heat.loading.value}>
       <header>
         <h2>Distribution</h2>
-        <span class="quiet">the stronger the color, the more records; click a cell for them</span>
+        <span class="quiet grow">
+          the stronger the color, the more records; click a cell to see them
+        </span>
+        <TableButton shown={asTable} />
       </header>
-      <div class={`heat-box${heat.loading.value ? ' stale' : ''}`}>
+      <div class={`heat-box${isOutdated(heat) ? ' stale' : ''}`}>
         {!map && <Skeleton lines={10} label="Counting" />}
         {map && map.times.length === 0 && <Empty title={`No record here has ${metric.value}`} />}
-        {map && map.times.length > 0 && (
+        {map && map.times.length > 0 && asTable.value && <HeatTable map={map} />}
+        {map && map.times.length > 0 && !asTable.value && (
           <HeatMapView
             map={map}
             selected={cell.value}
@@ -148,25 +155,41 @@ function HeatPanel() {
           />
         )}
       </div>
-      {map && cell.value && <CellRecords map={map} cell={cell.value} metric={metric.value} />}
+      {map && cell.value && !asTable.value && (
+        <CellRecords map={map} cell={cell.value} metric={metric.value} />
+      )}
     </section>
   )
 }
 
+/** Counts by time and value; values that no record has are left out. */
+function HeatTable({ map }: { map: HeatMap }) {
+  const series = map.steps.flatMap((step, at) => {
+    const values = map.counts[at] ?? []
+    const label = `${measured(step.low, map.unit)} to ${measured(step.high, map.unit)}`
+    return values.some((count) => count > 0) ? [{ label, colour: '', values }] : []
+  })
+  return <ChartTable label="Heat map" times={map.times} series={series} format={exact} />
+}
+
 function PercentilesPanel() {
+  const asTable = useSignal(false)
   const found = percentiles.data.value
   return (
     <section class="panel" aria-label="Percentiles over time">
       <header>
         <h2>Percentiles over time</h2>
         {found && <Legend series={found.series} />}
+        <span class="grow" />
+        <TableButton shown={asTable} />
       </header>
-      <div class={`panel-body${percentiles.loading.value ? ' stale' : ''}`}>
+      <div class={`panel-body${isOutdated(percentiles) ? ' stale' : ''}`}>
         {found ? (
           <LinesChart
             label={`Percentiles of ${metric.value} over time`}
             kind="lines"
             found={found}
+            asTable={asTable.value}
           />
         ) : (
           <Skeleton lines={8} label="Computing percentiles" />

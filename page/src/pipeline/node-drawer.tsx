@@ -1,7 +1,8 @@
 // Everything that is known of one part of the pipeline.
 import type { OutputStatus, SourceStatus } from '../api/schema'
 import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
-import { go } from '../state/location'
+import { quoteValue } from '../query/quote'
+import { go, link } from '../state/location'
 import { type Status, status, statusBefore } from '../state/status'
 import { IconButton } from '../ui/button'
 import { useKeys } from '../ui/keys'
@@ -40,6 +41,7 @@ export function NodeDrawer({ document, topology }: Props) {
       </header>
       <div class="drawer-body">
         <p>{node.state.text}</p>
+        {node.kind === 'source' && <Records source={node.name} />}
         {node.error && (
           <pre class="drawer-message">
             <LogText text={node.error} />
@@ -63,6 +65,21 @@ export function NodeDrawer({ document, topology }: Props) {
         </dl>
       </div>
     </aside>
+  )
+}
+
+/** Where the records of a source can be looked at. */
+function Records({ source }: { source: string }) {
+  const q = `source:${quoteValue(source)}`
+  return (
+    <div class="drawer-actions">
+      <a class="button small" href={link({ q }, 'live')}>
+        Follow its records
+      </a>
+      <a class="button small" href={link({ q }, 'explore')}>
+        Search its records
+      </a>
+    </div>
   )
 }
 

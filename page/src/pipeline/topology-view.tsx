@@ -12,7 +12,7 @@ import type { Edge, PipelineNode, Topology } from './topology'
 export const openNode = parameter('node')
 
 const nodeWidth = 218
-const nodeHeight = 84
+const nodeHeight = 98
 const rowGap = 14
 
 const columnGap = 48

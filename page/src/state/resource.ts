@@ -3,11 +3,14 @@
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { asProblem, isAbort, type Problem } from '../api/client'
 
-export interface Resource<Value> {
+interface Answer<Value> {
   /** The last good answer, which may be that of the question before. */
   data: ReadonlySignal<Value | undefined>
   problem: ReadonlySignal<Problem | undefined>
   loading: ReadonlySignal<boolean>
+}
+
+export interface Resource<Value> extends Answer<Value> {
   ask: (load: (signal: AbortSignal) => Promise<Value>) => Promise<void>
   clear: () => void
 }
@@ -44,4 +47,15 @@ export function createResource<Value>(): Resource<Value> {
   }
 
   return { data, problem, loading, ask, clear }
+}
+
+/** What is shown in place of an answer: a refusal, or why there is none yet. An earlier answer stays. */
+export function problemInstead({ data, problem }: Answer<unknown>): Problem | undefined {
+  const found = problem.value
+  return found?.kind === 'refused' || data.value === undefined ? found : undefined
+}
+
+/** Whether the answer may be that of the question before. */
+export function isOutdated({ loading, problem }: Answer<unknown>): boolean {
+  return loading.value || problem.value !== undefined
 }

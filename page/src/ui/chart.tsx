@@ -1,12 +1,13 @@
 // A chart over time: drawn by the plot, told by a tooltip, walked with the arrow keys, and shown as
 // a table to whoever prefers one. The plot is fetched when the first chart is expected.
-import { signal, useSignalEffect } from '@preact/signals'
+import { type Signal, signal, useSignalEffect } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type uPlot from 'uplot'
 import { plainText } from '../format/log-text'
 import { brief, full } from '../format/times'
 import { zone, zoneName } from '../state/settings'
 import type { Span } from '../time/range'
+import { IconButton } from './button'
 import { LogText } from './log-text'
 import { announce } from './notify'
 import type { PlotData, PlotKind } from './plot'
@@ -183,9 +184,29 @@ function Tooltip(props: ChartProps & { pointed: Pointed }) {
   )
 }
 
+/** Shows a chart as a table, and back. */
+export function TableButton({ shown }: { shown: Signal<boolean> }) {
+  return (
+    <IconButton
+      small
+      icon="table"
+      label="Show as a table"
+      pressed={shown.value}
+      onClick={() => {
+        shown.value = !shown.value
+      }}
+    />
+  )
+}
+
 const tableRowsMax = 500
 
-function ChartTable({ label, times, series, format }: ChartProps) {
+interface ChartTableProps extends PlotData {
+  label: string
+  format: (value: number) => string
+}
+
+export function ChartTable({ label, times, series, format }: ChartTableProps) {
   return (
     <ScrollBox className="chart-table" label={label}>
       <table>
