@@ -53,7 +53,7 @@ test('a newcomer sees records, finds an error by clicking, and opens its trace',
     assert.match(hops[1], /\S+ \S+ after it was written/)
     assert.match(hops[2], /^Journal\s+\d{4}-.* of its batch\s+\S+ \S+ after it was received/)
     const copy = hops.find((text) => text.startsWith('copy (file)'))
-    assert.match(copy, /\S+ \S+ after the journal had it\s+(Delivered|Settled)/)
+    assert.match(copy, /\S+ \S+ after it was in the journal\s+(Delivered|Settled)/)
   }))
 
 test('other values of a filtered field keep their counts', () =>

@@ -98,7 +98,7 @@ test('an export that is cut says so, and saves what came only when asked to', as
   await page.locator('.export-panel [role=alert]', { hasText: 'records are missing' }).waitFor()
   assert.equal(downloads, 0)
   const download = page.waitForEvent('download')
-  await page.getByRole('button', { name: 'Save what came' }).click()
+  await page.getByRole('button', { name: 'Save the incomplete file' }).click()
   const found = await download
   assert.match(found.suggestedFilename(), /^incomplete-weir-/)
   assert.equal((await readFile(await found.path())).toString(), oneRecord)

@@ -176,7 +176,7 @@ test('a row says when it was written and received, and what became of it', async
   assert.match(await path.innerText(), /Received by intake/)
   assert.match(await path.innerText(), /(5|6|7)(\.\d+)? s after it was written/)
   const copy = path.locator('.hop', { hasText: 'copy (file)' })
-  await copy.getByText('after the journal had it').waitFor({ timeout: 15_000 })
+  await copy.getByText('after it was in the journal').waitFor({ timeout: 15_000 })
   await copy.getByText(/Delivered|Settled/).waitFor()
   assert.deepEqual(complaints, [])
   await close()

@@ -51,7 +51,7 @@ test('any field is filtered by from the list of fields, and from the record', as
   for (const [name, [value, term]] of Object.entries(odd)) {
     await withPage('/?q=service:odd', async (page) => {
       const facet = page.locator('.facet').filter({
-        has: page.getByRole('button', { name: `What to do with ${name}`, exact: true }),
+        has: page.getByRole('button', { name: `Actions for ${name}`, exact: true }),
       })
       await facet.locator('.facet-name').click()
       assert.equal(await facet.locator('.value-text').first().innerText(), value)

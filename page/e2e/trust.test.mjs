@@ -153,7 +153,7 @@ test('no text, name or tooltip has a character that nobody sees', async () => {
     await page.waitForTimeout(200)
     assert.deepEqual(await unseenIn(page), [], tab)
   }
-  await page.getByRole('button', { name: 'What to do with service' }).last().click()
+  await page.getByRole('button', { name: 'Actions for service' }).last().click()
   assert.deepEqual(await unseenIn(page), [], 'menu')
   await page.keyboard.press('Escape')
   await page.getByRole('button', { name: 'Only service hid' }).click()

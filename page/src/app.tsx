@@ -6,9 +6,10 @@ import { ExportPanel } from './explore/export-panel'
 import { Explore } from './explore/screen'
 import { plainText } from './format/log-text'
 import { exact, rate, short } from './format/numbers'
+import { ago } from './format/times'
 import { Help } from './help'
 import { totalsOf } from './pipeline/figures'
-import { incoming, keepHistory } from './pipeline/history'
+import { incoming, keepHistory, lastIncoming } from './pipeline/history'
 import { SignIn } from './sign-in'
 import { follow, link, parameter, type Screen, screen } from './state/location'
 import { isSignedIn, maySee, seesEverything, signOut } from './state/session'
@@ -159,7 +160,7 @@ function TopBar({ onHelp }: { onHelp: () => void }) {
   return (
     <header class="topbar">
       <button type="button" class="skip button primary" onClick={toContent}>
-        To the content
+        Skip to content
       </button>
       <a class="brand" href={link({}, 'explore')} aria-label="weir">
         <svg viewBox="0 0 32 32" aria-hidden="true">
@@ -226,6 +227,14 @@ const pulse = computed(() => {
   return { ...totalsOf(document), rate: incoming(document) }
 })
 
+/** What the figure before it is; while nothing comes in, since when. */
+function incomingText(perSecond: number | undefined): string {
+  if (perSecond === undefined) return 'received'
+  return perSecond === 0 && lastIncoming.value > 0
+    ? `last ${ago(lastIncoming.value, Date.now())}`
+    : 'incoming'
+}
+
 /** What comes in and what was lost, on every screen. */
 function Pulse() {
   const found = pulse.value
@@ -245,7 +254,7 @@ function Pulse() {
       <span class="item">
         <span class={`dot ${tone}`} />
         <strong>{found.rate === undefined ? short(found.taken) : rate(found.rate)}</strong>
-        <span class="wide">{found.rate === undefined ? 'received' : 'incoming'}</span>
+        <span class="wide">{incomingText(found.rate)}</span>
       </span>
       <span class="item" title={`${exact(loss)} records lost or dead-lettered`}>
         <strong>{short(loss)}</strong> lost

@@ -12,11 +12,11 @@ const groups: Array<Binding['group']> = [
 ]
 
 const inGrid: Array<[string, string]> = [
-  ['↑ ↓', 'move in the list while it has the focus'],
-  ['← →', 'choose a value of the row, for f and F'],
+  ['↑ ↓', 'move through the list'],
+  ['← →', 'choose a value of the row for f and F'],
   ['Enter', 'open or close the record'],
   ['Home End', 'first and last row'],
-  ['Shift+F10', 'show what can be done with the record'],
+  ['Shift+F10', 'show the menu of the record'],
 ]
 
 const inQuery: Array<[string, string]> = [

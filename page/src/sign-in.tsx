@@ -58,8 +58,8 @@ export function SignIn({ onSignedIn }: { onSignedIn: () => void }) {
         Sign in
       </button>
       <p class="quiet">
-        One of the tokens in the configuration of weir or, on Cloud Foundry, what{' '}
-        <code>cf oauth-token</code> prints.
+        A token from weir's configuration or, on Cloud Foundry, the output of{' '}
+        <code>cf oauth-token</code>.
       </p>
     </form>
   )

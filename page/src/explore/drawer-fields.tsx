@@ -157,7 +157,7 @@ function FieldRow({ field }: { field: FieldValue }) {
         <IconButton
           small
           icon="more"
-          label={`What to do with ${name}`}
+          label={`Actions for ${name}`}
           onClick={(event) => openValueMenu(event.currentTarget as HTMLElement, name, value)}
         />
       </span>

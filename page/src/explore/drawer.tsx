@@ -70,14 +70,14 @@ function Opened({ record }: { record: LogEntry }) {
         <IconButton
           small
           icon="chevronUp"
-          label="The record before"
+          label="Previous record"
           keys="k"
           onClick={() => selectRow(selected.peek() - 1)}
         />
         <IconButton
           small
           icon="chevronDown"
-          label="The next record"
+          label="Next record"
           keys="j"
           onClick={() => selectRow(selected.peek() + 1)}
         />
@@ -90,7 +90,7 @@ function Opened({ record }: { record: LogEntry }) {
         <IconButton small icon="close" label="Close the record" keys="Escape" onClick={closeRow} />
       </DrawerHead>
       <Tabs
-        label="Parts of the record"
+        label="Details"
         tabs={shown}
         current={current}
         onChange={(next) => go({ tab: next === 'fields' ? null : next }, { replace: true })}

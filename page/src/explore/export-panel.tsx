@@ -51,7 +51,7 @@ function titleOf({ state, format, name, files, partial }: Export): string {
       if (files > 1) return `Saved ${exact(files)} files`
       return partial ? `Saved ${name}, which is incomplete` : `Saved ${name}`
     case 'cut':
-      return 'The export was cut'
+      return 'The export was interrupted'
     case 'failed':
       return 'The export failed'
   }
@@ -84,11 +84,11 @@ function Cut({ found }: { found: Export }) {
   return (
     <>
       <p role="alert">
-        The connection ended before the export did: records are missing at its end.
+        The connection was lost before the export was complete: records are missing at its end.
       </p>
       {found.bytes > 0 && (
         <Button small icon="download" onClick={saveCut}>
-          Save what came
+          Save the incomplete file
         </Button>
       )}
     </>

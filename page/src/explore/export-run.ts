@@ -106,7 +106,7 @@ async function run(url: string, mine: AbortController): Promise<void> {
       change({ files })
     } while (cursor)
     change({ state: 'saved' })
-    announce('The export is saved')
+    announce('The export has been saved')
   } catch (error) {
     if (isAbort(error) || abort !== mine) return
     change({ state: 'failed', problem: asProblem(error) })
@@ -149,7 +149,7 @@ async function read(
     if (isAbort(error)) throw error
     unsaved = all()
     change({ state: 'cut', bytes: before + bytes, records: counter.count() })
-    announce('The export was cut')
+    announce('The export was interrupted')
     return undefined
   }
   paint()

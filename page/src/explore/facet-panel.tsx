@@ -39,7 +39,7 @@ export function FacetPanel() {
       {answer ? <Groups entries={answer.facets} search={search.value} /> : <Waiting />}
       {answer && answer.left_out > 0 && (
         <p class="facets-note quiet">
-          {answer.left_out} further fields; find them in the query bar.
+          {answer.left_out} more fields; the query bar completes their names.
         </p>
       )}
     </nav>
@@ -105,7 +105,7 @@ function Facet({ facet, matched }: { facet: FacetEntry; matched: number }) {
         <IconButton
           small
           icon="more"
-          label={`What to do with ${facet.name}`}
+          label={`Actions for ${facet.name}`}
           onClick={(event) => openFacetMenu(event.currentTarget as HTMLElement, facet)}
         />
       </div>

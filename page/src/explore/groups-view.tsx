@@ -40,7 +40,7 @@ function Answer() {
       {found.choice.chart === 'lines' ? <Lines found={found} /> : <TopList found={found} />}
       {found.without > 0 && (
         <p class="quiet drawer-note">
-          {exact(found.without)} records have no value there, and are in no group.
+          {exact(found.without)} records without these fields are in no group.
         </p>
       )}
     </div>

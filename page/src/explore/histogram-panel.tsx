@@ -72,7 +72,7 @@ function Body({ asTable }: { asTable: boolean }) {
   const data = histogram.data.value
   const problem = histogram.problem.value
   if (!data) {
-    const text = problem ? 'No histogram: the query has failed.' : ''
+    const text = problem ? 'No histogram: the query failed.' : ''
     return (
       <div class="histogram-empty quiet" style={{ height: `${histogramHeight}px` }}>
         {text}

@@ -19,7 +19,7 @@ const hop = (changes: Partial<PathHop>): PathHop => ({
 
 it('a delay says since when it is counted', () => {
   expect(delayText(hop({ delay_ns: 2_500_000, since: 'journal' }))).toBe(
-    '2.5 ms after the journal had it',
+    '2.5 ms after it was in the journal',
   )
   expect(delayText(hop({ delay_ns: -3e9, since: 'written' }))).toBe(
     '3 s before it was written: the clock of its sender is ahead',
@@ -37,7 +37,7 @@ it('a time that is not that of the record alone is marked', () => {
 it('a mean stands beside what is unknown, never in place of it', () => {
   const mean = { mean_delay_ns: 40e6, mean_of_batches: 1_200 }
   expect(meanText(hop({ ...mean }))).toBe(
-    'Its time here is not kept. Usual: 40 ms after arrival, the mean of 1,200 batches.',
+    'The time is not kept. Usually 40 ms after arrival, the mean of 1,200 batches.',
   )
   expect(meanText(hop({ ...mean, time: '2026-01-01T00:00:00Z' }))).toBe('')
   expect(meanText(hop({}))).toBe('')

@@ -46,9 +46,9 @@ export function titleOf({ kind, name, type }: PathHop): string {
 const happened: Record<HopKind, string> = {
   written: 'it was written',
   received: 'it was received',
-  journal: 'the journal had it',
+  journal: 'it was in the journal',
   output: 'it was delivered',
-  store: 'it could be searched',
+  store: 'it was searchable',
   segment: 'it was on disk',
 }
 
@@ -81,7 +81,7 @@ export function stateText(hop: PathHop): string {
     case 'waiting':
       return kind === 'segment' ? 'In memory; written to disk within minutes.' : 'Waiting.'
     case 'may_wait':
-      return 'Its batch waits. It is not known whether a rule sent this record here.'
+      return 'Its batch is waiting. It is not known whether a rule sent this record here.'
     case 'not_sent':
       return 'No record has been sent here.'
     case 'unknown':
@@ -90,16 +90,15 @@ export function stateText(hop: PathHop): string {
 }
 
 function passedText(kind: HopKind, isTimed: boolean): string {
-  if (kind === 'store')
-    return isTimed ? 'Stored.' : 'Stored. When it could first be searched is no longer kept.'
-  if (kind === 'journal' && !isTimed) return 'The time is kept of the last batches only.'
+  if (kind === 'store') return isTimed ? 'Stored.' : 'Stored. The time is no longer kept.'
+  if (kind === 'journal' && !isTimed) return 'The time is kept for the latest batches only.'
   return ''
 }
 
 /** What is usual at an output whose time for this record is not known. */
 export function meanText({ mean_delay_ns, mean_of_batches, time }: PathHop): string {
   if (time || !mean_delay_ns || !mean_of_batches) return ''
-  return `Its time here is not kept. Usual: ${duration(mean_delay_ns)} after arrival, the mean of ${exact(mean_of_batches)} batches.`
+  return `The time is not kept. Usually ${duration(mean_delay_ns)} after arrival, the mean of ${exact(mean_of_batches)} batches.`
 }
 
 /** So late is worth a look, nanoseconds. */

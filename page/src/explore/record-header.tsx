@@ -21,9 +21,7 @@ export function HeaderRow() {
           type="button"
           class="head-name"
           title={
-            newest
-              ? 'The newest first; click for the oldest'
-              : 'The oldest first; click for the newest'
+            newest ? 'Newest first; click for oldest first' : 'Oldest first; click for newest first'
           }
           onClick={() => go({ sort: newest ? 'timestamp' : null })}
         >
@@ -72,8 +70,8 @@ function openColumnMenu(anchor: HTMLElement, name: string): void {
     {
       title: name,
       items: [
-        { label: 'To the left', icon: 'chevronLeft', run: () => moveColumn(name, -1) },
-        { label: 'To the right', icon: 'chevronRight', run: () => moveColumn(name, 1) },
+        { label: 'Move left', icon: 'chevronLeft', run: () => moveColumn(name, -1) },
+        { label: 'Move right', icon: 'chevronRight', run: () => moveColumn(name, 1) },
         { label: 'Remove the column', icon: 'close', run: () => toggleColumn(name) },
         ...(name === 'message'
           ? []

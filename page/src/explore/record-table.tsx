@@ -62,7 +62,7 @@ export function RecordTable() {
   useKeys([
     {
       keys: '.',
-      does: 'show what can be done with it',
+      does: 'show its menu',
       group: 'Records',
       run: () => menuOfSelected(scroller.current),
     },

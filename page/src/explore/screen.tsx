@@ -162,7 +162,7 @@ function Toolbar() {
         }}
       />
       <Tabs
-        label="What to show"
+        label="View"
         tabs={tabs}
         current={currentView()}
         onChange={(next) => go({ view: next === 'records' ? null : next })}
@@ -209,7 +209,7 @@ function Unanswered() {
   return (
     <div class="notice bad" role="alert">
       <span class="grow">
-        These are the previous results: the last query has failed
+        These are the previous results: the last query failed
         {problem.kind === 'unreachable' ? '' : ` (${problem.document.title})`}.
       </span>
       <Button small icon="refresh" onClick={askAgain}>

@@ -130,7 +130,7 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
     },
     {
       keys: 'f',
-      does: 'show only its service, or the value that ← → chose',
+      does: 'show only its service, or the value chosen with ← →',
       group,
       run: () => filterBySelected(include),
     },
@@ -156,7 +156,7 @@ export function useRecordKeys(grid: () => HTMLDivElement | null): void {
     },
     { keys: 'e', does: 'next error', group, run: () => selectError(1) },
     { keys: 'E', does: 'previous error', group, run: () => selectError(-1) },
-    { keys: 'i', does: 'go into the open record', group, run: enterRecord },
+    { keys: 'i', does: 'move the focus into the open record', group, run: enterRecord },
     {
       keys: 'Escape',
       does: 'close the record',

@@ -24,9 +24,9 @@ queueing_delay = "@request_time - @upstream_response_time"`
 export function Guide() {
   return (
     <div class="guide">
-      <p>From nginx to a heat map: its times, in nginx.conf</p>
+      <p>From nginx to a heat map: log its times, in nginx.conf,</p>
       <Block text={nginx} label="Lines for nginx.conf" />
-      <p>and a source that reads them, in the configuration of weir.</p>
+      <p>and read them with a source, in weir's configuration.</p>
       <Block text={weir} label="Lines for the configuration of weir" />
     </div>
   )

@@ -100,11 +100,11 @@ function Choose() {
     <div class="panel-body choose">
       <p>
         Select the field with the total time of a request, and the one with its service time. The
-        rest is queueing delay, computed for this question alone.
+        difference is the queueing delay, computed for this query only.
       </p>
       <div class="row">
         <label class="labelled">
-          whole time
+          total time
           <Select
             value={chosenTotal.value}
             options={names}

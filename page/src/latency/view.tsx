@@ -83,9 +83,8 @@ function NoNumbers() {
   return (
     <Empty title="No numbers in these records">
       <p>
-        A distribution needs an attribute that is a number, such as a duration. A rule with{' '}
-        <code>parse</code> makes attributes of the lines of access logs; widen the query or the
-        range, if there are some elsewhere.
+        A distribution needs a numeric attribute, such as a duration. A rule with <code>parse</code>{' '}
+        extracts attributes from access logs. Records of another query or range may have some.
       </p>
       <Guide />
     </Empty>
@@ -108,9 +107,9 @@ function SummaryLine() {
       <Term name="maximum" value={text(found.max)} />
       {isTime(found.unit) && (
         <Term
-          name="at work at once"
+          name="in progress"
           value={short(rate * found.mean * scale)}
-          title="Little's law: arrivals per second times the mean time is the average number in progress"
+          title="Little's law: arrivals per second times the mean time is the mean number of requests in progress"
         />
       )}
     </span>

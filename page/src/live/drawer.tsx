@@ -63,7 +63,7 @@ export function LiveDrawer() {
         />
       </DrawerHead>
       <Tabs
-        label="Parts of the record"
+        label="Details"
         tabs={shown}
         current={current}
         onChange={(next) => {

@@ -12,6 +12,14 @@ export const history = signal<Record<string, number[]>>({})
 /** How long each of the looks was, seconds; the newest last, as in the history. */
 const lengths = signal<number[]>([])
 
+/** When the last lines came in, by the browser's clock; 0 while none have since the page was opened. */
+export const lastIncoming = signal(0)
+
+/** Lines that all sources have taken in. */
+function linesTaken(document: Status): number {
+  return document.sources.reduce((sum, { book }) => sum + book.book.lines, 0)
+}
+
 /** Bytes that all sources have taken in. */
 function bytesTaken(document: Status): number {
   return document.sources.reduce((sum, { book }) => sum + book.book.bytes_read, 0)
@@ -55,6 +63,7 @@ export function keepHistory(): () => void {
     }
     const length = (document.time_unix_ns - before.time_unix_ns) / 1e9
     batch(() => {
+      if (linesTaken(document) > linesTaken(before)) lastIncoming.value = Date.now()
       history.value = next
       lengths.value = [...lengths.peek(), length].slice(-kept)
     })

@@ -38,7 +38,7 @@ export function Pipeline() {
   const waited = useWaited()
   const found = status.value
   const problem = topologyProblem.value
-  if (!found && problem) return <ProblemView problem={problem} again={() => undefined} />
+  if (!found && problem) return <ProblemView problem={problem} />
   const graph = topology.value && topologyOf(topology.value, rules.data.value)
   // All at once, so that what is there already does not move when the rest comes.
   const isComplete = graph && (rules.data.value || rules.problem.value)

@@ -38,7 +38,7 @@ export function TimePicker() {
   return (
     <div class="time-picker">
       {rangesBefore.value.length > 0 && (
-        <IconButton icon="back" label="Back to the range before" keys="z" onClick={previousRange} />
+        <IconButton icon="back" label="Previous range" keys="z" onClick={previousRange} />
       )}
       <IconButton icon="chevronLeft" label="Earlier" keys="[" onClick={() => shift(-0.5)} />
       <Popover

@@ -17,7 +17,7 @@ export function Capacity() {
   const found = status.value
   if (!found) {
     const problem = topologyProblem.value
-    if (problem) return <ProblemView problem={problem} again={() => undefined} />
+    if (problem) return <ProblemView problem={problem} />
     return <Skeleton lines={12} label="Loading the current load" />
   }
   const taken = steady('bytes')

@@ -32,13 +32,14 @@ export function Planning() {
 
 /** What the rates are of. */
 function basisOf({ length, step }: Intake): string {
-  if (step !== undefined) return `stored records of ${seconds(length)}, every ${seconds(step)}`
-  return `received in ${seconds(length)}, each minute; before the last day, each hour`
+  if (step !== undefined)
+    return `stored records of the last ${seconds(length)}, in intervals of ${seconds(step)}`
+  return `received in the last ${seconds(length)}, by the minute; before the last day, by the hour`
 }
 
 function Unknown() {
   const problem = intake.problem.value
-  if (!problem) return <Skeleton lines={8} label="Counting what came in" />
+  if (!problem) return <Skeleton lines={8} label="Counting records" />
   return <ProblemView problem={problem} again={() => loadIntake(now())} />
 }
 

@@ -47,7 +47,7 @@ export function Recorded() {
   const found = recorded.data.value
   if (!found) {
     const problem = recorded.problem.value
-    return problem ? <ProblemView problem={problem} again={() => undefined} /> : null
+    return problem ? <ProblemView problem={problem} /> : null
   }
   return (
     <>
@@ -63,7 +63,7 @@ function Windows({ found }: { found: ReliabilityDocument }) {
       <header>
         <h2>Arrived, by window</h2>
         <span class="quiet">
-          and what is left of the error budget; read each minute since{' '}
+          with the error budget that is left; read each minute since{' '}
           {brief(Date.parse(found.recorded_since))}
         </span>
         <label class="labelled target-choice">
@@ -190,7 +190,7 @@ function LossOverRate({ found }: { found: ReliabilityDocument }) {
     <section class="panel loss-over-rate" aria-label="Loss over rate">
       <header>
         <h2>Loss over rate</h2>
-        <span class="quiet">minutes by their rate: where loss begins is the capacity</span>
+        <span class="quiet">minutes grouped by rate: the capacity is where loss begins</span>
         <span class="target-choice loss-choice">
           <Choice
             name="Component"

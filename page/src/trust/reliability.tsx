@@ -27,7 +27,7 @@ export function Reliability() {
   const isRecorded = useRecorded()
   if (!found || !isRecorded) {
     const problem = topologyProblem.value
-    if (problem) return <ProblemView problem={problem} again={() => undefined} />
+    if (problem) return <ProblemView problem={problem} />
     return <Skeleton lines={12} label="Loading the books" />
   }
   const deliveries = deliveriesOf(found)

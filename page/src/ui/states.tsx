@@ -28,8 +28,9 @@ export function Empty({ title, children, actions }: EmptyProps) {
 
 interface ProblemProps {
   problem: Problem
-  again: () => void
-  /** Something that would probably be right, to be taken over with a click. */
+  /** Absent where the page asks again by itself. */
+  again?: () => void
+  /** Runs a corrected query, if weir suggests one. */
   suggest?: (query: string) => void
 }
 
@@ -56,9 +57,11 @@ export function ProblemView({ problem, again, suggest }: ProblemProps) {
             Use <LogText text={suggestion ?? ''} />
           </Button>
         )}
-        <Button icon="refresh" onClick={again}>
-          Try again
-        </Button>
+        {again && (
+          <Button icon="refresh" onClick={again}>
+            Try again
+          </Button>
+        )}
       </div>
     </div>
   )
@@ -79,12 +82,12 @@ function advice(problem: Problem): string {
       return wait ? `Try again in ${wait} s.` : 'Try again in a moment.'
     case 'refused':
       if (status === 409)
-        return 'Only stored records can be searched. Live tail and the pipeline work without the store.'
+        return 'Only stored records can be searched. The live tail and the pipeline work without the store.'
       if (status === 403) return 'Another token is needed for this; sign out to use it.'
       if (status === 404) return 'It may have been deleted, or removed by retention.'
       return expected ? `Expected: ${expected}.` : 'The query is not valid.'
     case 'failed':
-      return 'weir failed to respond. See its log for the reason.'
+      return 'weir could not respond. Its log has the reason.'
   }
 }
 
