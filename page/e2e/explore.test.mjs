@@ -75,6 +75,12 @@ test('a link opened elsewhere shows the same', () =>
     })
   }))
 
+test('a link with a range that is not valid shows the usual one', () =>
+  withPage('/?from=abc&to=now-20y', async (page) => {
+    assert.equal(await page.locator('.time-label').innerText(), 'Last 15 minutes')
+    assert.equal(await matched(page), '2.1k')
+  }))
+
 test('brushing the histogram zooms, and there is a way back', () =>
   withPage('/?from=now-15m', async (page) => {
     const plot = page.locator('.histogram .u-over')

@@ -15,6 +15,7 @@ import { follow, link, parameter, type Screen, screen } from './state/location'
 import { isSignedIn, maySee, seesEverything, signOut } from './state/session'
 import { theme } from './state/settings'
 import { health, status } from './state/status'
+import { Boundary } from './ui/boundary'
 import { IconButton } from './ui/button'
 import { Icon } from './ui/icon'
 import { useKeys } from './ui/keys'
@@ -79,7 +80,13 @@ export function App() {
       <Unreachable />
       <main id="main" tabIndex={-1}>
         <Title />
-        {signInNeeded.value ? <SignIn onSignedIn={startAgain} /> : <Current />}
+        {signInNeeded.value ? (
+          <SignIn onSignedIn={startAgain} />
+        ) : (
+          <Boundary key={screen.value}>
+            <Current />
+          </Boundary>
+        )}
       </main>
       {helpShown.value && (
         <Help

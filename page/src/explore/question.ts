@@ -4,7 +4,7 @@ import { computed, signal } from '@preact/signals'
 import { now } from '../api/client'
 import { go, parameter } from '../state/location'
 import { zone, zoneName } from '../state/settings'
-import { defaultRange, fixed, type Range, resolveRange, type Span } from '../time/range'
+import { defaultRange, fixed, type Range, resolveRange, type Span, validRange } from '../time/range'
 
 export interface Question {
   query: string
@@ -17,10 +17,11 @@ const from = parameter('from')
 const to = parameter('to')
 const measure = parameter('measure')
 
-export const range = computed<Range>(() => ({
-  from: from.value || defaultRange.from,
-  to: to.value || defaultRange.to,
-}))
+/** The range in the address, which anybody may have written: in place of an invalid one, the default. */
+export const range = computed<Range>(() => {
+  const asked = { from: from.value || defaultRange.from, to: to.value || defaultRange.to }
+  return validRange(asked, now(), zoneName(zone.value))
+})
 
 /** Grows when the same is to be asked again. */
 const turn = signal(0)

@@ -7,6 +7,7 @@ import {
   resolve,
   resolveRange,
   shifted,
+  validRange,
   zoomed,
 } from './range'
 
@@ -120,4 +121,18 @@ it('a time without a zone is one of the zone that is chosen', () => {
   expect(readTime('07:00', now, zone)).toBe('2026-11-24T12:00:00.000Z')
   expect(readTime('24/Nov/2026:07:00:00', now, zone)).toBe('2026-11-24T12:00:00.000Z')
   expect(resolve('now/d', now, zone)).toBe(Date.parse('2026-11-24T05:00:00Z'))
+})
+
+it('in place of a range that is not valid stands the default', () => {
+  const now = Date.parse('2026-11-27T12:00:00Z')
+  const invalid = [
+    ['abc', 'def'],
+    ['now-20y', 'now'],
+    ['now-1m', 'now-10m'],
+    ['2026-11-27T12:00:00Z', '2026-11-27T12:00:00Z'],
+  ]
+  for (const [from = '', to = ''] of invalid) {
+    expect(validRange({ from, to }, now)).toEqual({ from: 'now-15m', to: 'now' })
+  }
+  expect(validRange({ from: 'now-1h', to: 'now' }, now)).toEqual({ from: 'now-1h', to: 'now' })
 })

@@ -65,12 +65,20 @@ function resolveRelative(
   return Math.floor(time / unit) * unit
 }
 
-/** A range with its ends known; one that cannot be read is the default. */
-export function resolveRange(range: Range, now: number, zone = localZone()): Span {
+function endsOf(range: Range, now: number, zone: string): Span | undefined {
   const from = resolve(range.from, now, zone)
   const to = resolve(range.to, now, zone)
-  if (from === undefined || to === undefined || from >= to) return resolveRange(defaultRange, now)
-  return { from, to }
+  return from === undefined || to === undefined || from >= to ? undefined : { from, to }
+}
+
+/** The range itself, or the default if it cannot be read or has no length. */
+export function validRange(range: Range, now: number, zone = localZone()): Range {
+  return endsOf(range, now, zone) ? range : defaultRange
+}
+
+/** A range with its ends known; one that is not valid is the default. */
+export function resolveRange(range: Range, now: number, zone = localZone()): Span {
+  return endsOf(range, now, zone) ?? resolveRange(defaultRange, now)
 }
 
 /** What somebody typed or pasted as a range: a duration, two times, or one time. */

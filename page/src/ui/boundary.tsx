@@ -1,0 +1,35 @@
+// A part of the page in which an error stays: the rest, such as the way to other screens, still works.
+import { Component, type ComponentChildren } from 'preact'
+import { Empty } from './states'
+
+interface BoundaryProps {
+  children: ComponentChildren
+}
+
+export class Boundary extends Component<BoundaryProps, { failed: boolean }> {
+  override state = { failed: false }
+
+  static override getDerivedStateFromError() {
+    return { failed: true }
+  }
+
+  override render() {
+    if (!this.state.failed) return this.props.children
+    return (
+      <Empty
+        title="This screen could not be drawn"
+        actions={
+          <button type="button" class="button" onClick={() => window.location.reload()}>
+            Reload the page
+          </button>
+        }
+      >
+        <p>This is a bug in the page; the browser's console has the details.</p>
+      </Empty>
+    )
+  }
+
+  override componentDidCatch(error: unknown) {
+    console.error(error)
+  }
+}
