@@ -1,5 +1,6 @@
-// How the page is built: relative addresses, so that it works behind any path prefix; nothing inline,
-// so that the strictest content security policy holds; each file also compressed, so that weir need not.
+// How the page is built: relative addresses, so that it works below any path prefix; nothing
+// inline, for the strictest content security policy; each file also compressed, so that weir does
+// not have to.
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'

@@ -1,4 +1,4 @@
-// Drains, readers and what is kept for the page: seen and changed in a browser, before a real weir.
+// Drains, readers and stored views in a browser, with a real weir.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

@@ -1,4 +1,4 @@
-// Explore, as a newcomer and as somebody without a mouse would use it.
+// Explore, as a newcomer and a keyboard user would use it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inBatches, openPage, requests, stored, until, world } from './harness.mjs'

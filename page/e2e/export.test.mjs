@@ -1,4 +1,5 @@
-// Exports in a browser: followed while they run, stopped, and never taken for whole when they were cut.
+// Exports in a browser: their progress, cancelling them, and that an interrupted one is never taken
+// for complete.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import http from 'node:http'

@@ -1,5 +1,5 @@
-// A real weir with its data in a temporary directory, the built page before it, and a browser. What
-// the browser complains about (errors of scripts, breaches of the security policy) fails a test.
+// A real weir with its data in a temporary directory, the built page in front of it, and a browser.
+// Script errors and violations of the security policy fail a test.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,5 @@
-// Live tail: nothing moves while somebody reads, and every row is shown, skipped or said to be missing.
+// Live tail: nothing moves while the user reads, and every row is shown, skipped or reported as
+// missing.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openPage, until, world } from './harness.mjs'

@@ -1,6 +1,6 @@
-// Much of everything: a hundred thousand rows in the list, and a live tail of five thousand lines a
-// second for a minute. Figures of speed are measured by `measure.mjs`; here is what must hold on any
-// machine: few elements, bounded memory, and every line counted.
+// Load: a hundred thousand rows in the list, and a live tail of five thousand lines a second for a
+// minute. `measure.mjs` measures speed; these tests check what must hold on any machine: few
+// elements, bounded memory, and every line counted.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openPage, stored, until, world } from './harness.mjs'

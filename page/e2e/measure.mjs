@@ -1,5 +1,5 @@
-// Measures the page before a weir that runs (WEIR_ADDRESS, WEIR_INTAKE for the live tail) and prints
-// the figures: weight, first paint, an answer, scrolling, following.
+// Measures the page in front of a running weir (WEIR_ADDRESS, and WEIR_INTAKE for the live tail)
+// and prints the figures: size, first paint, queries, scrolling, live tail.
 import { readdirSync, readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { openBrowser, openPage, serve } from './harness.mjs'

@@ -1,5 +1,4 @@
-// A weir that stores nothing, and has no drains: what the page then shows, and what it says in place of
-// the rest.
+// A weir without a store and without drains: what the page shows, and what it says about the rest.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openPage, until, world } from './harness.mjs'

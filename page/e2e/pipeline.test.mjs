@@ -1,5 +1,5 @@
-// Back pressure in the pipeline: an output stops accepting records and accepts them again, and an open
-// page shows which source it blocks, and that it no longer does.
+// Back pressure: an output stops accepting records and resumes, and an open page shows which source
+// it blocks, and when that ends.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import http from 'node:http'

@@ -1,5 +1,5 @@
-// Rows and their values: whatever they are called and however long they are, they are filtered by,
-// counted and copied as they are.
+// Rows and their values: whatever their names and however long, they are filtered by, counted and
+// copied exactly.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openPage, stored, until, world } from './harness.mjs'

@@ -1,6 +1,6 @@
-// Draws every screen, light and dark, wide and narrow, into the first folder that is named, and the
-// pictures of the guide into the second (WEIR_BIN is the binary): somebody has to look at them. The
-// records are those of `weir load demo`.
+// Takes screenshots of every screen, light and dark, wide and narrow, into the first folder given,
+// and the pictures of the guide into the second (WEIR_BIN is the binary). Somebody has to look at
+// them. The records are those of `weir load demo`.
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import net from 'node:net'

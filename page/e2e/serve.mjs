@@ -1,5 +1,5 @@
-// Serves the built page as weir will: with a strict content security policy, immutable names, every
-// screen from the one document, and the API behind it. Tests can stop and start the API alone.
+// Serves the built page as weir does: with a strict content security policy, immutable names, one
+// document for every screen, and the API behind it. Tests can stop and start the API alone.
 import { createReadStream, existsSync, statSync } from 'node:fs'
 import http from 'node:http'
 import path from 'node:path'

@@ -1,4 +1,4 @@
-// Signing in and out in a browser, before a real weir whose API requires a token.
+// Signing in and out in a browser, with a real weir whose API requires a token.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import http from 'node:http'

@@ -1,5 +1,5 @@
-// What must hold whatever logs say and whatever happens to weir: log text is inert, every screen can be
-// read by everybody, a stopped server is said and survived.
+// What must hold whatever logs contain and whatever happens to weir: log text is inert, every
+// screen is accessible, and the page survives a stopped server.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

@@ -1,4 +1,5 @@
-// The frame of every screen: the bar at the top with the state of weir in it, and what it may say.
+// The frame of every screen: the bar at the top with weir's state, the current screen, and
+// everything that can appear above it.
 import { computed, useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { reach, signInNeeded } from './api/client'

@@ -1,4 +1,4 @@
-// The keys of the page, as they are bound at this moment.
+// The list of keyboard shortcuts that are bound at the moment.
 
 import { Dialog } from './ui/dialog'
 import { type Binding, bindings } from './ui/keys'

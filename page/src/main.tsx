@@ -1,4 +1,4 @@
-// Where the page begins.
+// Entry point of the page.
 import { render } from 'preact'
 import './styles/tokens.css'
 import './styles/base.css'

@@ -1,4 +1,4 @@
-// The form that stands in place of every screen until weir knows who reads it.
+// The sign-in form, which is shown in place of every screen until weir accepts the user.
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { signIn } from './state/session'

@@ -1,5 +1,5 @@
-// The one door to weir's API: typed requests, problems as they stand in the answer, and whether
-// weir can be reached at all, and by this reader.
+// The only access to weir's API: typed requests, errors as problem documents, and whether weir can
+// be reached and requires this user to sign in.
 import { signal } from '@preact/signals'
 import { parseExact } from './exact'
 import type { GetAnswers, GetQueries, PostAnswers, PostBodies, ProblemDocument } from './schema'

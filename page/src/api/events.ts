@@ -1,5 +1,5 @@
-// Server-sent events over fetch: unlike EventSource it tells why a stream was refused, and hands
-// each event on as text, so that a row which is never shown is never parsed.
+// Server-sent events over fetch. Unlike EventSource, this tells why a stream was refused, and
+// passes the data of each event on as text, so that rows that are never shown are never parsed.
 import { open } from './client'
 
 export interface ServerEvent {

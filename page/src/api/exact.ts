@@ -1,6 +1,6 @@
-// JSON with the integers of records exactly as they were sent. IDs of 64 bits do not fit into a number of
-// JavaScript, so integers beyond 2^53 become a BigInt. Browsers that cannot tell how a number was
-// written round it.
+// JSON in which integers of records keep all their digits. 64-bit IDs do not fit into a JavaScript
+// number, so integers beyond 2^53 become a BigInt. Browsers that do not pass the source text of a
+// number to a reviver round them.
 
 /** What newer browsers pass to a reviver. */
 type Reviver = (key: string, value: unknown, context?: { source?: string }) => unknown

@@ -1,4 +1,4 @@
-// A new drain: whose records, and where to.
+// The dialog for adding a drain: which records to send, and where.
 import { useSignal } from '@preact/signals'
 import { asProblem, change } from '../api/client'
 import type { DrainChange, NewDrain } from '../api/schema'

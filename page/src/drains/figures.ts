@@ -1,4 +1,4 @@
-// Figures of drains from their books: rates between two looks, losses, states in words.
+// Figures of drains, from their books: rates between two readings, losses, and states in words.
 import type { DrainEntry, DrainsDocument } from '../api/schema'
 import { seconds } from '../format/numbers'
 import { lossOf, type State } from '../pipeline/figures'

@@ -1,4 +1,4 @@
-// The drains one by one, those in trouble first, and what can be done about each.
+// The table of drains, failing ones first, with the actions for each.
 import { useSignal } from '@preact/signals'
 import { asProblem, change } from '../api/client'
 import type { DrainChange, DrainEntry } from '../api/schema'

@@ -1,4 +1,4 @@
-// The servers that list drains.
+// The providers of drains: the servers that list them.
 import type { DrainProviderEntry } from '../api/schema'
 import { exact } from '../format/numbers'
 import { ScrollBox } from '../ui/scroll-box'

@@ -1,4 +1,4 @@
-// Readers of envelopes, by the service that they use, and what each service has lost.
+// Readers of envelopes, by the service they use, and what each service has lost.
 import type { ComponentChildren } from 'preact'
 import type { ReaderEntry, ReadersEntry } from '../api/schema'
 import { bytes, exact, percent, short } from '../format/numbers'

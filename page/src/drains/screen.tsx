@@ -1,4 +1,5 @@
-// Drains and readers: where the records of applications go, what waits for whom, what was lost.
+// The screen of drains and readers: where records of applications go, what is waiting, and what was
+// lost.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/pipeline.css'

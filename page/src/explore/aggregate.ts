@@ -1,5 +1,5 @@
-// The aggregate call with names of fields as the page knows them: they are written as expressions
-// require on the way out, and read on the way in.
+// The aggregate call. The page uses plain names of fields; here they are escaped in requests, and
+// unescaped in responses.
 import { post } from '../api/client'
 import type { AggregateAnswer, AggregateBody, ComputeBody, GroupByBody } from '../api/schema'
 import { quoteKey, unquoteKey } from '../query/quote'

@@ -1,4 +1,5 @@
-// Which fields are columns, and how wide. Columns stand in the address, widths in this browser.
+// Which fields are columns, and how wide they are. Columns are part of the address, widths are
+// stored in the browser.
 import { computed } from '@preact/signals'
 import { go, parameter } from '../state/location'
 import { stored } from '../state/stored'

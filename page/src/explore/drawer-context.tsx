@@ -1,4 +1,5 @@
-// The records before and after a record in its stream, in the order of the stream, whatever the query says.
+// The records before and after a record in its stream, in the order of the stream, regardless of
+// the query.
 import { useSignal } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import { get } from '../api/client'

@@ -1,4 +1,4 @@
-// A record's message and its fields; each value has its actions.
+// The message and the fields of a record, with actions for each value.
 import { useSignal } from '@preact/signals'
 import { jsonOf } from '../api/exact'
 import type { LogEntry } from '../api/schema'

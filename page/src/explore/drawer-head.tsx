@@ -1,4 +1,4 @@
-// The head of a record's drawer: how bad it is, who wrote it, and when.
+// The header of a record's drawer: severity, service and time.
 import type { ComponentChildren } from 'preact'
 import type { LogEntry } from '../api/schema'
 import { statusOf, toneOf } from '../format/status'

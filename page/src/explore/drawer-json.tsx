@@ -1,4 +1,4 @@
-// A record as JSON, in colours, as the API has it.
+// A record as highlighted JSON, as the API returns it.
 import { type Signal, useSignal } from '@preact/signals'
 import { jsonOf } from '../api/exact'
 import type { LogEntry } from '../api/schema'

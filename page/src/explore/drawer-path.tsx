@@ -1,5 +1,5 @@
-// The path of a record through weir: each hop with its time, and the delay since the hop before. What
-// is not known of a single record is said, beside what is known of all.
+// The path of a record through weir: each hop with its time and the delay since the previous one.
+// Where nothing is known about a single record, what is known about all records is shown.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get } from '../api/client'

@@ -1,4 +1,4 @@
-// All records of a request, over all services, as a waterfall.
+// All records of a request, across services, as a waterfall.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { post } from '../api/client'

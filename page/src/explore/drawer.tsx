@@ -1,4 +1,4 @@
-// The drawer: all of one record, in tabs beside the list.
+// The drawer: everything about one record, in tabs beside the list.
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { get, type Problem } from '../api/client'

@@ -1,4 +1,4 @@
-// How many records have come in so far, from the bytes of an export, without reading them as text.
+// Counts the records of an export from its bytes, without decoding them.
 
 /** `text` is written by the page, from NDJSON. */
 export type Format = 'ndjson' | 'csv' | 'parquet' | 'text'

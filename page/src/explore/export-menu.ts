@@ -1,4 +1,4 @@
-// Everything that matches as a file, and the same question for other programs.
+// The menu for exporting all matching records, and for running the same query elsewhere.
 import { address } from '../api/client'
 import { quoteKey } from '../query/quote'
 import { link } from '../state/location'

@@ -1,5 +1,4 @@
-// What an export is doing, beside everything else: how far it is, and how to stop it; at its end whether
-// the file is whole.
+// The progress of a running export, with a way to cancel it, and whether the file is complete.
 import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { Button, IconButton } from '../ui/button'
 import { sentence } from '../ui/states'

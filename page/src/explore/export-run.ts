@@ -1,6 +1,6 @@
-// An export while it runs: it is read as a stream, so that it can be followed and stopped, and that a
-// file which is not whole is never taken for one. What has come in is given to the browser in pieces,
-// which it keeps out of the page's memory.
+// Runs an export. The response is read as a stream, so that it has a progress and can be cancelled,
+// and so that an incomplete file is never taken for a complete one. What has arrived is handed to
+// the browser in pieces, which it keeps outside of the page's memory.
 import { signal } from '@preact/signals'
 import { asProblem, isAbort, open, type Problem } from '../api/client'
 import { announce } from '../ui/notify'

@@ -1,4 +1,4 @@
-// Records of an export as lines of text: one line each, whatever is in their messages.
+// Converts exported records to text: exactly one line for each, whatever its message contains.
 import type { LogEntry } from '../api/schema'
 import { lineOf } from './record'
 

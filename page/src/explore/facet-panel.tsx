@@ -1,5 +1,5 @@
-// The facets: fields of the records that match, each with its most common values. A click asks for
-// a value, another one takes it back; every value can be left out as well.
+// The facets: fields of the matching records, each with its most frequent values. Clicking a value
+// filters by it, clicking it again removes the filter; every value can also be excluded.
 import { useSignal } from '@preact/signals'
 import type { FacetEntry } from '../api/schema'
 import { plainText } from '../format/log-text'

@@ -1,4 +1,5 @@
-// The values of one facet: counts, include and exclude; all values on demand; a range for numbers.
+// The values of a facet: counts, include and exclude, all values on demand, and a range for
+// numbers.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get } from '../api/client'

@@ -1,5 +1,5 @@
-// Fields of the records that match, with their values and counts. A field that the query filters by
-// is counted without its own filter, so that its other values can be chosen as well.
+// Fields of the matching records, with their values and counts. A field that the query filters by
+// is counted without that filter, so that other values can be selected too.
 import { computed } from '@preact/signals'
 import { get } from '../api/client'
 import type { FacetEntry, FacetsAnswer } from '../api/schema'

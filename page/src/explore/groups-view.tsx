@@ -1,4 +1,4 @@
-// Groups and top lists: bars by value, or lines over time.
+// Groups as a list with bars, or as a chart over time.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { exact, measured, short } from '../format/numbers'

@@ -1,5 +1,5 @@
-// Groups of records: by which fields, which aggregate, over time or in all. What was chosen stands in the
-// address.
+// Groups of records: by which fields, with which aggregate, as totals or over time. The choice is
+// part of the address.
 import { computed } from '@preact/signals'
 import type { AggregateAnswer, AggregateBody, Meta } from '../api/schema'
 import { metric } from '../latency/choice'

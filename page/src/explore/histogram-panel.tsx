@@ -1,4 +1,4 @@
-// The histogram above the records: a bar for each stretch of time, by severity, with a brush.
+// The histogram above the records: a bar for each interval, by severity, with a brush for zooming.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { duration, exact, short } from '../format/numbers'

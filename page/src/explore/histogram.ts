@@ -1,4 +1,5 @@
-// How many records there are over time, by severity: counted by weir, whatever the rows show.
+// The number of records over time, by severity. Weir counts them, independently of the rows that
+// are loaded.
 
 import { computed } from '@preact/signals'
 import type { AggregateAnswer, Meta } from '../api/schema'

@@ -1,4 +1,4 @@
-// How many records match, from whichever answer says it: the histogram counts them all, and the fields do
+// The number of matching records, from whichever response has it: the histogram, or the facets
 // while it is hidden.
 import { computed } from '@preact/signals'
 import { histogramShown } from '../state/settings'

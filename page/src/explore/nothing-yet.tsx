@@ -1,4 +1,4 @@
-// What a weir without any record offers, on every screen that is empty because of it.
+// What screens show while weir has not received any record.
 import { computed } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { totalsOf } from '../pipeline/figures'

@@ -1,5 +1,4 @@
-// The way of a record through weir, in words: what is known at each hop, and what a time is the
-// time of.
+// The path of a record in words: what is known at each hop, and what each time refers to.
 
 import type { HopKind, LogEntry, PathAnswer, PathHop } from '../api/schema'
 import { duration, exact } from '../format/numbers'

@@ -1,5 +1,4 @@
-// What messages have in common: a line for each pattern, the most frequent first, of the same
-// records that the list shows.
+// Patterns of messages, the most frequent first, of the same records as in the list.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get } from '../api/client'

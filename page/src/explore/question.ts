@@ -1,5 +1,5 @@
-// What is asked at present: the expression, the range with its ends known, and computed measures.
-// All panels answer the same question, so what they show belongs together.
+// The current question: the query, the range with its ends resolved, and calculated fields. All
+// panels answer the same question, so what they show belongs together.
 import { computed, signal } from '@preact/signals'
 import { now } from '../api/client'
 import { go, parameter } from '../state/location'

@@ -1,5 +1,5 @@
-// The head of the records: order by time, columns that are dragged, resized and removed, by pointer
-// and by keyboard.
+// The header of the list of records: the order, and columns that can be moved, resized and removed
+// by pointer and keyboard.
 import { plainText } from '../format/log-text'
 import { go } from '../state/location'
 import { IconButton } from '../ui/button'

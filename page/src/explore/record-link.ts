@@ -1,4 +1,4 @@
-// Where a record is looked at from elsewhere: in Explore, with what was stored just before and after it.
+// Links to a record in Explore, among the records just before and after it.
 import type { LogEntry } from '../api/schema'
 import { quoteValue } from '../query/quote'
 import { follow, go, link, screen } from '../state/location'

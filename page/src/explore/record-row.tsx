@@ -1,4 +1,4 @@
-// One record as a row: severity, time, and the columns.
+// A record as a row: severity, time, and the columns.
 
 import type { Ref } from 'preact'
 import type { LogEntry } from '../api/schema'

@@ -1,5 +1,5 @@
 // The records as a grid of virtual rows: a hundred thousand of them scroll like ten. The grid has
-// the focus; the row that is meant is its active descendant, so that rows may come and go.
+// the focus and the selected row is its active descendant, so that rows can be added and removed.
 import { computed, useSignalEffect } from '@preact/signals'
 import type { RefObject } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'

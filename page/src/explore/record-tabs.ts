@@ -1,4 +1,4 @@
-// The tabs in which all of a record is shown, stored or live.
+// The tabs that show a record, stored or live.
 import type { LogEntry } from '../api/schema'
 import { traceOf } from './record'
 

@@ -1,4 +1,4 @@
-// A record's values by the names that the language knows them by.
+// Values of a record by the names that expressions use.
 import { jsonOf } from '../api/exact'
 import type { LogEntry } from '../api/schema'
 import { tidy } from '../format/numbers'

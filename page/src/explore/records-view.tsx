@@ -1,4 +1,4 @@
-// The list of records, or what stands in its place.
+// The list of records, or what takes its place.
 import { presets, zoomed } from '../time/range'
 import { Button } from '../ui/button'
 import { Empty, ProblemView, Skeleton } from '../ui/states'

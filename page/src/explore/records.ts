@@ -1,4 +1,4 @@
-// The records that match: the first page at once, further ones while the reader scrolls.
+// The matching records: the first page at once, and further ones while the user scrolls.
 import { computed, signal } from '@preact/signals'
 import { asProblem, isAbort, type Problem, post } from '../api/client'
 import type { LogEntry, Meta, Sort } from '../api/schema'

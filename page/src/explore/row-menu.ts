@@ -1,4 +1,4 @@
-// What can be done with a row of the list, as a menu: by a key, or with the other button of the mouse.
+// The menu of a row in the list of records, opened by keyboard or with the secondary mouse button.
 import { jsonOf } from '../api/exact'
 import { link } from '../state/location'
 import { type MenuItem, openMenu } from '../ui/menu'

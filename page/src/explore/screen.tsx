@@ -1,4 +1,5 @@
-// Explore: the query, the histogram, the facets, and below them records, patterns, groups or times.
+// Explore: the query, the histogram and the facets, and below them records, patterns, groups or
+// latency.
 import { effect, useSignal } from '@preact/signals'
 import { useEffect, useMemo } from 'preact/hooks'
 import { reach } from '../api/client'

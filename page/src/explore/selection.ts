@@ -1,4 +1,4 @@
-// Which row is meant, and which record is open; the open one stands in the address.
+// Which row is selected, and which record is open. The open record is part of the address.
 import { batch, computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import type { LogEntry } from '../api/schema'

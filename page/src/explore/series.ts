@@ -1,4 +1,4 @@
-// Answers of the aggregate call as series over one line of time, without holes in it.
+// Converts responses of the aggregate call to series over a common time axis without gaps.
 import type { AggregateAnswer } from '../api/schema'
 
 export interface Timeline {

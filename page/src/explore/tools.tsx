@@ -1,4 +1,4 @@
-// How the records are shown: columns, wrapping, density, histogram.
+// Display options of the list of records: columns, wrapping, density, histogram.
 import { density, histogramShown, wrap } from '../state/settings'
 import { IconButton } from '../ui/button'
 import { LogText } from '../ui/log-text'

@@ -1,4 +1,4 @@
-// The records of one trace as a waterfall: when each was at work, and who waited for whom.
+// The records of a trace as a waterfall: when each service was working, and which one waited.
 import type { LogEntry } from '../api/schema'
 import { isTime, unitRatio } from '../format/numbers'
 import { isTotal } from '../latency/pair'

@@ -1,4 +1,4 @@
-// What can be done with a value, wherever it stands: in a facet, a cell, a drawer.
+// Actions for a value, wherever it is shown: in a facet, a cell, or the drawer.
 import { quoteKey, quoteValue } from '../query/quote'
 import { parseTerms, stateOf, withOnly, withoutField, withValue } from '../query/terms'
 import { go } from '../state/location'

@@ -1,4 +1,4 @@
-// Saved views and the queries of before.
+// The popover with saved views and recent queries.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { go } from '../state/location'

@@ -1,6 +1,5 @@
-// Log text made harmless to look at: colours of terminals become styles, control characters, marks
-// that turn the direction of text and invisible characters become visible signs. The result is only
-// ever set as text.
+// Makes log text safe to display: terminal colors become styles; control characters, direction
+// marks and invisible characters become visible signs. The result is only ever set as text.
 
 export interface TextPart {
   text: string

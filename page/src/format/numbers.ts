@@ -1,5 +1,5 @@
-// Numbers for people: three digits with SI prefixes, times and sizes with their units, shares that
-// never say nothing where there is something.
+// Numbers for people: three digits with SI prefixes, durations and sizes with units, and
+// percentages that never show something as nothing.
 
 export function exact(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: 3 })

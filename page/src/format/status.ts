@@ -1,4 +1,4 @@
-// Severities: their order, their letter and their colour. Colour is never the only sign.
+// Severities: their order, letters and colors. Color is never the only sign.
 
 export const statuses = [
   'emergency',

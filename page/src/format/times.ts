@@ -1,4 +1,4 @@
-// Times in the zone that the reader chose. Formatters are costly to make, so each is made once.
+// Times in the selected time zone. Formatters are expensive to create, so each is created once.
 import { computed } from '@preact/signals'
 import { zone, zoneName } from '../state/settings'
 

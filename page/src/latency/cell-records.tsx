@@ -1,4 +1,4 @@
-// The records behind a cell of the heat map.
+// The records in a cell of the heat map.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { post } from '../api/client'

@@ -1,4 +1,5 @@
-// Which number is looked at, and which two make up the time of a request. All stands in the address.
+// Which number is shown, and which two fields make up the time of a request. Both are part of the
+// address.
 import { computed } from '@preact/signals'
 import { facets, numberFields } from '../explore/facets'
 import { query } from '../explore/question'

@@ -1,4 +1,5 @@
-// By which field outliers are looked for at first: services, or what is behind the one that is asked for.
+// By which field to look for outliers by default: services, or the hosts and backends of the
+// service in the query.
 import type { FacetEntry } from '../api/schema'
 import { parseTerms } from '../query/terms'
 

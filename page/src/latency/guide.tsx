@@ -1,4 +1,4 @@
-// From the log of nginx to a heat map, to be copied: what the guide of weir has in full.
+// A short guide from nginx's log to a heat map, for copying; weir's guide has the full version.
 import { IconButton } from '../ui/button'
 import { copy } from '../ui/notify'
 import { ScrollBox } from '../ui/scroll-box'

@@ -1,5 +1,5 @@
-// The heat map: time to the right, the number upwards on a scale of powers of ten, darker where more
-// records are; beside it the distribution over the whole range. Any cell leads to its records.
+// The heat map: time on the x axis, the value on a logarithmic y axis, stronger color for more
+// records; beside it the distribution over the entire range. Each cell leads to its records.
 import { useSignalEffect } from '@preact/signals'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { exact, measured, percent, short } from '../format/numbers'

@@ -1,4 +1,4 @@
-// A chart of a measured number over the range that is asked for.
+// A chart of a number with a unit, over the current range.
 import { question, setSpan } from '../explore/question'
 import { measured } from '../format/numbers'
 import { Chart } from '../ui/chart'

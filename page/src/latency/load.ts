@@ -1,4 +1,4 @@
-// What the latency screen asks: percentiles over time, a heat map, outliers, and the two parts of a
+// The requests of the latency view: percentiles over time, heat map, outliers, and the parts of a
 // request's time.
 import type { AggregateAnswer, ComputeBody, GroupByBody, Meta } from '../api/schema'
 import { aggregate } from '../explore/aggregate'

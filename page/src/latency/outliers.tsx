@@ -1,4 +1,4 @@
-// Who is the outlier: groups by their 99th percentile, beside that of all.
+// Outliers: groups by their 99th percentile, compared with that of all records.
 import { useSignal } from '@preact/signals'
 import { facets } from '../explore/facets'
 import { include } from '../explore/value-menu'

@@ -1,5 +1,5 @@
-// Which fields make up the time of a request, by their names: its service time, its queueing delay, or
-// the whole, of which the delay is what the service time leaves.
+// Recognizes the fields that make up the time of a request by their names: service time, queueing
+// delay, and total time, from which the delay can be computed.
 import type { FacetEntry } from '../api/schema'
 import { lagField } from '../explore/record'
 import { isTime } from '../format/numbers'

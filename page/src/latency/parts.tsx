@@ -1,5 +1,5 @@
-// Service time against queueing delay: what of the time was work, and what was waiting for it. The
-// delay is the total less the service time; it is computed where no record has it.
+// Service time and queueing delay. The delay is the total time minus the service time; it is
+// computed where records do not have it.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { question } from '../explore/question'

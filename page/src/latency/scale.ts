@@ -1,4 +1,4 @@
-// Steps of numbers as people read them: each power of ten in nine parts, over at most five of them.
+// The logarithmic scale of the heat map: each power of ten in nine steps, over at most five powers.
 
 export interface Decade {
   /** The least number of it. */

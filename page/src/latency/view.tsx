@@ -1,5 +1,5 @@
-// Latency: how a number is distributed and how it went, what of it was work and what was waiting, who
-// is the outlier, and the records behind any cell.
+// The latency view: distribution and percentiles of a number, service time and queueing delay,
+// outliers, and the records in any cell.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/latency.css'

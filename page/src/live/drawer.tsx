@@ -1,5 +1,5 @@
-// One row of a live tail in full, beside the list. As soon as it is stored, it has all that a stored
-// record has: a link, its context and its trace.
+// A row of a live tail in full, beside the list. As soon as it is stored, it has everything that a
+// stored record has: a link, its context and its trace.
 import { signal, useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import type { LogEntry } from '../api/schema'

@@ -1,4 +1,4 @@
-// One row of a live tail: its stream by colour and name, its time, severity and message.
+// A row of a live tail: the color and name of its stream, time, severity and message.
 import type { Ref } from 'preact'
 import { fieldOf, textOf, timeOf } from '../explore/record'
 import { oneLine, plainText } from '../format/log-text'

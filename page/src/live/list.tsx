@@ -1,5 +1,5 @@
-// The rows of a live tail, the newest at the bottom. It follows only while the reader is there;
-// scrolling up or selecting text stops it, and new rows wait.
+// The rows of a live tail, the newest at the bottom. The list follows only while it is scrolled to
+// its end; scrolling up or selecting text pauses it, and new rows wait.
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import { NothingYet, nothingTaken } from '../explore/nothing-yet'
 import { lineOf } from '../explore/record'

@@ -1,5 +1,5 @@
-// What the tail does with what comes in: received, shown, skipped and missed, now and in all, and the
-// last minute as bars.
+// The counts of a live tail: matched, shown, skipped and missed rows, per second and in total, and
+// the last minute as bars.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { exact, percent, rate, short } from '../format/numbers'

@@ -1,5 +1,5 @@
-// The rows of a live tail: at most so many are kept. While the reader looks at one place, what comes
-// in waits apart, so that nothing on the screen moves; then it follows on.
+// The rows of a live tail, with a limit. While the tail is paused, new rows are kept separately, so
+// that nothing on the screen moves.
 
 /** What comes in, before it has a key. */
 export type Incoming =

@@ -1,5 +1,5 @@
-// A row of a live tail as a record in the shape of a search, so that one drawer shows both. Rows come
-// in the terms of OpenTelemetry and are read only when they are looked at.
+// Converts a row of a live tail to a record as a search returns it, so that one drawer shows both.
+// Rows use OpenTelemetry's terms, and are only parsed when they are shown.
 import { parseExact } from '../api/exact'
 import type { LogEntry } from '../api/schema'
 import { isObject, pathIn, textOf } from '../explore/record'

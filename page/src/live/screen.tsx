@@ -1,5 +1,5 @@
-// Live tail: records as they come in. Nothing on the screen moves while somebody reads; what was
-// skipped or missed is always said.
+// Live tail: records as they arrive. Nothing moves while the user reads; what was skipped or missed
+// is always shown.
 import { useComputed } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/live.css'

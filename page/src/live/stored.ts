@@ -1,5 +1,4 @@
-// The stored record that a row of a live tail is. It has the id that the row came with, before and
-// after it is stored.
+// Finds the stored record of a live row. Its ID is the same before and after it is stored.
 import { asProblem, get, isAbort } from '../api/client'
 import type { LogEntry } from '../api/schema'
 

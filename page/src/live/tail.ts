@@ -1,5 +1,5 @@
-// The connection of a live tail: it reads the stream, counts what it says, and connects again behind
-// the last row when it is cut.
+// The connection of a live tail: reads the stream, counts rows, and reconnects after the last row
+// when the connection is lost.
 import { batch, signal } from '@preact/signals'
 import { address, asProblem, isAbort, type Problem } from '../api/client'
 import { readStream, type ServerEvent } from '../api/events'

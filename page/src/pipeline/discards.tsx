@@ -1,4 +1,4 @@
-// A cell with what was discarded, by reason: a loss, or as configured.
+// A table cell with discarded records by reason, marked as a loss or as configured.
 import { exact, percent, short } from '../format/numbers'
 import { lossOf } from './figures'
 

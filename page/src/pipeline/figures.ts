@@ -1,5 +1,5 @@
-// Figures of the pipeline from the counters of weir: rates between two looks, losses by whether
-// somebody chose them, and states in words.
+// Figures of the pipeline from weir's counters: rates between two readings, losses and intended
+// discards, states in words.
 
 import type { OutputStatus, SourceStatus } from '../api/schema'
 import type { Status } from '../state/status'

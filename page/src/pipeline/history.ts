@@ -1,5 +1,5 @@
-// The last minutes of every rate, for the small lines beside them, and the one figure of each rate that
-// every part of the page shows.
+// The history of every rate over the last minutes, for sparklines, and the current value of each
+// rate, which is the same in all parts of the page.
 import { batch, effect, signal } from '@preact/signals'
 import type { OutputStatus } from '../api/schema'
 import { type Status, status, statusBefore } from '../state/status'

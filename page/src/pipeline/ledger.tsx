@@ -1,4 +1,4 @@
-// The ledger: three books, each of which must balance, with a clear sign when one does not.
+// The ledger: three books, each of which must balance, with a clear sign if one does not.
 
 import type { OutputStatus, SourceStatus } from '../api/schema'
 import { bytes, exact } from '../format/numbers'

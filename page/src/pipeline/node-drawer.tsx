@@ -1,4 +1,4 @@
-// Everything that is known of one part of the pipeline.
+// The details of a node of the pipeline.
 import type { OutputStatus, SourceStatus } from '../api/schema'
 import { bytes, exact, percent, rate, seconds, short } from '../format/numbers'
 import { quoteValue } from '../query/quote'

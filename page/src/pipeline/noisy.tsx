@@ -1,4 +1,4 @@
-// Who writes most: services by records of the last five minutes, from the store.
+// The services that write most: stored records of the last five minutes.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { post } from '../api/client'

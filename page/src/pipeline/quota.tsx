@@ -1,4 +1,4 @@
-// Who sends more than a source allows, and what was done about it.
+// Senders above the rate limit of their source, and what was done about it.
 import type { LimitedEntry, SourceEntry } from '../api/schema'
 import { exact, short } from '../format/numbers'
 import { LogText } from '../ui/log-text'

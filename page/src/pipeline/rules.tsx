@@ -1,4 +1,4 @@
-// Rules: how often each matched, what it costs, and which never matched at all.
+// Rules: how often each matched, what it costs, and which never matched.
 import type { RuleEntry, RulesDocument } from '../api/schema'
 import { exact, percent, seconds, short } from '../format/numbers'
 import { ago } from '../format/times'

@@ -1,4 +1,4 @@
-// The pipeline: what moves, what waits, what was lost, and whether the books balance.
+// The pipeline: rates, backlog, losses, and whether the books balance.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import '../styles/pipeline.css'

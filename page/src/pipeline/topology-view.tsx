@@ -1,5 +1,5 @@
-// The topology as boxes and lines: widths are rates, colours are states, and a chain of back-pressure
-// is drawn from the output that is full to the sources that it stops.
+// The topology as boxes and lines: widths show rates, colors show states, and back pressure is
+// marked from the full output to the sources that it blocks.
 import { useRef } from 'preact/hooks'
 import { percent, rate, seconds, short } from '../format/numbers'
 import { go, parameter } from '../state/location'

@@ -1,4 +1,5 @@
-// The pipeline as a graph in columns: sources, rules, the journal, outputs; and who blocks whom.
+// The pipeline as a graph in columns (sources, rules, journal, outputs), and which output blocks
+// which sources.
 import type { RulesDocument, TopologyDocument, TopologyEdge, TopologyNode } from '../api/schema'
 import { bytes } from '../format/numbers'
 import { deliveryState, isLate, laggingState, lossOf, type State } from './figures'

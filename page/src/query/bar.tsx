@@ -1,5 +1,5 @@
-// The query bar: a plain field at once, the editor in its place once there is time for it: what was
-// asked is drawn before, unless somebody goes to the field.
+// The query bar: a plain input at first, which the editor replaces once the first result has been
+// drawn, or as soon as the input is focused.
 import type { RefObject } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import type { Problem } from '../api/client'

@@ -1,4 +1,4 @@
-// Whether an expression can be read, asked of weir itself: one reader of the language for all.
+// Validates an expression with weir itself, so that there is only one parser of the language.
 import { Problem, post } from '../api/client'
 
 /** What was probably meant. It can be asked as it is. */

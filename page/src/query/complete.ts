@@ -1,5 +1,5 @@
-// What could stand at a place of an expression: the field, the value or the unit that is being written
-// there, or a recent query while nothing is.
+// Completion: what can be inserted at a position of an expression: fields, values, units,
+// operators, and recent queries while it is empty.
 import { get } from '../api/client'
 import { unitOf } from '../explore/facets'
 import type { Question } from '../explore/question'

@@ -1,4 +1,5 @@
-// How the editor looks, in the colours of the page; custom properties reach into its shadow root.
+// The style of the editor, in the colors of the page; custom properties are inherited by its shadow
+// root.
 import { EditorView } from '@codemirror/view'
 
 export const editorTheme = EditorView.theme({

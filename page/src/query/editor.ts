@@ -1,5 +1,5 @@
-// The query editor: CodeMirror with the tokens of our language, completion and errors. It lives in
-// a shadow root, where its styles are constructed sheets and so need no hole in the security policy.
+// The query editor: CodeMirror with highlighting, completion and error marks. It is in a shadow
+// root, where its styles are constructed style sheets and need no exception in the security policy.
 import {
   acceptCompletion,
   autocompletion,

@@ -1,4 +1,4 @@
-// How values and keys are written in an expression, so that they mean just themselves.
+// How values and names of fields are quoted in an expression, so that they are taken literally.
 import { jsonOf } from '../api/exact'
 
 /** What stands for itself wherever it is in a value. */

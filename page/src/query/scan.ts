@@ -1,5 +1,5 @@
-// The expression language as far as the page needs it: tokens for colours and completion. Weir
-// alone decides what an expression means; nothing here refuses one.
+// The tokens of an expression, for highlighting and completion. Only weir determines what an
+// expression means; nothing is rejected here.
 
 export type TokenKind =
   | 'space'

@@ -1,4 +1,4 @@
-// Places in a query: the API counts bytes of UTF-8, the editor counts UTF-16.
+// Positions in a query: the API counts bytes of UTF-8, the editor UTF-16 units.
 
 const encoder = new TextEncoder()
 

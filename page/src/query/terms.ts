@@ -1,5 +1,5 @@
-// An expression as a list of terms that all have to hold, which is what clicking on values makes.
-// An expression with OR at its top becomes one term in parentheses before another is added.
+// An expression as a list of terms that must all match, which clicks on values change. If there is
+// an OR at the top level, the expression becomes a single term in parentheses.
 import { quoteKey, quoteValue, unquote, unquoteKey } from './quote'
 import { scan, type Token } from './scan'
 

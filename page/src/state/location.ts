@@ -1,5 +1,5 @@
-// Where the reader is: the screen and everything in the query string, as signals. All that a link
-// should bring back stands there and nowhere else.
+// The current screen and the query string, as signals. Everything that a link must restore is kept
+// here and nowhere else.
 import { computed, signal } from '@preact/signals'
 
 export type Screen = 'explore' | 'live' | 'pipeline' | 'drains' | 'reliability' | 'capacity'

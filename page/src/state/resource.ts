@@ -1,5 +1,5 @@
-// An answer that depends on signals: asked for again when they change, with the one before kept
-// on screen meanwhile, so that nothing jumps.
+// A response that depends on signals: requested again when they change, while the previous one
+// stays on the screen, so that nothing jumps.
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { asProblem, isAbort, type Problem } from '../api/client'
 

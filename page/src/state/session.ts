@@ -1,5 +1,5 @@
-// Who reads this page: what weir allows them, signing in and signing out. The token itself is not
-// kept here; weir gives the browser a cookie that scripts cannot read.
+// The current user: what weir permits, signing in and signing out. The token is not kept here; weir
+// sets a cookie that scripts cannot read.
 import { computed, signal } from '@preact/signals'
 import { asProblem, change, get, type Problem, post, rootPath, signInNeeded } from '../api/client'
 import type { SessionDocument } from '../api/schema'

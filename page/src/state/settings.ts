@@ -1,4 +1,4 @@
-// How this reader likes the page: theme, density, wrapping, zone of times.
+// Preferences of the user: theme, density, wrapping, time zone.
 import { effect, signal } from '@preact/signals'
 import { isBoolean, oneOf, stored } from './stored'
 

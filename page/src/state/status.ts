@@ -1,4 +1,4 @@
-// The books and figures of the pipeline by sources and outputs, as they are in its topology.
+// The books and figures of the pipeline by source and output, from its topology.
 import { computed, type ReadonlySignal } from '@preact/signals'
 import type { JournalEntry, OutputStatus, SourceStatus, TopologyDocument } from '../api/schema'
 import { topology, topologyBefore } from './topology'

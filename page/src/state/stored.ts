@@ -1,4 +1,4 @@
-// Settings that stay with this browser: signals that are kept in its local storage.
+// Preferences that are kept in this browser: signals that are saved in its local storage.
 import { effect, type Signal, signal } from '@preact/signals'
 
 const prefix = 'weir.'

@@ -1,4 +1,4 @@
-// A node of a topology for tests: nothing has happened to it.
+// A node of a topology for tests, with all counts at zero.
 import type { TopologyNode } from '../api/schema'
 
 export function nodeOf(

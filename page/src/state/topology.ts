@@ -1,6 +1,6 @@
-// What weir says of itself, on every screen: the process, its health, and the pipeline as a graph whose
-// nodes have their books. A snapshot that a stream of changes keeps up to date each second, asked for
-// again and again while there is no stream; nothing while the page is hidden.
+// Weir's state, for every screen: the process, its health, and the pipeline as a graph whose nodes
+// have their books. It is a snapshot that a stream of changes updates each second; without a stream
+// it is polled. Nothing is requested while the page is hidden.
 import { batch, signal } from '@preact/signals'
 import { address, asProblem, get, isAbort, type Problem, signInNeeded } from '../api/client'
 import { readStream, type ServerEvent } from '../api/events'

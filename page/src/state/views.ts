@@ -1,5 +1,5 @@
-// Saved views and the queries of before: weir keeps them, so they are the same in every browser.
-// Where weir cannot keep them, they last until the page is closed.
+// Saved views and recent queries. Weir stores them, so they are the same in every browser; if it
+// cannot, they last until the page is closed.
 import { signal } from '@preact/signals'
 import { asProblem, change, get, type Problem } from '../api/client'
 import type { SavedView, ViewsDocument } from '../api/schema'

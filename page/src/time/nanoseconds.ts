@@ -1,4 +1,5 @@
-// Times as weir writes them, RFC 3339 with up to nine digits behind the second: a `Date` has three.
+// Times as weir writes them: RFC 3339 with up to nine digits after the second, of which a `Date`
+// keeps three.
 
 /** From one time to another, nanoseconds; undefined when one of them is none. Exact up to 104 days. */
 export function nanosecondsBetween(

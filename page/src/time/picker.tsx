@@ -1,5 +1,5 @@
-// The time picker: presets, a field that reads whatever is typed or pasted, two ends, the zone, and
-// how often a range that ends now is asked again.
+// The time picker: presets, an input that accepts whatever is typed or pasted, the two ends, the
+// time zone, and the interval for refreshing.
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { now } from '../api/client'

@@ -1,6 +1,6 @@
-// Ranges of time as they stand in the address and as people type them: `now-15m` to `now`,
-// absolute times in any common form, milliseconds or seconds since 1970. Times without a zone are those
-// of the zone that the reader has chosen.
+// Time ranges as they are in the address and as people type them: `now-15m` to `now`, absolute
+// times in any common format, milliseconds or seconds since 1970. Times without a zone are in the
+// selected time zone.
 import { localZone, midnight, momentOf, wallClock } from './zone'
 
 export interface Range {

@@ -1,4 +1,4 @@
-// Clocks of a time zone: what they show at a moment, and at which moment they show something.
+// Conversion between points in time and the wall clock of a time zone.
 
 export const localZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone
 

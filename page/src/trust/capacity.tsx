@@ -1,4 +1,4 @@
-// Capacity: what weir carries now, how long its buffers would last, and how to measure its limit.
+// Capacity: the current load, how long the buffers would last, and how to measure the limit.
 import '../styles/pipeline.css'
 import '../styles/trust.css'
 import type { OutputStatus } from '../api/schema'

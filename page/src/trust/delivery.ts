@@ -1,5 +1,5 @@
-// How much of what came in has arrived, from the books alone: they begin with the data directory and
-// go on over restarts.
+// The share of records that has arrived, from the books alone: they begin with the data directory
+// and continue across restarts.
 
 import { percent, short } from '../format/numbers'
 import { lossOf } from '../pipeline/figures'

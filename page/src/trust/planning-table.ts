@@ -1,6 +1,6 @@
-// The planning table: how much came in over the last two weeks, by percentile, and how many machines
-// with a measured capacity that needs. Stored records are counted in stretches of equal length; without
-// a store, the readings of the books tell what came in.
+// The planning table: the incoming rate of the last two weeks by percentile, and how many machines
+// with a measured capacity it needs. Stored records are counted in equal intervals; without a
+// store, the readings of the books are used.
 import { asProblem, get, post } from '../api/client'
 import type { AggregateAnswer, StepEntry } from '../api/schema'
 import { isSeries } from '../explore/series'

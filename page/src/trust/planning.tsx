@@ -1,4 +1,4 @@
-// The planning table on the page: the rates of this weir's own records, and a capacity that the reader
+// The panel with the planning table: the rates of this weir's records, and a capacity that the user
 // has measured.
 import { useEffect } from 'preact/hooks'
 import { now } from '../api/client'

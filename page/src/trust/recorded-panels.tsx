@@ -1,4 +1,4 @@
-// Reliability by window and loss over rate, from the readings that weir makes of its own books.
+// Reliability by window and loss by rate, from weir's readings of its own books.
 import type { Signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { get } from '../api/client'

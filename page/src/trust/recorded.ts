@@ -1,4 +1,4 @@
-// What weir has recorded of delivery, by window and by rate.
+// Weir's readings of its books, by window and by rate.
 
 import type { RateEntry, ReliabilityDocument, StepsDocument, Window } from '../api/schema'
 import { rate, short } from '../format/numbers'

@@ -1,4 +1,4 @@
-// Reliability: what the books say of delivery, and how to put it to the test.
+// Reliability: what the books say about delivery, and how to verify it.
 import '../styles/pipeline.css'
 import '../styles/trust.css'
 import { exact, percent, seconds, short } from '../format/numbers'

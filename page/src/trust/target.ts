@@ -1,4 +1,4 @@
-// What share of the records should arrive: the target that error budgets are counted from.
+// The target for the share of records that should arrive, from which error budgets are computed.
 import { oneOf, stored } from '../state/stored'
 
 export const targets = ['99', '99.9', '99.99', '99.999'] as const

@@ -1,4 +1,5 @@
-// A part of the page in which an error stays: the rest, such as the way to other screens, still works.
+// Contains an error in a part of the page, so that the rest, such as the links to other screens,
+// still works.
 import { Component, type ComponentChildren } from 'preact'
 import { Empty } from './states'
 

@@ -1,4 +1,4 @@
-// A button with an icon alone has a name for everybody: its tooltip and its label.
+// Buttons. A button with only an icon has a name for everybody: a tooltip and a label.
 import type { ComponentChildren } from 'preact'
 import { plainText } from '../format/log-text'
 import { Icon, type IconName } from './icon'

@@ -1,5 +1,5 @@
-// A chart over time: drawn by the plot, told by a tooltip, walked with the arrow keys, and shown as
-// a table to whoever prefers one. The plot is fetched when the first chart is expected.
+// A chart over time, with a tooltip, keyboard navigation, and a table as an alternative. The
+// plotting library is fetched when the first chart is expected.
 import { type Signal, signal, useSignalEffect } from '@preact/signals'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type uPlot from 'uplot'

@@ -1,4 +1,4 @@
-// A time of day; where there is little room, without what is behind the second.
+// A time of day, without the fraction where there is little room.
 import { clock } from '../format/times'
 
 export function Clock({ time }: { time: number }) {

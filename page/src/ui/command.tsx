@@ -1,4 +1,4 @@
-// A command for a terminal, to be copied.
+// A command for a terminal, with a button that copies it.
 import { IconButton } from './button'
 import { copy } from './notify'
 

@@ -1,5 +1,5 @@
-// Text that is selected over several rows is copied as one line for each of them, in place of one for
-// each cell. The rows between are copied as well, whether they are in the document or not.
+// Copies text that is selected across rows as one line for each row, rather than one for each cell.
+// Rows in between are included even if they are not in the document.
 
 export function copyRows(
   event: ClipboardEvent,

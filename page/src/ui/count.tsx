@@ -1,4 +1,4 @@
-// A cell with a number: short, exact when pointed at, and pale if there is nothing.
+// A table cell with a number: short, exact in its tooltip, and pale if it is zero.
 import { exact, short } from '../format/numbers'
 
 export function Count({ value }: { value: number }) {

@@ -1,4 +1,4 @@
-// A dialog over the page: the browser keeps the focus in it and closes it on Escape.
+// A modal dialog: the browser keeps the focus in it and closes it on Escape.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { IconButton } from './button'

@@ -1,4 +1,4 @@
-// One number in a row of them: what it is, how much, and what that means.
+// A figure: its name, its value, and a note.
 
 interface FigureProps {
   name: string

@@ -1,5 +1,5 @@
-// Icons: strokes on a grid of 16, in the colour of the text beside them. They say nothing to a
-// screen reader; the button that holds one has a name.
+// Icons: strokes on a grid of 16, in the color of the surrounding text. They are hidden from screen
+// readers; the button around them has a name.
 
 const shapes = {
   search: 'M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10ZM10.7 10.7 14 14',

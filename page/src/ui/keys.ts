@@ -1,5 +1,5 @@
-// Every key of the page in one register: what a key does is listed where it is bound, so the help
-// is never out of date.
+// All keyboard shortcuts of the page in one register. What a key does is stated where it is bound,
+// so the help is never out of date.
 import { signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 

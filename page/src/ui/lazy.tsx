@@ -1,4 +1,4 @@
-// Parts of the page that are fetched when they are first shown.
+// Components that are fetched when they are first shown.
 import { signal } from '@preact/signals'
 import type { ComponentType, VNode } from 'preact'
 import { useEffect } from 'preact/hooks'

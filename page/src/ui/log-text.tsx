@@ -1,4 +1,4 @@
-// Text of a log on the page: only ever text nodes, in spans of our own.
+// Log text on the page: only text nodes, in spans with classes of our own.
 import { marked, partsOf } from '../format/log-text'
 
 interface LogTextProps {

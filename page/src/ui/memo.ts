@@ -1,4 +1,4 @@
-// A component that is drawn again only when one of its properties is another one.
+// A component that is only rendered again when one of its properties changes.
 import { Component, type ComponentType, createElement } from 'preact'
 
 export function memo<Props extends object>(inner: ComponentType<Props>): ComponentType<Props> {

@@ -1,4 +1,5 @@
-// The one menu of the page: whoever needs a menu says what is in it and beside what it stands.
+// The menu of the page. There is at most one at a time; callers pass its items and the element it
+// belongs to.
 import { signal } from '@preact/signals'
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import { plainText } from '../format/log-text'

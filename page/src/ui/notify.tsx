@@ -1,5 +1,5 @@
-// Short messages: shown for a moment, and read out in a region apart, so that lists which change
-// all the time need no live region of their own.
+// Short messages: shown for a moment, and announced in a separate live region, so that lists that
+// change all the time need none of their own.
 import { signal } from '@preact/signals'
 import { plainText } from '../format/log-text'
 

@@ -1,4 +1,4 @@
-// Where something that floats stands: below what it belongs to, or above it where there is no room.
+// Places a floating element below its anchor, or above it if there is no room.
 
 const margin = 8
 

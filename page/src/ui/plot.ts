@@ -1,4 +1,4 @@
-// The one place that knows uPlot: options for bars, areas and lines over time, with a brush.
+// The only module that uses uPlot: options for bars, areas and lines over time, with a brush.
 import uPlot from 'uplot'
 import type { Span } from '../time/range'
 import { colour } from './theme'

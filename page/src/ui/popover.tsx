@@ -1,4 +1,4 @@
-// A button that opens a small panel of its own, and closes it; so does the browser on Escape or a click
+// A button that opens a small panel, and closes it; so does the browser on Escape or a click
 // elsewhere.
 import type { ComponentChildren } from 'preact'
 import { useId, useRef, useState } from 'preact/hooks'

@@ -1,4 +1,4 @@
-// What is wider than its place scrolls in a box of its own, which the keyboard reaches.
+// A box whose content scrolls if it is too wide, also with the keyboard.
 import type { ComponentChildren } from 'preact'
 
 interface ScrollBoxProps {

@@ -1,4 +1,4 @@
-// One of several texts; what is chosen is shown even when it is none of them.
+// A drop-down list; the current value is shown even if it is not among the options.
 import { plainText } from '../format/log-text'
 
 interface SelectProps {

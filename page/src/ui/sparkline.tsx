@@ -1,4 +1,4 @@
-// A small line without axes: how a figure went in the last minutes.
+// A small line chart without axes.
 interface SparklineProps {
   values: number[]
   label: string

@@ -1,5 +1,4 @@
-// What stands in place of an answer: nothing found, something wrong, not there yet. Each says what
-// to do next.
+// What is shown in place of a result: nothing found, an error, loading. Each says what to do next.
 import type { ComponentChildren } from 'preact'
 import type { Problem } from '../api/client'
 import type { Meta } from '../api/schema'

@@ -1,4 +1,4 @@
-// Tabs: one of them is chosen; the arrow keys move between them.
+// Tabs; the arrow keys move between them.
 interface Tab {
   id: string
   label: string

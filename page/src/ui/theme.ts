@@ -1,4 +1,4 @@
-// The colours of the style sheet for what is drawn on a canvas, and when they change.
+// Colors of the style sheet for drawing on a canvas, and a signal for when they change.
 import { signal } from '@preact/signals'
 import { theme } from '../state/settings'
 

@@ -1,4 +1,4 @@
-// Only the rows that can be seen are in the document, however many there are.
+// Virtual rows: only those that are visible are in the document, however many there are.
 import {
   elementScroll,
   observeElementOffset,

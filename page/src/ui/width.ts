@@ -1,4 +1,4 @@
-// How wide an element is, also after the window has changed.
+// The width of an element, updated when it is resized.
 import type { RefObject } from 'preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
 
