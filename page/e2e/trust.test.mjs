@@ -185,7 +185,7 @@ const looks = ['light', 'dark'].flatMap((colorScheme) =>
   Object.entries(sizes).map(([size, viewport]) => ({ colorScheme, size, viewport })),
 )
 
-/** Names of many services, so that every colour of a stream is on the screen. */
+/** Names of many services, so that every color of a stream is on the screen. */
 const services = Array.from({ length: 30 }, (_, at) => ({
   message: `line ${at}`,
   service: `service-${at}`,

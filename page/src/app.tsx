@@ -42,10 +42,10 @@ const screens: Array<{ id: Screen; label: string; keys: string }> = [
 
 const query = parameter('q')
 
-/** The screens with a query. */
+/** Screens with a query. */
 const asks = new Set<Screen>(['explore', 'live'])
 
-/** The query goes along, where the other screen has one. */
+/** The address of a screen, with the query if that screen has one. */
 function addressOf(target: Screen): string {
   return link(asks.has(target) ? { q: query.value } : {}, target)
 }
@@ -108,7 +108,7 @@ function screensShown() {
   return signInNeeded.value ? [] : screens.filter(({ id }) => maySee(id))
 }
 
-/** Loads the page again: the address says where the reader was. */
+/** Reloads the page; the address restores everything. */
 function startAgain(): void {
   window.location.reload()
 }
@@ -141,7 +141,7 @@ function Current() {
   }
 }
 
-/** In place of a screen that the reader may not see. */
+/** Shown in place of a screen that the user may not see. */
 function Withheld() {
   return (
     <Empty
@@ -235,7 +235,7 @@ const pulse = computed(() => {
   return { ...totalsOf(document), rate: incoming(document) }
 })
 
-/** What the figure before it is; while nothing comes in, since when. */
+/** The label of the rate, or since when nothing has arrived. */
 function incomingText(perSecond: number | undefined): string {
   if (perSecond === undefined) return 'received'
   return perSecond === 0 && lastIncoming.value > 0
@@ -243,7 +243,7 @@ function incomingText(perSecond: number | undefined): string {
     : 'incoming'
 }
 
-/** What comes in and what was lost, on every screen. */
+/** The incoming rate and losses, on every screen. */
 function Pulse() {
   const found = pulse.value
   const problems = health.value?.reasons ?? []

@@ -21,7 +21,7 @@ applyTheme()
 watchTheme()
 listenForKeys()
 followLinks()
-// Not everybody may see the status.
+// Not every user may see the topology.
 loadSession().finally(watchTopology)
 
 const page = document.getElementById('page')

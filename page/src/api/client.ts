@@ -4,7 +4,7 @@ import { signal } from '@preact/signals'
 import { parseExact } from './exact'
 import type { GetAnswers, GetQueries, PostAnswers, PostBodies, ProblemDocument } from './schema'
 
-/** Where the page is, which may be below a path prefix: screens are one level deep. */
+/** The address of the page, possibly below a path prefix; screens are one level deep. */
 const root = new URL('.', document.baseURI)
 
 export type Reach = 'unknown' | 'reached' | 'unreachable'
@@ -65,7 +65,7 @@ export async function post<Path extends keyof PostAnswers>(
   return (await answerOf(path, response)) as PostAnswers[Path]
 }
 
-/** What has values of records in it. */
+/** Responses that contain values of records. */
 const withValues = new Set([
   '/api/v2/logs/events/search',
   '/api/v2/logs/analytics/aggregate',
@@ -78,7 +78,7 @@ async function answerOf(path: string, response: Response): Promise<unknown> {
   return withValues.has(path) ? parseExact(await response.text()) : response.json()
 }
 
-/** Changes something by its path, with names filled in; the answer is what its schema says. */
+/** Sends a change to a path with its parameters filled in. The caller knows its response. */
 export async function change<Answer>(
   method: 'POST' | 'PUT' | 'DELETE',
   path: string,
@@ -92,7 +92,7 @@ export async function change<Answer>(
   return (await response.json()) as Answer
 }
 
-/** Sends a request and gives the answer once it is known to be a good one. */
+/** Sends a request, and returns the response if it is successful. */
 export async function open(url: string, init: RequestInit): Promise<Response> {
   let response: Response
   try {
@@ -114,7 +114,7 @@ export function isAbort(error: unknown): boolean {
   return error instanceof DOMException && error.name === 'AbortError'
 }
 
-/** Any error as a problem, so that it can be shown in one way. */
+/** Converts any error to a problem, so that all are shown in the same way. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error
   return new Problem('failed', titled(0, error instanceof Error ? error.message : String(error)))
@@ -136,7 +136,7 @@ async function problemDocument(response: Response): Promise<ProblemDocument> {
     if (isProblem(body)) return body
     if (typeof body === 'object' && body && 'weir' in body && isProblem(body.weir)) return body.weir
   } catch {
-    // Not JSON: a proxy in between wrote it, and the status is all that is known.
+    // Not JSON: it is from a proxy, and only the status is known.
   }
   return titled(response.status, `the response is ${response.status} ${response.statusText}`.trim())
 }
@@ -149,7 +149,7 @@ function titled(status: number, title: string): ProblemDocument {
   return { type: 'about:blank', status, title }
 }
 
-/** A second of travel and rounding is no skew. */
+/** Latency and rounding are not clock skew. */
 const skewIgnored = 2_000
 
 function noteClock(response: Response): void {

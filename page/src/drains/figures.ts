@@ -3,7 +3,7 @@ import type { DrainEntry, DrainsDocument } from '../api/schema'
 import { seconds } from '../format/numbers'
 import { lossOf, type State } from '../pipeline/figures'
 
-/** What drains delivered a second between two looks, by id; empty without two of them. */
+/** Records per second that each drain delivered between two readings; empty without two of them. */
 export function ratesOf(
   before: DrainsDocument | undefined,
   after: DrainsDocument,
@@ -66,7 +66,7 @@ export function stateOf(drain: DrainEntry, rate = 0): State {
   }
 }
 
-/** Trouble first, then what waits most, then by whose records they are. */
+/** Failing drains first, then by waiting records, then by whose records they are. */
 export function inOrder(drains: DrainEntry[]): DrainEntry[] {
   const rank = { bad: 0, caution: 1, '': 2, good: 3 }
   return drains.toSorted(

@@ -21,7 +21,7 @@ interface TableProps {
   changed: () => void
 }
 
-/** So many rows are drawn; whoever looks for another one narrows the list. */
+/** Rows that are shown; others are found with the filter. */
 const shownMost = 200
 
 export function DrainTable({ drains, rates, add, changed }: TableProps) {

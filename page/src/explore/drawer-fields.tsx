@@ -11,7 +11,7 @@ import { unitOf } from './facets'
 import { type FieldValue, flatten, lagField, lineOf, pathIn, textOf, valueText } from './record'
 import { exclude, include, openValueMenu } from './value-menu'
 
-/** A megabyte in one text is slow to lay out; the rest comes on demand. */
+/** A megabyte of text is slow to lay out; the rest is shown on demand. */
 const messageShown = 20_000
 
 export function FieldsTab({ record }: { record: LogEntry }) {
@@ -35,7 +35,7 @@ export function FieldsTab({ record }: { record: LogEntry }) {
   )
 }
 
-/** Whether an attribute says what the common fields say already. */
+/** Whether an attribute has the same value as a common field. */
 function isRepeated({ name, value }: FieldValue, record: LogEntry): boolean {
   const { service, host, status } = record.attributes
   const twins: Record<string, unknown> = {

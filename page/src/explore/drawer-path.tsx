@@ -20,7 +20,7 @@ import {
   toneOf,
 } from './path'
 
-/** When it is asked again while the record is on its way, milliseconds: a disk takes its time. */
+/** How soon to ask again while the record is on its way, milliseconds; a disk takes longer. */
 const askSoon = 1_000
 const askLater = 5_000
 
@@ -94,7 +94,7 @@ function Hop({ hop, children }: HopProps) {
   )
 }
 
-/** A time in the reader's zone; the exact one as weir has it on hover. */
+/** A time in the selected zone, with the exact one as a tooltip. */
 function When({ hop }: { hop: PathHop }) {
   const { time, kind } = hop
   if (!time) return kind === 'received' ? <p class="quiet">time not known</p> : null

@@ -11,7 +11,7 @@ import { createResource } from '../state/resource'
 import { Button } from '../ui/button'
 import { LogText } from '../ui/log-text'
 import { ProblemView, Skeleton } from '../ui/states'
-import { colourOfName } from '../ui/theme'
+import { colorOfName } from '../ui/theme'
 import { timeOf, traceOf } from './record'
 import { showRecord } from './record-link'
 import { type TraceBar, type Waterfall, waterfallOf } from './trace'
@@ -96,7 +96,7 @@ function Bar({ bar, total, current }: { bar: TraceBar; total: number; current: b
         onClick={() => showRecord(record)}
       >
         <span class="waterfall-service">
-          <span class="swatch" style={{ background: `var(${colourOfName(service)})` }} />
+          <span class="swatch" style={{ background: `var(${colorOfName(service)})` }} />
           <span class="grow">
             <LogText text={service} />
           </span>
@@ -107,7 +107,7 @@ function Bar({ bar, total, current }: { bar: TraceBar; total: number; current: b
             style={{
               left: `${left}%`,
               width: `${width}%`,
-              background: `var(${colourOfName(service)})`,
+              background: `var(${colorOfName(service)})`,
             }}
           />
         </span>

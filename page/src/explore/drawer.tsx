@@ -25,7 +25,7 @@ export function Drawer() {
   const id = openId.value
   const fetched = useSignal(createResource<LogEntry>()).value
   const listed = rows.value.find((record) => record.id === id)
-  // An open record stays, also when the next answer does not have it.
+  // An open record stays open, even if the next result does not contain it.
   const shown = useRef<LogEntry | undefined>(undefined)
   if (listed) shown.current = listed
   const kept = shown.current?.id === id ? shown.current : undefined

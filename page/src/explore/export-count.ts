@@ -4,7 +4,7 @@
 export type Format = 'ndjson' | 'csv' | 'parquet' | 'text'
 
 export interface RecordCounter {
-  /** Undefined where the format does not tell before its end. */
+  /** Undefined if the format does not tell before its end. */
   count: () => number | undefined
   take: (bytes: Uint8Array) => void
 }
@@ -33,7 +33,7 @@ class LineCounter implements RecordCounter {
   }
 }
 
-/** A line feed in quotes is part of a value; a quote in a value stands twice. The first line is a head. */
+/** A line feed in quotes is part of a value, where quotes are doubled. The first is a header. */
 class CsvCounter implements RecordCounter {
   private lines = 0
   private isQuoted = false

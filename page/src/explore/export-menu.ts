@@ -57,7 +57,7 @@ function exportAs(format: Format, url: string): void {
   if (!startExport(url, format, matched.peek())) notify('An export is running')
 }
 
-/** Each field once, as commands and requests name it. */
+/** Names of fields for commands and requests, each once. */
 function namesOf(fields: string[]): string {
   return [...new Set(fields)].map(quoteKey).join()
 }
@@ -76,7 +76,7 @@ function commandGroup(): MenuGroup {
   }
 }
 
-/** A text as one word of a shell. */
+/** Text as a single word of a shell. */
 export function shellWord(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -21,7 +21,7 @@ export interface Export {
   took: number
   /** Files that were saved: Parquet comes in several if it is large. */
   files: number
-  /** Why records are missing that match, in the words of weir. */
+  /** Why matching records are missing, as weir states it. */
   partial: string
   problem: Problem | undefined
 }
@@ -58,7 +58,7 @@ export function startExport(url: string, format: Format, expected: number | unde
   return true
 }
 
-/** Stops it, if it runs, and takes it off the screen. */
+/** Cancels a running export, and closes its panel. */
 export function closeExport(): void {
   abort?.abort()
   abort = undefined
@@ -66,7 +66,7 @@ export function closeExport(): void {
   running.value = undefined
 }
 
-/** Saves what came of an export that was cut. */
+/** Saves the incomplete file of an interrupted export. */
 export function saveCut(): void {
   const found = running.peek()
   if (!found || !unsaved) return
@@ -113,7 +113,7 @@ async function run(url: string, mine: AbortController): Promise<void> {
   }
 }
 
-/** Reads a file to its end; undefined when the connection was cut, with what came kept in `unsaved`. */
+/** Reads a file to its end; undefined if it is interrupted, with what arrived in `unsaved`. */
 async function read(
   response: Response,
   format: Format,
@@ -156,7 +156,7 @@ async function read(
   return all()
 }
 
-/** For so long the browser can read what is saved, milliseconds. */
+/** How long the browser can read the saved file, milliseconds. */
 const urlKept = 60_000
 
 function save(file: Blob, name: string): void {

@@ -2,7 +2,7 @@
 import type { LogEntry } from '../api/schema'
 import { lineOf } from './record'
 
-/** Turns NDJSON into lines, over the borders of its pieces. */
+/** Converts a stream of NDJSON to lines of text. */
 export function asLines(): TransformStream<Uint8Array, Uint8Array<ArrayBuffer>> {
   const decoder = new TextDecoder()
   const encoder = new TextEncoder()
@@ -19,7 +19,7 @@ export function asLines(): TransformStream<Uint8Array, Uint8Array<ArrayBuffer>> 
   })
 }
 
-/** What cannot be read as a record stays as it is, so that nothing is missing. */
+/** A line that cannot be parsed is kept as it is, so that nothing is missing. */
 export function textLine(json: string): string {
   if (json === '') return ''
   try {

@@ -53,7 +53,7 @@ export function FacetValues({ facet }: { facet: FacetEntry }) {
   )
 }
 
-/** A field that was not counted with the others: it is counted now that somebody looks at it. */
+/** A field that was not counted with the others, and is counted once it is opened. */
 export function CountedFacet({ name }: { name: string }) {
   const found = useSignal(createResource<FacetEntry | undefined>()).value
   const asked = question.value
@@ -96,13 +96,14 @@ function Value({ facet, entry, share, state }: ValueProps) {
   const name = text === '' ? '(empty)' : text
   const isMeasured = facet.type === 'number' && facet.unit
   const shown = isMeasured ? measured(Number(entry.value), facet.unit) : name
+  const unit = isMeasured ? ` ${facet.unit}` : ''
   return (
     <li class={`value ${state ?? ''}`}>
       <button
         type="button"
         class="value-name"
         aria-pressed={state === 'included'}
-        title={`${plainText(name)}${isMeasured ? ` ${facet.unit}` : ''}: ${exact(entry.count)} records`}
+        title={`${plainText(name)}${unit}: ${exact(entry.count)} records`}
         onClick={() => include(facet.name, entry.value)}
       >
         <span class="value-share" style={{ width: `${Math.max(2, share * 100)}%` }} />

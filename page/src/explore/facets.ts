@@ -22,12 +22,12 @@ const valuesMax = 10
 /** Facets are worth waiting for a little longer than rows. */
 const timeout = '5s'
 
-/** Beyond so many records only what is looked at is counted; other fields once they are opened. */
+/** Beyond this number of records, only open facets are counted, and others once they are opened. */
 const countedWhole = 200_000
-/** Numbers are counted all the same: their units and ends are needed elsewhere. */
+/** Numeric fields are counted anyway: their units and ranges are needed elsewhere. */
 const numbersMax = 8
 
-/** `matched` is how many records there are, as far as it is known. */
+/** `matched` is the number of records, or infinite if it is unknown. */
 export function loadFacets(question: Question, matched: number): Promise<void> {
   return facets.ask(async (signal) => {
     const filtered = filteredFields(question.query)
@@ -54,14 +54,14 @@ async function count(
   return { ...answer, facets: answer.facets.map(facetOf) }
 }
 
-/** A facet with its name as the page knows it; its ends are computed with, its values are not. */
+/** A facet with its plain name. Its ends are numbers to compute with, its values are exact. */
 function facetOf(facet: FacetEntry): FacetEntry {
   const { name, min, max } = facet
   const ends = min == null || max == null ? {} : { min: Number(min), max: Number(max) }
   return { ...facet, ...ends, name: unquoteKey(name) }
 }
 
-/** All fields by name, of which only those that are looked at are counted. */
+/** All fields by name, of which only open and numeric ones are counted. */
 async function someFacets(question: Question, signal: AbortSignal): Promise<FacetsAnswer> {
   const { from, to } = addressOf(question)
   const answer = await get('/weir/v1/fields', { from, to, limit: 200 }, signal)
@@ -81,12 +81,12 @@ async function someFacets(question: Question, signal: AbortSignal): Promise<Face
   return { ...counted, facets: entries.filter((facet) => !isOpen(facet.name) || facet.count > 0) }
 }
 
-/** Times are looked at more often than other numbers. */
+/** Durations are needed more often than other numbers. */
 function isTimeByName(name: string): boolean {
   return isTime(unitByName(name)) || /time|delay|duration|latency|elapsed/.test(name)
 }
 
-/** One field on its own, for one that was not counted with the others. */
+/** Counts a single field that was not counted with the others. */
 export async function loadFacet(question: Question, name: string, signal: AbortSignal) {
   const answer = await count(question, [name], signal)
   return answer.facets.find((facet) => facet.name === name)
@@ -94,7 +94,7 @@ export async function loadFacet(question: Question, name: string, signal: AbortS
 
 const isText = (value: unknown): value is string => typeof value === 'string'
 
-/** Fields that were opened or closed by hand, as `+name` and `-name`. */
+/** Facets that the user has opened (`+name`) or closed (`-name`). */
 const touched = stored<string[]>('facets.open', [], listOf(isText))
 
 const openAtFirst = new Set(['status', 'service', 'host', '@http.status_code', '@duration', 'env'])
@@ -148,7 +148,7 @@ const reserved = new Set([
   'span_id',
 ])
 
-/** In this order at the top of the panel. */
+/** These are at the top of the panel, in this order. */
 const first = ['status', 'service', 'host', 'source']
 
 export function groupOf(facet: FacetEntry): FacetGroup {
@@ -156,7 +156,7 @@ export function groupOf(facet: FacetEntry): FacetGroup {
   return reserved.has(facet.name) ? 'Common' : 'Tags'
 }
 
-/** What clients send beside a field of the same meaning mostly says nothing new. */
+/** Attributes that mostly repeat a common field. */
 const echoes: Record<string, string> = {
   '@service': 'service',
   '@status': 'status',
@@ -166,7 +166,7 @@ const echoes: Record<string, string> = {
   '@ddtags': 'source',
 }
 
-/** These can say something else: a file is on another host than the one that its records name. */
+/** These can differ: a file can be on another host than the one that its records name. */
 const ownOpinion = new Set(['@service', '@hostname', '@host'])
 
 function differs(facet: FacetEntry, twin: FacetEntry): boolean {
@@ -191,7 +191,7 @@ export function facetsByGroup(entries: FacetEntry[]): Array<[FacetGroup, FacetEn
   ])
 }
 
-/** What the numbers of a field measure, as far as an answer said it. */
+/** Units of fields, as far as a response has stated them. */
 const units = computed<Record<string, string>>(() => {
   const entries = facets.data.value?.facets ?? []
   return Object.fromEntries(
@@ -199,7 +199,7 @@ const units = computed<Record<string, string>>(() => {
   )
 })
 
-/** What a number measures, by an answer or by its name. */
+/** The unit of a field, from a response or by its name. */
 export function unitOf(name: string): string | undefined {
   return units.value[name] ?? unitByName(name)
 }

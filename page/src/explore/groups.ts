@@ -6,7 +6,7 @@ import { metric } from '../latency/choice'
 import { parameter } from '../state/location'
 import { createResource } from '../state/resource'
 import type { Series } from '../ui/plot'
-import { seriesColour } from '../ui/theme'
+import { seriesColor } from '../ui/theme'
 import { aggregate } from './aggregate'
 import { filterOf, type Question } from './question'
 import { timelineOf, valuesOn } from './series'
@@ -22,7 +22,7 @@ export interface Choice {
   chart: 'list' | 'lines'
 }
 
-/** Aggregations by name in requests, and how the page calls each. */
+/** Aggregations by their names in requests, with the names on the page. */
 export const aggregations: Record<string, string> = {
   count: 'number of records',
   cardinality: 'distinct values of',
@@ -36,7 +36,7 @@ export const aggregations: Record<string, string> = {
   pc99: '99th percentile of',
 }
 
-/** Whether the result is a number of things, not a value in the unit of the field. */
+/** Whether the result is a count, rather than a value in the unit of the field. */
 export function isCount(aggregation: string): boolean {
   return aggregation === 'count' || aggregation === 'cardinality'
 }
@@ -121,7 +121,7 @@ function groupsOf(answer: AggregateAnswer, chosen: Choice, question: Question): 
   const missing = chosen.aggregation === 'count' ? 0 : null
   const series = buckets.slice(0, lines).map((bucket, index) => ({
     label: labelOf(bucket.by),
-    colour: seriesColour(index),
+    color: seriesColor(index),
     values: valuesOn(times, bucket.computes.c0, missing),
   }))
   const some = series.filter((one) => one.values.some((value) => value !== null))

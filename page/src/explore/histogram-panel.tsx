@@ -34,7 +34,7 @@ export function HistogramPanel() {
   )
 }
 
-/** What one bar spans, and the other lengths that it could have. */
+/** The interval of a bar, and the other possible ones. */
 function BarChoice() {
   const data = histogram.data.value
   if (!data) return <span class="quiet">{histogram.problem.value ? '' : 'counting…'}</span>

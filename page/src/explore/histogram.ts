@@ -8,7 +8,7 @@ import { parameter } from '../state/location'
 import { createResource } from '../state/resource'
 import { zone, zoneName } from '../state/settings'
 import type { Series } from '../ui/plot'
-import { seriesColour } from '../ui/theme'
+import { seriesColor } from '../ui/theme'
 import { aggregate } from './aggregate'
 import { filterOf, type Question } from './question'
 import { timelineOf, valuesOn } from './series'
@@ -24,14 +24,14 @@ export interface Histogram {
 
 export const histogram = createResource<Histogram>()
 
-/** What is worst stands at the bottom, where bars can be compared. */
+/** The worst severities are at the bottom, where bars can be compared. */
 const order: Status[] = [...statuses, 'none']
 
-/** By which field bars are divided. */
+/** The field that bars are divided by. */
 const splitParameter = parameter('split')
 export const split = computed(() => splitParameter.value || 'status')
 
-/** How long a bar is, in words of the API; empty while weir chooses. */
+/** The interval of a bar as the API names it; empty if weir chooses it. */
 const barParameter = parameter('bar')
 export const bar = computed(() => barParameter.value)
 
@@ -49,7 +49,7 @@ const bars: Array<[string, number]> = [
 const barsMax = 720
 const barsMin = 2
 
-/** The lengths that give neither too many bars to be seen, nor a single one. */
+/** The intervals that give neither too many bars nor a single one. */
 export function barsFor({ from, to }: Question['span']): string[] {
   const fitting = bars.filter(([, length]) => {
     const count = (to - from) / length
@@ -96,9 +96,9 @@ export function histogramOf(
     by === 'status'
       ? order.flatMap((status) => {
           const one = found.find(({ label }) => label === status)
-          return one ? [{ ...one, colour: `--tone-${toneOf(status)}` }] : []
+          return one ? [{ ...one, color: `--tone-${toneOf(status)}` }] : []
         })
-      : found.map((one, index) => ({ ...one, colour: seriesColour(index) }))
+      : found.map((one, index) => ({ ...one, color: seriesColor(index) }))
   const { matched } = answer.meta.weir
   return { times, step, series, matched: matched ?? 0, meta: answer.meta, span }
 }

@@ -7,7 +7,7 @@ import { histogram } from './histogram'
 import { question } from './question'
 import { allLoaded, rows } from './records'
 
-/** Undefined while no answer has told; while a new one is on its way, that of the one before. */
+/** Undefined while it is unknown; the previous number while a new response is awaited. */
 export const matched = computed<number | undefined>(() => {
   if (histogramShown.value)
     return histogram.problem.value ? undefined : histogram.data.value?.matched

@@ -8,7 +8,7 @@ import { Button } from '../ui/button'
 import { Command } from '../ui/command'
 import { Empty } from '../ui/states'
 
-/** Whether weir is known not to have received any record. */
+/** Whether weir has certainly not received any record. */
 export const nothingTaken = computed(() => {
   const document = status.value
   return document !== undefined && totalsOf(document).taken === 0
@@ -17,7 +17,7 @@ export const nothingTaken = computed(() => {
 /** After the first records, milliseconds: by then there is more to see. */
 const firstRecordsWait = 3_000
 
-/** The first records appear by themselves; those that came with them, a little later. */
+/** Requests the records again once the first ones have arrived, and once more a little later. */
 export function useFirstRecords(again: () => void): void {
   const nothingYet = nothingTaken.value
   const before = useRef(nothingYet)
@@ -30,7 +30,7 @@ export function useFirstRecords(again: () => void): void {
   }, [nothingYet, again])
 }
 
-/** `again` looks once more; without it, what comes in appears by itself. */
+/** `again` checks once more; it is absent where records appear by themselves. */
 export function NothingYet({ again }: { again?: () => void }) {
   return (
     <Empty

@@ -3,7 +3,7 @@
 import type { HopKind, LogEntry, PathAnswer, PathHop } from '../api/schema'
 import { duration, exact } from '../format/numbers'
 
-/** What the record itself says, until there is an answer, or where the reader may not see more. */
+/** What the record itself contains, for use without a response. */
 export function ownHops(record: LogEntry): PathHop[] {
   const details = record.weir
   const timestamp = details?.timestamp ?? record.attributes.timestamp
@@ -21,7 +21,7 @@ export function ownHops(record: LogEntry): PathHop[] {
   ]
 }
 
-/** Whether it is worth asking again: something of the record is still on its way. */
+/** Whether the record has not arrived everywhere, so that a later response has more. */
 export function isOnItsWay(answer: PathAnswer): boolean {
   return answer.hops.some(({ state }) => state === 'waiting' || state === 'may_wait')
 }
@@ -41,7 +41,7 @@ export function titleOf({ kind, name, type }: PathHop): string {
   }
 }
 
-/** The hops by what happens there, for `… after it was written`. */
+/** What happens at each hop, for `… after it was written`. */
 const happened: Record<HopKind, string> = {
   written: 'it was written',
   received: 'it was received',
@@ -60,14 +60,14 @@ export function delayText({ delay_ns, since }: PathHop): string {
   return `${duration(delay_ns)} after ${happened[since]}`
 }
 
-/** What a time is the time of, unless it is that of the record. */
+/** What a time refers to, if not to the record. */
 export function timeNote({ time_of, kind }: PathHop): string {
   if (time_of === 'batch' && kind !== 'segment') return 'of its batch'
   if (time_of === 'last_of_several') return 'at the latest'
   return ''
 }
 
-/** What is known of the record there, in a sentence; empty if the time says it. */
+/** The state of the record at a hop, in a sentence; empty if the time says it. */
 export function stateText(hop: PathHop): string {
   const { kind, state, time } = hop
   switch (state) {
@@ -94,13 +94,13 @@ function passedText(kind: HopKind, isTimed: boolean): string {
   return ''
 }
 
-/** What is usual at an output whose time for this record is not known. */
+/** The mean delay at an output whose time for this record is unknown. */
 export function meanText({ mean_delay_ns, mean_of_batches, time }: PathHop): string {
   if (time || !mean_delay_ns || !mean_of_batches) return ''
   return `The time is not kept. Usually ${duration(mean_delay_ns)} after arrival, the mean of ${exact(mean_of_batches)} batches.`
 }
 
-/** So late is worth a look, nanoseconds. */
+/** Delays above this are marked, nanoseconds. */
 const late = 60e9
 
 export function toneOf({ state, delay_ns }: PathHop): string {

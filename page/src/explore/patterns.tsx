@@ -98,7 +98,7 @@ function Template({ text }: { text: string }) {
 
 const points = 60
 
-/** When its records came: they are counted once somebody opens it. */
+/** The records of a pattern over time, counted once it is opened. */
 function Times({ pattern }: { pattern: PatternEntry }) {
   const found = useSignal(createResource<number[]>()).value
   const asked = question.value
@@ -153,7 +153,7 @@ function Examples({ pattern }: { pattern: PatternEntry }) {
   )
 }
 
-/** The words that a template has between its holes, as phrases that must all be there. */
+/** The text between the placeholders of a template, as phrases that must all match. */
 export function phrasesOf(template: string): string[] {
   return template
     .split('*')

@@ -17,13 +17,13 @@ const from = parameter('from')
 const to = parameter('to')
 const measure = parameter('measure')
 
-/** The range in the address, which anybody may have written: in place of an invalid one, the default. */
+/** The range in the address, which may have been written by hand: the default if it is invalid. */
 export const range = computed<Range>(() => {
   const asked = { from: from.value || defaultRange.from, to: to.value || defaultRange.to }
   return validRange(asked, now(), zoneName(zone.value))
 })
 
-/** Grows when the same is to be asked again. */
+/** Increases when the same question is asked again. */
 const turn = signal(0)
 
 export const question = computed<Question>(() => {
@@ -48,14 +48,14 @@ export function askAgain(): void {
   turn.value += 1
 }
 
-/** Asks another expression; the one that is asked already is asked again. */
+/** Changes the query, or runs the current one again. */
 export function setQuery(text: string): void {
   const next = text.trim()
   if (next === query.peek()) askAgain()
   else go({ q: next, row: null })
 }
 
-/** Ranges that were left by zooming, for the way back. */
+/** Previous ranges, for going back. */
 export const rangesBefore = signal<Range[]>([])
 
 const rangesKept = 20
@@ -84,7 +84,7 @@ function goToRange(next: Range): void {
   else go({ from: next.from, to: next.to })
 }
 
-/** The members of a body, or of an address, that say what is asked. */
+/** The question as members of a request body. */
 export function filterOf({ query, span }: Question) {
   return { query, from: new Date(span.from).toISOString(), to: new Date(span.to).toISOString() }
 }

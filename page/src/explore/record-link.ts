@@ -16,7 +16,7 @@ export function recordLink(record: LogEntry, id = ''): string {
   return link({ ...range, q: service ? `service:${quoteValue(service)}` : '', row: id }, 'explore')
 }
 
-/** Opens a stored record: in the drawer that is there, or in Explore. */
+/** Opens a stored record in Explore. */
 export function showRecord(record: LogEntry): void {
   if (screen.peek() === 'explore') go({ row: record.id })
   else follow(recordLink(record, record.id))

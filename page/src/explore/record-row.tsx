@@ -14,7 +14,7 @@ import { fieldOf, textOf, timeOf } from './record'
 import { openRowMenu } from './row-menu'
 import { openValueMenu } from './value-menu'
 
-/** What a row shows of a value; the drawer has all of it. */
+/** How many characters of a value a row shows; the drawer shows all. */
 const shownInLine = 600
 const shownWrapped = 6_000
 
@@ -27,7 +27,7 @@ interface RowProps {
   words: RegExp | undefined
   columns: string[]
   selected: boolean
-  /** The field that is meant in it, if any. */
+  /** The selected field, if any. */
   cursor: string
   onSelect: (index: number) => void
   onOpen: (index: number) => void
@@ -71,7 +71,7 @@ export const RecordRow = memo(function RecordRow(props: RowProps) {
   )
 })
 
-/** An id for the cell that is meant, so that the list can say that it has the focus. */
+/** The ID of the selected cell, so that the grid can name it as its active descendant. */
 function cursorOf({ cursor, index }: RowProps, name: string): { id?: string } {
   return cursor === name ? { id: cellId(index) } : {}
 }
@@ -116,14 +116,14 @@ function Cell({ name, ...props }: RowProps & { name: string }) {
   )
 }
 
-/** What can be done with the value; with Shift, or on selected text, the browser's own menu. */
+/** Opens the menu of a value; with Shift, or on selected text, the browser opens its own. */
 function cellMenu(event: MouseEvent, name: string, value: unknown): void {
   if (event.shiftKey || hasSelection() || value === undefined || name === 'message') return
   event.preventDefault()
   openValueMenu(event.currentTarget as HTMLElement, name, value)
 }
 
-/** What can be done with the record, where no value is pointed at. */
+/** Opens the menu of the record, unless a cell has opened that of its value. */
 function rowMenu(event: MouseEvent, index: number): void {
   if (event.defaultPrevented || event.shiftKey || hasSelection()) return
   event.preventDefault()
@@ -131,7 +131,7 @@ function rowMenu(event: MouseEvent, index: number): void {
   openRowMenu(cell ?? (event.currentTarget as HTMLElement), index)
 }
 
-/** A click that ends a selection of text is no click on the row. */
+/** A click that ends a text selection must not open the row. */
 function hasSelection(): boolean {
   return (window.getSelection()?.toString().length ?? 0) > 0
 }

@@ -29,12 +29,12 @@ import {
   useRecordKeys,
 } from './selection'
 
-/** Pixels; what is pointed at has at least 24 of them (WCAG 2.2, target size). */
+/** Pixels. Targets must have at least 24 (WCAG 2.2, target size). */
 export const rowHeights = { compact: 24, comfortable: 30 } as const
 
 const words = computed(() => wordsExpression(markedWords(query.value)))
 
-/** Drawn anew only when what they show changes, not while rows scroll by. */
+/** Rendered only when their content changes, not while scrolling. */
 const Head = memo(HeaderRow)
 const End = memo(Tail)
 
@@ -84,7 +84,7 @@ export function RecordTable() {
         scrolled.value = event.currentTarget.scrollTop > 0
       }}
       onContextMenu={(event) => {
-        // The key of a menu; a mouse points at a row.
+        // From the keyboard; a mouse points at a row.
         if (event.target !== scroller.current || !menuOfSelected(scroller.current)) return
         event.preventDefault()
       }}
@@ -123,7 +123,7 @@ function lineAt(index: number): string | undefined {
   return record && lineOf(record)
 }
 
-/** False if there is no row that is selected and on the screen. */
+/** Opens the menu of the selected row; false if it is not on the screen. */
 function menuOfSelected(grid: HTMLElement | null): boolean {
   const row = grid?.querySelector<HTMLElement>('[role=row][aria-selected=true]')
   if (row) openRowMenu(row, selected.peek())
@@ -141,7 +141,7 @@ function looksOf(wrapped: boolean): string {
   return looks.filter(Boolean).join(' ')
 }
 
-/** Which rows are on the screen: the first ones of an answer, then those around the selected one. */
+/** Scrolls to the first rows of a new result, and to the selected row. */
 function usePlace(scroller: RefObject<HTMLDivElement | null>, virtual: Rows): void {
   useSignalEffect(() => {
     question.value

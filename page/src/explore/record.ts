@@ -36,7 +36,7 @@ function tagOf(record: LogEntry, key: string): string | undefined {
   return tag?.slice(key.length + 1)
 }
 
-/** A dot goes into an object, or is part of a key. */
+/** A dot in a path separates keys, or is part of one. */
 export function pathIn(value: unknown, path: string): unknown {
   if (!isObject(value)) return undefined
   if (Object.hasOwn(value, path)) return value[path]
@@ -52,13 +52,13 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** A value as one text. */
+/** A value as text. */
 export function textOf(value: unknown): string {
   if (value === undefined || value === null) return ''
   return typeof value === 'object' ? jsonOf(value) : String(value)
 }
 
-/** A value as it is told from others: of a number all digits, but no dust. */
+/** A value as text that tells it from others: numbers have all their digits. */
 export function valueText(value: unknown): string {
   return typeof value === 'number' ? tidy(value) : textOf(value)
 }
@@ -79,7 +79,7 @@ export function flatten(value: unknown, prefix = '@'): FieldValue[] {
   })
 }
 
-/** Fields that tie records of one request together, most telling first. */
+/** Fields that identify the request of a record, the most specific first. */
 const traceFields = [
   'trace_id',
   '@dd.trace_id',

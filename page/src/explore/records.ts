@@ -5,7 +5,7 @@ import type { LogEntry, Meta, Sort } from '../api/schema'
 import { parameter } from '../state/location'
 import { filterOf, type Question } from './question'
 
-/** A few screens, so that the first ones are there soon; then as much as the API gives. */
+/** A few screens at first, so that they arrive soon; then the maximum of the API. */
 const firstPage = 200
 const furtherPage = 1_000
 /** More than anybody reads, and little enough memory for a phone. */
@@ -61,7 +61,7 @@ export async function loadRecords(question: Question, order: Sort): Promise<void
   rowsLoading.value = false
 }
 
-/** The next page, if there is one and none is on its way. */
+/** Loads the next page, if there is one and none is being loaded. */
 export async function loadMore(): Promise<void> {
   const mine = current
   if (!mine?.cursor || moreLoading.peek() || rows.peek().length >= rowsMax) return

@@ -61,13 +61,13 @@ export function Explore() {
   )
 }
 
-/** Asks at once, so that weir answers while the page is drawn for the first time. */
+/** Sends requests at once, so that weir responds while the page is first drawn. */
 function useQuestions() {
   const stop = useMemo(keepAsking, [])
   useEffect(() => stop, [stop])
 }
 
-/** Asks when the question changes: first what is looked at first, rows and bars, then the facets. */
+/** Sends requests when the question changes: first for rows and the histogram, then for facets. */
 function keepAsking(): () => void {
   const stopRecords = effect(() => {
     const asked = question.value
@@ -83,7 +83,7 @@ function keepAsking(): () => void {
       : Promise.resolve()
     bars.then(async () => {
       if (question.peek() !== asked) return
-      // Where nothing counts them, only what is looked at is counted.
+      // While the number of records is unknown, only open facets are counted.
       if (wanted) await loadFacets(asked, matched.peek() ?? Number.POSITIVE_INFINITY)
       if (question.peek() === asked) announce(`${countText()} records match`)
     })
@@ -120,7 +120,7 @@ function Results() {
   )
 }
 
-/** Where fields cover the records: what the choice has found so far, and the way to it. */
+/** Where facets cover the records: how many match, and the way to them. */
 function FacetsHead() {
   const count = matched.value
   const found = count === undefined ? 'the records' : `${short(count)} records`
@@ -175,7 +175,7 @@ function Toolbar() {
   )
 }
 
-/** Where nothing has counted the records, those that are loaded are not all of them. */
+/** The number of records, or of those that are loaded if there are more. */
 function countText(): string {
   return matched.value === undefined ? `${exact(rows.value.length)}+` : exact(matched.value)
 }
@@ -203,7 +203,7 @@ function Summary() {
   )
 }
 
-/** Rows that stay on the screen are those of the question before, and that must be said. */
+/** Says that the rows on the screen are the results of the previous query. */
 function Unanswered() {
   const problem = rowsProblem.value
   if (!problem || problem.kind === 'refused' || rows.value.length === 0) return null
@@ -220,7 +220,7 @@ function Unanswered() {
   )
 }
 
-/** What should be known about the answer; a partial one says so before anything else. */
+/** Warnings about the result; if it is incomplete, that comes first. */
 function Warnings() {
   const dismissed = useSignal('')
   const warnings = rowsMeta.value?.warnings ?? []
@@ -228,7 +228,7 @@ function Warnings() {
   const key = shown.map((warning) => warning.detail).join()
   if (shown.length === 0 || dismissed.value === key || rowsProblem.value) return null
   const partial = rowsMeta.value?.weir.partial
-  // Nothing is wrong then: more will be there in a while.
+  // This is not a problem: the rest will be available soon.
   const waits = shown.every((warning) => warning.code === 'catching_up')
   return (
     <div class={`notice${partial && !waits ? ' bad' : ''}`} role="status">

@@ -14,12 +14,12 @@ import { exclude, include } from './value-menu'
 
 export const openId = parameter('row')
 export const selected = signal(-1)
-/** The record of the selected row: it can be in another row of the next answer. */
+/** The ID of the selected record, which can be in another row of the next result. */
 let selectedId = ''
 
 const chosenField = signal('')
 
-/** The field that is meant in the selected row, once one was chosen; empty if it is no column now. */
+/** The selected field of the selected row; empty if there is none, or it is no longer a column. */
 export const cursor = computed(() => {
   const shown = chosenField.value === 'status' || columns.value.includes(chosenField.value)
   return shown ? chosenField.value : ''
@@ -28,10 +28,10 @@ export const cursor = computed(() => {
 /** Whether the list is scrolled away from its beginning. */
 export const scrolled = signal(false)
 
-/** Whether somebody looks at a record: then nothing should move by itself. */
+/** Whether the user is reading, so that nothing should move by itself. */
 export const isReading = computed(() => scrolled.value || openId.value !== '')
 
-/** Keeps to the selected record, or the open one, when there are other rows. */
+/** Keeps the selected or open record selected when the rows change. */
 export function reselect(found: LogEntry[]): void {
   const id = selectedId || openId.peek()
   if (id === '' || found[selected.peek()]?.id === id) return
@@ -97,7 +97,7 @@ function filterBySelected(how: (field: string, value: unknown) => void): void {
   } else how(field, value)
 }
 
-/** The severity and the columns, but for the message, which no filter is made of. */
+/** The severity and the columns except for the message, which cannot be filtered by. */
 function cursorFields(): string[] {
   return ['status', ...columns.peek().filter((name) => name !== 'message' && name !== 'status')]
 }
@@ -202,7 +202,7 @@ function moveByKey(event: KeyboardEvent, grid: HTMLElement, page: number): void 
   }
 }
 
-/** Opens a tab of the selected record, or of the open one, which need not be among the rows any more. */
+/** Opens a tab of the selected record, or of the open one if it is no longer among the rows. */
 export function openTab(tab: string): void {
   const id = rows.peek()[selected.peek()]?.id ?? openId.peek()
   if (id) go({ row: id, tab })

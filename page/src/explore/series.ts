@@ -3,7 +3,7 @@ import type { AggregateAnswer } from '../api/schema'
 
 export interface Timeline {
   times: number[]
-  /** Length of a stretch, milliseconds. */
+  /** Length of an interval, milliseconds. */
   step: number
 }
 
@@ -16,7 +16,7 @@ export function isSeries(value: unknown): value is Point[] {
   return Array.isArray(value)
 }
 
-/** All stretches of the answer's range; a day that is shorter or longer breaks the rhythm. */
+/** All intervals of the range. Days with a change of the clock have another length. */
 export function timelineOf(answer: AggregateAnswer, span: { from: number; to: number }): Timeline {
   const seen = new Set<number>()
   for (const bucket of answer.data.buckets) {
@@ -31,7 +31,7 @@ export function timelineOf(answer: AggregateAnswer, span: { from: number; to: nu
   return { times: [...seen].sort((a, b) => a - b), step }
 }
 
-/** The values of a series on that line; what is not there is `missing`. */
+/** The values of a series at these times, with `missing` where there is none. */
 export function valuesOn(
   times: number[],
   series: unknown,

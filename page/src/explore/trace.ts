@@ -40,10 +40,10 @@ export function waterfallOf(records: LogEntry[]): Waterfall {
   return { bars, begin, length: end - begin, services }
 }
 
-/** Programs whose names of times do not end with their unit. */
+/** Names of durations that do not end with their unit. */
 const knownUnits: Record<string, string> = { '@request_time': 's' }
 
-/** How long the work of a record took, milliseconds; 0 if it does not say. */
+/** The duration in a record, milliseconds; 0 if it has none. */
 function durationOf(record: LogEntry): number {
   for (const { name, value } of flatten(record.attributes.attributes)) {
     const unit = isTotal(name) ? (knownUnits[name] ?? unitOf(name)) : undefined

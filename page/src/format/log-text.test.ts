@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { marked, oneLine, partsOf, plainText, wordsExpression } from './log-text'
 
-it('colours of terminals become styles', () => {
+it('colors of terminals become styles', () => {
   expect(partsOf('\u001b[31mERROR\u001b[0m bad')).toEqual([
     { text: 'ERROR', kind: 'ansi-red' },
     { text: ' bad' },

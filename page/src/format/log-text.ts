@@ -3,7 +3,7 @@
 
 export interface TextPart {
   text: string
-  /** A class of the style sheet: a colour, or a sign that stands for a character. */
+  /** A class of the style sheet: a color, or a sign that stands for a character. */
   kind?: string
 }
 
@@ -35,7 +35,7 @@ export const unseenCharacter = new RegExp(`[${unseen}]`, 'gu')
 /** A command to a terminal, or one such character. */
 const special = new RegExp(`\\u001b\\[([0-9;]*)([A-Za-z])|[${unseen}]`, 'gu')
 
-const colours = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
+const colors = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white']
 
 const marks: Record<number, string> = {
   173: 'SHY',
@@ -66,7 +66,7 @@ export function partsOf(text: string): TextPart[] {
   for (const match of text.matchAll(special)) {
     push(parts, text.slice(at, match.index), kind)
     at = match.index + match[0].length
-    if (match[2] === 'm') kind = colourOf(match[1] ?? '', kind)
+    if (match[2] === 'm') kind = colorOf(match[1] ?? '', kind)
     else if (match[2] === undefined) push(parts, signOf(match[0]), 'sign')
   }
   push(parts, text.slice(at), kind)
@@ -77,13 +77,13 @@ function push(parts: TextPart[], text: string, kind: string | undefined): void {
   if (text) parts.push(kind ? { text, kind } : { text })
 }
 
-function colourOf(codes: string, before: string | undefined): string | undefined {
+function colorOf(codes: string, before: string | undefined): string | undefined {
   let kind = before
   for (const code of codes.split(';').map(Number)) {
     if (code === 0 || code === 39) kind = undefined
     else if (code === 1) kind ??= 'ansi-bold'
-    else if (code >= 30 && code <= 37) kind = `ansi-${colours[code - 30]}`
-    else if (code >= 90 && code <= 97) kind = `ansi-${colours[code - 90]}`
+    else if (code >= 30 && code <= 37) kind = `ansi-${colors[code - 30]}`
+    else if (code >= 90 && code <= 97) kind = `ansi-${colors[code - 90]}`
   }
   return kind
 }

@@ -45,7 +45,7 @@ export function bytes(value: number): string {
   return `${digits(rest)} ${names[step]}`
 }
 
-/** A share of 1 in percent; something is never shown as nothing. */
+/** A fraction as a percentage; something is never shown as nothing. */
 export function percent(share: number): string {
   if (share === 0) return '0 %'
   if (Math.abs(share) < 0.0001) return '<0.01 %'
@@ -64,7 +64,7 @@ const steps: Array<[number, string]> = [
   [1, 'ns'],
 ]
 
-/** A length of time in nanoseconds with the unit that suits it. */
+/** A duration in nanoseconds, with a suitable unit. */
 export function duration(nanoseconds: number): string {
   const size = Math.abs(nanoseconds)
   if (size === 0) return '0 s'
@@ -102,7 +102,7 @@ export function isTime(unit: string | null | undefined): boolean {
   return unit !== undefined && unit !== null && unit in nanoseconds
 }
 
-/** What a number of one unit of time is multiplied by to be one of another; 1 if one is unknown. */
+/** The factor for converting one unit of time to another; 1 if either is unknown. */
 export function unitRatio(from: string | undefined, to: string | undefined): number {
   const [first, last] = [nanoseconds[from ?? ''], nanoseconds[to ?? '']]
   return first !== undefined && last !== undefined ? first / last : 1
@@ -132,7 +132,7 @@ export function unitByName(name: string): Unit | undefined {
   return suffix as Unit | undefined
 }
 
-/** A number without the dust of binary fractions. Integers, which may be IDs, stay what they are. */
+/** A number without rounding errors of binary fractions. Integers, which may be IDs, are unchanged. */
 export function tidy(value: number): string {
   return Number.isInteger(value) ? `${value}` : `${Number(value.toPrecision(12))}`
 }

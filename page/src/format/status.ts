@@ -36,7 +36,7 @@ export function letterOf(status: Status): string {
   return letters[status]
 }
 
-/** The colours of the style sheet: several severities share one. */
+/** The colors of the style sheet: several severities share one. */
 export function toneOf(status: Status): string {
   switch (status) {
     case 'emergency':

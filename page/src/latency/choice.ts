@@ -29,7 +29,7 @@ export const by = computed(
   () => byParameter.value || usualGroup(query.value, facets.data.value?.facets ?? []),
 )
 
-/** The two parts of a request's time, once they are chosen or there by themselves. */
+/** The two parts of a request's time, as chosen or recognized. */
 export const pair = computed<Pair | undefined>(() => {
   if (measureParameter.value && serviceParameter.value) {
     return { service: serviceParameter.value, queueing: '@queueing_delay' }

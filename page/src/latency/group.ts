@@ -5,10 +5,10 @@ import { parseTerms } from '../query/terms'
 
 const hosts = ['host', '@host', '@hostname']
 
-/** Where a request went, or what it asked for. */
+/** Fields that say where a request went, or what it requested. */
 const parts = /upstream|backend|instance|pod|worker|route|endpoint|handler|operation/
 
-/** So many groups can be compared. */
+/** The maximum number of groups that can be compared. */
 const groupsMost = 50
 
 export function usualGroup(query: string, facets: FacetEntry[]): string {
@@ -20,7 +20,7 @@ export function usualGroup(query: string, facets: FacetEntry[]): string {
   const part = facets.filter(
     (facet) => parts.test(facet.name) && several(facet) && (facet.distinct ?? 0) <= groupsMost,
   )
-  // Places come before what was asked of them.
+  // Destinations are preferred to what was requested from them.
   const place = part.find((facet) => !/route|endpoint|handler|operation/.test(facet.name))
   return host ?? (place ?? part[0])?.name ?? 'host'
 }

@@ -5,7 +5,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { exact, measured, percent, short } from '../format/numbers'
 import { brief } from '../format/times'
 import { announce } from '../ui/notify'
-import { colour, themeVersion } from '../ui/theme'
+import { color, themeVersion } from '../ui/theme'
 import { useWidth } from '../ui/width'
 import type { HeatMap } from './load'
 
@@ -113,7 +113,7 @@ function draw(canvas: HTMLCanvasElement, map: HeatMap, width: number): void {
 }
 
 function drawCells(context: CanvasRenderingContext2D, map: HeatMap, place: Place): void {
-  context.fillStyle = colour('--series-1')
+  context.fillStyle = color('--series-1')
   const density = (count: number, at: number) => Math.log1p(count / (place.decades[at] ?? 1))
   const most = Math.max(...map.counts.map((row, at) => density(Math.max(...row), at)), 1e-9)
   map.counts.forEach((row, at) => {
@@ -130,8 +130,8 @@ function drawCells(context: CanvasRenderingContext2D, map: HeatMap, place: Place
 
 function drawAxes(context: CanvasRenderingContext2D, map: HeatMap, place: Place): void {
   context.font = '11px system-ui, sans-serif'
-  context.fillStyle = colour('--axis')
-  context.strokeStyle = colour('--line')
+  context.fillStyle = color('--axis')
+  context.strokeStyle = color('--line')
   context.textBaseline = 'middle'
   context.textAlign = 'right'
   map.steps.forEach((step, at) => {
@@ -160,14 +160,14 @@ function drawDistribution(context: CanvasRenderingContext2D, map: HeatMap, place
   const densities = sums.map((sum, at) => sum / (place.decades[at] ?? 1))
   const most = Math.max(1, ...densities)
   const begin = left + place.plotWidth + 10
-  context.fillStyle = colour('--series-1')
+  context.fillStyle = color('--series-1')
   context.globalAlpha = 0.75
   densities.forEach((density, at) => {
     const { y, tall } = rowOf(place, at)
     context.fillRect(begin, y, (density / most) * (side - 14), Math.max(1, tall - 0.5))
   })
   context.globalAlpha = 1
-  context.fillStyle = colour('--axis')
+  context.fillStyle = color('--axis')
   context.textAlign = 'left'
   context.fillText('entire range', begin, height - bottom / 2)
 }

@@ -89,9 +89,9 @@ export function loadPercentiles(question: Question, metric: string): void {
     const answer = await figuresOf(question, compute, { points: 100 }, signal)
     const timeline = timelineOf(answer, question.span)
     const computes = answer.data.buckets[0]?.computes ?? {}
-    const series = shownPercentiles.map(([, label, colour], at) => ({
+    const series = shownPercentiles.map(([, label, color], at) => ({
       label,
-      colour,
+      color,
       values: valuesOn(timeline.times, computes[`c${at}`], null),
     }))
     return { ...timeline, series, unit: answer.meta.weir.units?.c0 }
@@ -211,12 +211,12 @@ export function loadParts(question: Question, { service, queueing }: Pair, figur
     const series = [
       {
         label: 'service time',
-        colour: '--series-1',
+        color: '--series-1',
         values: valuesOn(timeline.times, computes.c0, null),
       },
       {
         label: 'queueing delay',
-        colour: '--series-2',
+        color: '--series-2',
         values: valuesOn(timeline.times, computes.c1, null).map(inSameUnit),
       },
     ]

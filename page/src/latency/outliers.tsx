@@ -13,7 +13,7 @@ import { Skeleton } from '../ui/states'
 import { by, metric } from './choice'
 import { type Outlier, outliers, summary } from './load'
 
-/** So much slower than all together is worth a sign. */
+/** Groups slower than all records by this factor are marked. */
 const notable = 1.5
 
 export function Outliers() {

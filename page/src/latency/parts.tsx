@@ -74,7 +74,7 @@ function Shown({ figure, asTable }: { figure: string; asTable: boolean }) {
   )
 }
 
-/** In one sentence, what the chart says. */
+/** The chart in one sentence. */
 function Verdict({ found: { service, queueing } }: { found: PartsAnswer }) {
   if (service + queueing === 0) return <p class="quiet">No record in this range has both fields.</p>
   const share = queueing / (service + queueing)

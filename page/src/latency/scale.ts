@@ -38,7 +38,7 @@ export function stepsOf(decades: Decade[]): Step[] {
   return [{ low: 0, high: first.low }, ...steps]
 }
 
-/** Without the dust of binary fractions. */
+/** Without rounding errors of binary fractions. */
 function round(value: number): number {
   return Number(value.toPrecision(12))
 }

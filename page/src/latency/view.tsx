@@ -166,7 +166,7 @@ function HeatTable({ map }: { map: HeatMap }) {
   const series = map.steps.flatMap((step, at) => {
     const values = map.counts[at] ?? []
     const label = `${measured(step.low, map.unit)} to ${measured(step.high, map.unit)}`
-    return values.some((count) => count > 0) ? [{ label, colour: '', values }] : []
+    return values.some((count) => count > 0) ? [{ label, color: '', values }] : []
   })
   return <ChartTable label="Heat map" times={map.times} series={series} format={exact} />
 }

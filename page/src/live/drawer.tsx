@@ -19,7 +19,7 @@ import { findStored } from './stored'
 
 export const openedRow = signal<LogEntry | undefined>(undefined)
 
-/** What the store has of the row: nothing yet, or nothing at all, or the record. */
+/** The stored record, and whether the search for it is over. */
 interface Stored {
   searched: boolean
   record: LogEntry | undefined

@@ -7,7 +7,7 @@ import { full } from '../format/times'
 import { Clock } from '../ui/clock'
 import { LogText } from '../ui/log-text'
 import { memo } from '../ui/memo'
-import { colourOfName } from '../ui/theme'
+import { colorOfName } from '../ui/theme'
 import { openedRow } from './drawer'
 import type { Entry } from './ring'
 import { readRow } from './row'
@@ -40,7 +40,7 @@ export const LiveRow = memo(function LiveRow({
   const { service, message } = record.attributes
   const status = statusOf(record.attributes.status)
   const name = service || textOf(fieldOf(record, 'container.name')) || (record.weir?.source ?? '')
-  const colour = `var(${colourOfName(name || (record.weir?.stream ?? ''))})`
+  const color = `var(${colorOfName(name || (record.weir?.stream ?? ''))})`
   const text = textOf(message)
   function open() {
     pause()
@@ -51,7 +51,7 @@ export const LiveRow = memo(function LiveRow({
       {...(rowRef ? { ref: rowRef } : {})}
       data-index={index}
       class={`record live-row tone-${toneOf(status)}`}
-      style={{ transform: `translateY(${top}px)`, '--stream': colour }}
+      style={{ transform: `translateY(${top}px)`, '--stream': color }}
       role="button"
       tabIndex={0}
       onClick={() => (window.getSelection()?.isCollapsed === false ? undefined : open())}

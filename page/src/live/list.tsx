@@ -18,9 +18,9 @@ import { follow, following, paints, pause, ring, tailState } from './tail'
 
 const query = parameter('q')
 
-/** So near the bottom counts as at the bottom, pixels. */
+/** A list this close to its end counts as at its end, pixels. */
 const bottomSlack = 24
-/** Places are rounded to whole pixels here and there. */
+/** Browsers round positions to whole pixels. */
 const rounding = 1
 
 export function LiveList({ words }: { words: string }) {
@@ -37,7 +37,7 @@ export function LiveList({ words }: { words: string }) {
     keyOf: (index) => entries[index]?.key ?? index,
   })
 
-  /** Where the last scroll ended; while the list follows, where it was left at its end. */
+  /** The last scroll position; while the list follows, that of its end. */
   const lastTop = useRef(0)
   useLayoutEffect(() => {
     const element = scroller.current

@@ -1,7 +1,7 @@
 // The rows of a live tail, with a limit. While the tail is paused, new rows are kept separately, so
 // that nothing on the screen moves.
 
-/** What comes in, before it has a key. */
+/** An incoming entry, before it has a key. */
 export type Incoming =
   | { kind: 'row'; id: string; data: string }
   | { kind: 'gap' | 'note'; text: string }
@@ -11,11 +11,11 @@ export type Entry = Incoming & { key: number }
 export const ringMax = 10_000
 
 export class Ring {
-  /** What is on the screen. */
+  /** Entries on the screen. */
   shown: Entry[] = []
-  /** What came in since the reader stopped following. */
+  /** Entries since the tail was paused. */
   waiting: Entry[] = []
-  /** Rows that waited and were pushed out by newer ones. */
+  /** Waiting rows that were dropped for newer ones. */
   pushedOut = 0
   private next = 0
 
@@ -34,7 +34,7 @@ export class Ring {
     this.waiting = last(all)
   }
 
-  /** Shows what has waited; what was pushed out meanwhile is said at its place. */
+  /** Shows the waiting entries, with a note in place of those that were dropped. */
   catchUp(): void {
     const lost = this.pushedOut
     if (lost > 0) {

@@ -7,7 +7,7 @@ import { readStatus } from '../format/status'
 import { nanosecondsBetween } from '../time/nanoseconds'
 
 interface TailRow {
-  /** What a search calls it once it is stored. */
+  /** The ID in searches, once it is stored. */
   id?: string
   timestamp?: string
   /** When weir received it. */

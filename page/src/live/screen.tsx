@@ -105,7 +105,7 @@ function useLiveKeys(): void {
   ])
 }
 
-/** Moves the focus to the row before or behind; at first, to the newest on the screen. */
+/** Moves the focus to the previous or next row; at first, to the newest one on the screen. */
 function stepRow(by: number): void {
   pause()
   const place = (row: HTMLElement) => Number(row.dataset.index)

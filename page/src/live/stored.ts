@@ -2,7 +2,7 @@
 import { asProblem, get, isAbort } from '../api/client'
 import type { LogEntry } from '../api/schema'
 
-/** How often a row is looked for that is not stored yet, and how long after the one before, milliseconds. */
+/** How often a row that is not stored yet is looked for, and the interval in milliseconds. */
 const tries = 10
 const tryEvery = 1_000
 

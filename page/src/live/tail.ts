@@ -28,12 +28,12 @@ export const totals = signal<Totals>(none)
 /** The last minute, second by second; the newest last. */
 export const seconds = signal<Second[]>([])
 export const following = signal(true)
-/** Grows with every paint. */
+/** Increases with every paint. */
 export const paints = signal(0)
 export const ring = new Ring()
 
 const minute = 60
-/** Rows are drawn several at once. Where more come than anybody can read, seldom is soon enough. */
+/** Rows are drawn in batches, less often when more arrive than anybody can read, milliseconds. */
 const paintSoon = 80
 const paintSeldom = 240
 const manyRows = 100

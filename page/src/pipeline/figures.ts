@@ -4,7 +4,7 @@
 import type { OutputStatus, SourceStatus } from '../api/schema'
 import type { Status } from '../state/status'
 
-/** Discards that somebody asked for; all others are losses. The metrics have the same list. */
+/** Intended discards; all others are losses. The metrics have the same list. */
 const chosen = new Set([
   'rule',
   'sampled',
@@ -16,7 +16,7 @@ const chosen = new Set([
 ])
 
 export interface Loss {
-  /** Records that were lost against everybody's will. */
+  /** Records that were lost unintentionally. */
   lost: number
   chosen: number
   reasons: Array<{ reason: string; count: number; chosen: boolean }>
@@ -58,7 +58,7 @@ export function totalsOf(document: Status): Totals {
   }
 }
 
-/** By how much a counter grew a second between two documents; undefined without two of them. */
+/** The rate of a counter between two readings, per second; undefined without two of them. */
 export function rateOf(
   before: Status | undefined,
   after: Status,
@@ -96,7 +96,7 @@ export function outputState(output: OutputStatus): State {
   return deliveryState(fillOf(output), book.lag_seconds)
 }
 
-/** More than a moment behind. */
+/** Whether a lag is worth mentioning. */
 export function isLate(lag: number): boolean {
   return lag > 10
 }
@@ -107,7 +107,7 @@ export function deliveryState(fill: number, lag: number): State {
   return { tone: 'good', text: 'delivering' }
 }
 
-/** What lags is here because it lags: that is no trouble of its own. */
+/** Records are here because their drains lag, so a lag alone is not a problem. */
 export function laggingState(fill: number, waiting: number): State {
   if (fill > nearlyFull) return { tone: 'caution', text: 'nearly full' }
   return waiting > 0
@@ -119,7 +119,7 @@ export function fillOf({ book }: OutputStatus): number {
   return book.buffer_bytes_max > 0 ? Math.min(1, book.pending_bytes / book.buffer_bytes_max) : 0
 }
 
-/** How long until an output is full at the present rate, seconds; undefined while it does not grow. */
+/** Seconds until an output is full at the current rate; undefined while its backlog does not grow. */
 export function fullIn(
   before: Status | undefined,
   after: Status,

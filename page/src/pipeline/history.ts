@@ -9,7 +9,7 @@ const kept = 150
 
 export const history = signal<Record<string, number[]>>({})
 
-/** How long each of the looks was, seconds; the newest last, as in the history. */
+/** Time between readings, seconds; the newest last, as in the history. */
 const lengths = signal<number[]>([])
 
 /** When the last lines came in, by the browser's clock; 0 while none have since the page was opened. */
@@ -50,7 +50,7 @@ function countersOf(document: Status): Counter[] {
   return [...sources, ...outputs, ['cpu', (one) => one.cpu_seconds], ['bytes', bytesTaken]]
 }
 
-/** Keeps the history from now on. */
+/** Records the history from now on. */
 export function keepHistory(): () => void {
   return effect(() => {
     const document = status.value
@@ -70,10 +70,10 @@ export function keepHistory(): () => void {
   })
 }
 
-/** So long a figure looks back, so that it can be read, seconds. */
+/** The interval that a displayed rate is averaged over, so that it can be read, seconds. */
 const window = 5
 
-/** The mean over the last few seconds, or over one look that is longer. */
+/** The mean over the last few seconds, or over a single longer interval. */
 export function steady(name: string): number | undefined {
   return meanOf(history.value[name] ?? [], lengths.value)
 }
@@ -89,7 +89,7 @@ export function meanOf(rates: number[], seconds: number[]): number | undefined {
   return time > 0 ? sum / time : undefined
 }
 
-/** What all sources take in, lines per second. */
+/** Incoming lines of all sources, per second. */
 export function incoming(document: Status): number | undefined {
   const rates = document.sources.map(({ book }) => steady(`source:${book.name}`))
   const known = rates.filter((one) => one !== undefined)

@@ -15,7 +15,7 @@ import { openNode } from './topology-view'
 
 type Pair = [string, string]
 
-/** Back to the box that it was opened from. */
+/** Returns the focus to the node that it was opened from. */
 function closeNode(): void {
   const box = document.querySelector<HTMLElement>('.node[aria-expanded=true]')
   go({ node: null }, { replace: true })
@@ -68,7 +68,7 @@ export function NodeDrawer({ document, topology }: Props) {
   )
 }
 
-/** Where the records of a source can be looked at. */
+/** Links to the records of a source. */
 function Records({ source }: { source: string }) {
   const q = `source:${quoteValue(source)}`
   return (

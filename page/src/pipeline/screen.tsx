@@ -23,7 +23,7 @@ import { topologyOf } from './topology'
 import { TopologyView } from './topology-view'
 
 const rulesEvery = 3_000
-/** So long the parts of the screen wait for each other, milliseconds. */
+/** How long the parts of the screen wait for each other, milliseconds. */
 const longestWait = 1_500
 
 export function Pipeline() {
@@ -40,7 +40,7 @@ export function Pipeline() {
   const problem = topologyProblem.value
   if (!found && problem) return <ProblemView problem={problem} />
   const graph = topology.value && topologyOf(topology.value, rules.data.value)
-  // All at once, so that what is there already does not move when the rest comes.
+  // All parts at once, so that none moves when another one arrives.
   const isComplete = graph && (rules.data.value || rules.problem.value)
   if (!found || !(isComplete || waited)) return <Skeleton lines={14} label="Loading the pipeline" />
   return (
@@ -61,7 +61,7 @@ export function Pipeline() {
   )
 }
 
-/** Whether what is there should be shown, though something is missing. */
+/** Whether to show the parts that have arrived, although others are missing. */
 function useWaited(): boolean {
   const waited = useSignal(false)
   useEffect(() => {

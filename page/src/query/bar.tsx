@@ -11,9 +11,9 @@ interface QueryBarProps {
   query: string
   problem: Problem | undefined
   onRun: (query: string) => void
-  /** What the button says. */
+  /** Label of the button. */
   action: string
-  /** Whether the first answer has come. */
+  /** Whether the first response has arrived. */
   settled: boolean
 }
 
@@ -86,7 +86,7 @@ interface LoadedEditor {
   ready: boolean
 }
 
-/** Puts the editor in the place of the plain field, with its text, focus and cursor. */
+/** Replaces the plain input by the editor, keeping text, focus and cursor. */
 function useEditor(
   wanted: boolean,
   host: RefObject<HTMLDivElement | null>,
@@ -112,7 +112,7 @@ function useEditor(
         draw(true)
         if (focused) made.focus(cursor)
       },
-      // It could not be fetched: the plain field does all but colours and completion.
+      // It could not be fetched: the plain input has everything but highlighting and completion.
       () => undefined,
     )
     return () => {

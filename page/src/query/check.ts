@@ -1,7 +1,7 @@
 // Validates an expression with weir itself, so that there is only one parser of the language.
 import { Problem, post } from '../api/client'
 
-/** What was probably meant. It can be asked as it is. */
+/** A corrected query, if weir suggests one. */
 export function suggestionOf(problem: Problem): string | undefined {
   return problem.document.suggestion ?? undefined
 }

@@ -18,7 +18,7 @@ export type Place =
       to: number
       prefix: string
       field: string
-      /** Whether values are compared with it, as in a range. */
+      /** Whether it is behind a comparison or in a range. */
       compared: boolean
     }
 
@@ -65,10 +65,10 @@ export function placeAt(text: string, cursor: number): Place {
 
 export interface Suggestion {
   label: string
-  /** What is put in place of what stands there. */
+  /** The text to insert. */
   text: string
   detail: string
-  /** Where in the text the cursor goes; behind it otherwise. */
+  /** Position of the cursor in the text; by default after it. */
   cursor?: number
   kind: 'field' | 'value' | 'operator' | 'query'
 }
@@ -148,7 +148,7 @@ async function suggestValues(
   }))
   if (place.prefix || place.compared) return values
   const operators = operatorsOf(place.field)
-  // Of a number that nearly every record has another one of, a range is asked for.
+  // For a number with many values, a comparison is more useful than a value.
   const isMeasure = answer.values.every((entry) => typeof entry.value === 'number')
   return isMeasure && values.length === listed
     ? [...operators, ...values]
@@ -158,7 +158,7 @@ async function suggestValues(
 const timeUnits = ['ms', 's', 'min', 'h', 'us', 'ns']
 const sizeUnits = ['KiB', 'MiB', 'GiB', 'kB', 'MB', 'GB', 'B']
 
-/** A number that is compared, with each unit that it could be in. */
+/** The number at the cursor with each unit that its field can have. */
 export function unitsOf({ field, prefix }: { field: string; prefix: string }): Suggestion[] {
   const [, number, begun] = /^([+-]?\d+(?:\.\d+)?)([a-zµ]*)$/i.exec(prefix) ?? []
   const unit = unitOf(field)
@@ -170,7 +170,7 @@ export function unitsOf({ field, prefix }: { field: string; prefix: string }): S
 
 const recentListed = 8
 
-/** The queries of before, for an empty query. */
+/** Recent queries, for an empty one. */
 export async function recentQueries(): Promise<Suggestion[]> {
   await queriesRead()
   return queriesBefore

@@ -102,11 +102,11 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
     EditorView.lineWrapping,
     EditorView.contentAttributes.of({ 'aria-label': 'Query', spellcheck: 'false' }),
     oneLine,
-    colours,
+    colors,
     autocompletion({
       override: [complete],
-      // Nothing is taken that was not selected, so a key pressed at once after the list has opened is
-      // meant for it: with the usual delay, Arrow Down and Enter ran what was written so far.
+      // Only a selected option is accepted, so keys that are pressed right after the list has opened
+      // are meant for it. With the default delay, Arrow Down and Enter ran the incomplete query.
       selectOnOpen: false,
       interactionDelay: 0,
       icons: false,
@@ -129,14 +129,14 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
   ]
 }
 
-/** In an empty query, recent ones are a key away. */
+/** Opens the completion in an empty query, which lists recent ones. */
 function suggestInEmpty(view: EditorView): boolean {
   return (
     view.state.doc.length === 0 && completionStatus(view.state) === null && startCompletion(view)
   )
 }
 
-/** A character that cannot be seen, as lists of records show it. */
+/** An invisible character as a sign, as in lists of records. */
 function signElement(code: number): HTMLElement {
   const sign = document.createElement('span')
   sign.className = 'cm-sign'
@@ -144,7 +144,7 @@ function signElement(code: number): HTMLElement {
   return sign
 }
 
-/** A query is one line: what is pasted with line feeds gets spaces. */
+/** A query is a single line: pasted line feeds become spaces. */
 const oneLine = EditorState.transactionFilter.of((transaction) => {
   if (!transaction.docChanged || transaction.newDoc.lines === 1) return transaction
   const text = transaction.newDoc.toString().replace(/\s*\n\s*/g, ' ')
@@ -154,22 +154,22 @@ const oneLine = EditorState.transactionFilter.of((transaction) => {
   }
 })
 
-const colours = ViewPlugin.fromClass(
+const colors = ViewPlugin.fromClass(
   class {
     decorations: DecorationSet
 
     constructor(view: EditorView) {
-      this.decorations = coloured(view.state.doc.toString())
+      this.decorations = colored(view.state.doc.toString())
     }
 
     update(update: ViewUpdate) {
-      if (update.docChanged) this.decorations = coloured(update.state.doc.toString())
+      if (update.docChanged) this.decorations = colored(update.state.doc.toString())
     }
   },
   { decorations: (plugin) => plugin.decorations },
 )
 
-function coloured(text: string): DecorationSet {
+function colored(text: string): DecorationSet {
   const builder = new RangeSetBuilder<Decoration>()
   for (const range of rangesOf(text)) builder.add(range.from, range.to, range.value)
   return builder.finish()
@@ -213,7 +213,7 @@ function optionOf(suggestion: Suggestion): Completion {
   }
 }
 
-/** While somebody types, what only ends too early is no error yet. */
+/** A query that merely ends too early is not marked while it is being typed. */
 async function lint(text: string): Promise<Diagnostic[]> {
   const problem = await checkQuery(text)
   const start = problem?.document.span?.start

@@ -1,9 +1,9 @@
 // How values and names of fields are quoted in an expression, so that they are taken literally.
 import { jsonOf } from '../api/exact'
 
-/** What stands for itself wherever it is in a value. */
+/** Characters that need no quotes in a value. */
 const plain = /^[\p{L}\p{N}_.@+%#,;~=/-]+$/u
-/** A number with a unit would be converted; a text that looks like one must not be. */
+/** A number with a unit would be converted; text that looks like one must not be. */
 const united = /^[\d.]+(e\d+)?[a-zµ]+$/i
 
 export function quoteValue(value: unknown): string {
@@ -30,7 +30,7 @@ export function unquoteKey(written: string): string {
   return written.replace(/\\(.)/gu, '$1')
 }
 
-/** The value that a piece of an expression stands for, if it stands for one alone. */
+/** The value that a piece of an expression denotes, if it is a single value. */
 export function unquote(text: string): string | undefined {
   if (/^["“”]/.test(text)) {
     if (text.length < 2 || !/["“”]$/.test(text)) return undefined

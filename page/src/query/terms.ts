@@ -8,7 +8,7 @@ export interface Term {
   negated: boolean
   /** The key with its `@`, unescaped; absent for words and groups. */
   field?: string
-  /** The values of which one must be there, if the term is a plain list of values. */
+  /** The values of which one must match, if the term is a plain list of values. */
   values?: string[]
 }
 
@@ -92,7 +92,7 @@ export function stateOf(terms: Term[], field: string, value: unknown): ValueStat
   return found.negated ? 'excluded' : 'included'
 }
 
-/** The query with a value asked for or left out, in place of what it said of that value before. */
+/** The query with a value included or excluded, replacing what it said about that value. */
 export function withValue(query: string, field: string, value: unknown, state: ValueState): string {
   const without = removeValue(parseTerms(query), field, String(value))
   if (!state) return printTerms(without)
@@ -113,7 +113,7 @@ function removeValue(terms: Term[], field: string, value: string): Term[] {
   })
 }
 
-/** The query with this value as the only one asked for in its field. */
+/** The query with this value as the only one included for its field. */
 export function withOnly(query: string, field: string, value: unknown): string {
   return printTerms([...parseTerms(withoutField(query, field)), written(field, [value], false)])
 }
@@ -122,7 +122,7 @@ export function withoutField(query: string, field: string): string {
   return printTerms(parseTerms(query).filter((term) => term.field !== field))
 }
 
-/** The query with a range of numbers in a field, in place of what it said of that field. */
+/** The query with a range for a numeric field, replacing what it said about that field. */
 export function withRange(query: string, field: string, low: string, high: string): string {
   const rest = parseTerms(withoutField(query, field))
   if (!low && !high) return printTerms(rest)
@@ -138,7 +138,7 @@ export function withTerm(query: string, text: string): string {
   return terms.some((term) => term.text === text) ? query : printTerms([...terms, termOf(text)])
 }
 
-/** Words and phrases that are looked for in messages: what a row should mark. */
+/** Words and phrases that the query searches for in messages, to be highlighted. */
 export function markedWords(query: string): string[] {
   return parseTerms(query).flatMap((term) => {
     if (term.negated || (term.field && term.field !== 'message')) return []

@@ -46,7 +46,7 @@ export function link(changes: Changes, target: Screen = screen.value): string {
   return url.href
 }
 
-/** Goes there; `replace` leaves no step back, for what is set while the reader works. */
+/** Changes the address; `replace` adds no step to the history of the browser. */
 export function go(changes: Changes, options: { screen?: Screen; replace?: boolean } = {}): void {
   const target = link(changes, options.screen)
   if (target === here.value.href) return
@@ -61,7 +61,7 @@ export function follow(address: string): void {
   here.value = new URL(address)
 }
 
-/** Makes plain clicks on links between screens stay in the page; others are the browser's. */
+/** Handles plain clicks on links between screens in the page, without loading it again. */
 export function followLinks(): void {
   document.addEventListener('click', (event) => {
     const plain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey

@@ -4,7 +4,7 @@ import { type ReadonlySignal, signal } from '@preact/signals'
 import { asProblem, isAbort, type Problem } from '../api/client'
 
 interface Answer<Value> {
-  /** The last good answer, which may be that of the question before. */
+  /** The last successful response, possibly to the previous question. */
   data: ReadonlySignal<Value | undefined>
   problem: ReadonlySignal<Problem | undefined>
   loading: ReadonlySignal<boolean>
@@ -49,13 +49,13 @@ export function createResource<Value>(): Resource<Value> {
   return { data, problem, loading, ask, clear }
 }
 
-/** What is shown in place of an answer: a refusal, or why there is none yet. An earlier answer stays. */
+/** The problem to show in place of a result: a rejection, or any problem while there is no result. */
 export function problemInstead({ data, problem }: Answer<unknown>): Problem | undefined {
   const found = problem.value
   return found?.kind === 'refused' || data.value === undefined ? found : undefined
 }
 
-/** Whether the answer may be that of the question before. */
+/** Whether the result may be that of the previous question. */
 export function isOutdated({ loading, problem }: Answer<unknown>): boolean {
   return loading.value || problem.value !== undefined
 }

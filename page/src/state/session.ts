@@ -7,7 +7,7 @@ import type { Screen } from './location'
 
 export type Role = 'anyone' | 'operator' | 'reader' | 'developer'
 
-/** Until weir has told, nothing is left out. */
+/** Until weir has responded, no screen is left out. */
 export const role = signal<Role | undefined>(undefined)
 
 /** The screens that show records or drains of single applications. */
@@ -16,7 +16,7 @@ const ofApplications = new Set<Screen>(['explore', 'live', 'drains'])
 /** Whether the reader may see more than some applications. */
 export const seesEverything = computed(() => role.value !== 'developer')
 
-/** Whether what the reader does may be kept for all readers. */
+/** Whether the user may change what all users share. */
 export const mayChange = computed(() => role.value !== 'developer' && role.value !== 'reader')
 
 /** Whether the reader has signed in, and may sign out. */
@@ -35,7 +35,7 @@ export async function loadSession(): Promise<void> {
     const found: SessionDocument = await get(path, {})
     role.value = found.role as Role
   } catch {
-    // Whether to sign in, or that weir is away, is known from every request.
+    // Every request tells whether to sign in, and whether weir can be reached.
   }
 }
 

@@ -9,7 +9,7 @@ export const theme = stored<Theme>('theme', 'system', oneOf('system', 'light', '
 export const density = stored<Density>('density', 'compact', oneOf('compact', 'comfortable'))
 export const wrap = stored('wrap', false, isBoolean)
 export const histogramShown = stored('histogram', true, isBoolean)
-/** On a phone they cover everything else, so they come when they are asked for, each time. */
+/** On a phone they cover everything else, so they are hidden until they are opened. */
 export const facetsShown =
   window.innerWidth > 820 ? stored('facets', true, isBoolean) : signal<boolean>(false)
 

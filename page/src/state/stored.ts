@@ -35,7 +35,7 @@ function write(name: string, text: string): void {
   try {
     window.localStorage.setItem(prefix + name, text)
   } catch {
-    // Storage is full or forbidden: the setting holds until the page is closed.
+    // Storage is full or not allowed: the setting lasts until the page is closed.
   }
 }
 

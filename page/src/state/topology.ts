@@ -9,19 +9,19 @@ import { seesEverything } from './session'
 
 export const topology = signal<TopologyDocument | undefined>(undefined)
 
-/** The document before it, of the same process, for rates. */
+/** The previous document of the same process, for rates. */
 export const topologyBefore = signal<TopologyDocument | undefined>(undefined)
 
-/** When the last document came, by the browser's clock. */
+/** When the last document arrived, by the browser's clock. */
 export const topologyAt = signal(0)
 
 /** Why there is no newer one. */
 export const topologyProblem = signal<Problem | undefined>(undefined)
 
-/** How often a snapshot is asked for, and the stream tried again, while it is cut. */
+/** How often a snapshot is requested and the stream is retried while it is disconnected. */
 const retryEvery = 1_000
 
-/** Follows from now on, as long as the page is there. */
+/** Follows the topology as long as the page is open. */
 export function watchTopology(): void {
   let current = new AbortController()
   function begin() {
@@ -66,7 +66,7 @@ function take(events: ServerEvent[]): void {
 
 function show(next: TopologyDocument): void {
   const before = topology.peek()
-  // After a restart counters begin anew, and rates with them.
+  // After a restart counters start again, and so do rates.
   const same = before?.process.started_unix_ns === next.process.started_unix_ns
   batch(() => {
     topologyBefore.value = same ? before : undefined
@@ -91,7 +91,7 @@ export function merged(document: TopologyDocument, change: TopologyChange): Topo
   }
 }
 
-/** What is there keeps its place; what is new comes last. */
+/** Existing items keep their positions; new ones are appended. */
 function mergedById<Item extends { id: string }>(
   items: Item[],
   changed: Item[],

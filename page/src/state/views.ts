@@ -10,7 +10,7 @@ export type View = SavedView
 export const views = signal<View[]>([])
 export const queriesBefore = signal<string[]>([])
 
-/** Why the last request about views has failed; what is listed may then be old. */
+/** Why the last request has failed; what is listed may then be outdated. */
 export const viewsProblem = signal<Problem | undefined>(undefined)
 
 const kept = 50
@@ -18,13 +18,13 @@ const viewsPath = '/weir/v1/views'
 
 let reading: Promise<boolean> | undefined
 
-/** Reads them anew. */
+/** Loads views and queries. */
 export function loadViews(): Promise<boolean> {
   reading = taken(get(viewsPath, {}))
   return reading
 }
 
-/** Waits until the queries of before have been read once. */
+/** Waits until recent queries have been loaded once. */
 export async function queriesRead(): Promise<void> {
   await (reading ?? loadViews())
 }
@@ -37,7 +37,7 @@ export async function removeView(name: string): Promise<boolean> {
   return taken(change('DELETE', pathOf(name)))
 }
 
-/** Keeps a query that was run. The list changes at once, whatever weir says. */
+/** Adds a query to the recent ones, in the page at once and in weir. */
 export function remember(query: string): void {
   if (!query || queriesBefore.peek()[0] === query) return
   const others = queriesBefore.peek().filter((one) => one !== query)

@@ -104,7 +104,7 @@ function between(ends: string[], now: number, zone: string): Range | undefined {
   return from && to && ends.length === 2 ? { from, to } : undefined
 }
 
-/** A time alone is a moment to look at: five minutes before and behind it. */
+/** A single time stands for the five minutes before and after it. */
 function around(text: string, now: number): Range | undefined {
   if (isRelative(text)) return { from: text, to: 'now' }
   const time = resolve(text, now)
@@ -185,7 +185,7 @@ export function fixed(span: Span): Range {
   return { from: new Date(span.from).toISOString(), to: new Date(span.to).toISOString() }
 }
 
-/** The range moved by a part of its length, or made longer or shorter around its middle. */
+/** The range shifted by a part of its length. */
 export function shifted(span: Span, part: number): Range {
   const by = (span.to - span.from) * part
   return fixed({ from: span.from + by, to: span.to + by })

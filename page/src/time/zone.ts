@@ -21,7 +21,7 @@ function formatOf(zone: string): Intl.DateTimeFormat {
   return made
 }
 
-/** What clocks of the zone show, as if it were a moment of UTC. */
+/** The wall-clock time of the zone, as if it were UTC. */
 export function wallClock(time: number, zone: string): number {
   const parts = formatOf(zone).formatToParts(time)
   const part = (type: string) => Number(parts.find((one) => one.type === type)?.value ?? 0)
@@ -30,7 +30,7 @@ export function wallClock(time: number, zone: string): number {
   return Date.UTC(year, month, day, part('hour'), part('minute'), part('second'), milliseconds)
 }
 
-/** The moment at which clocks of the zone show this; of two, the first. */
+/** The point in time with this wall-clock time in the zone; of two, the first. */
 export function momentOf(wall: number, zone: string): number {
   const guess = wall - (wallClock(wall, zone) - wall)
   const exact = wall - (wallClock(guess, zone) - guess)

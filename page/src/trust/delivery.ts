@@ -5,7 +5,7 @@ import { percent, short } from '../format/numbers'
 import { lossOf } from '../pipeline/figures'
 import type { Status } from '../state/status'
 
-/** What became of records on one way through weir. */
+/** What became of the records of a source or an output. */
 export interface Delivery {
   name: string
   kind: 'source' | 'output'
@@ -57,7 +57,7 @@ export function deliveriesOf(document: Status): Delivery[] {
   return [...sources, ...outputs]
 }
 
-/** What was decided, against anybody's will or for it. */
+/** Records that were either delivered or lost. */
 export type Decided = Pick<Delivery, 'delivered' | 'lost'>
 
 /** Delivered of all that was decided; undefined before that. */

@@ -8,11 +8,11 @@ import { createResource } from '../state/resource'
 import { stored } from '../state/stored'
 
 export interface Intake {
-  /** Records a second in each stretch of time, lowest first. */
+  /** Records per second in each interval, lowest first. */
   rates: number[]
-  /** Length of a stretch, seconds; undefined for readings: minutes, and hours before the last day. */
+  /** Length of an interval, seconds; undefined for readings: minutes, and hours before the last day. */
   step: number | undefined
-  /** From the first stretch to the last one, seconds. */
+  /** From the first interval to the last one, seconds. */
   length: number
 }
 
@@ -86,7 +86,7 @@ function pointsOf(answer: AggregateAnswer): Array<{ time: number; value: number 
     .sort((a, b) => a.time - b.time)
 }
 
-/** The first and the last stretch are left out, because they are not whole; empty ones count. */
+/** The first and the last interval are left out because they are incomplete; empty ones count. */
 export function intakeOf(answer: AggregateAnswer, step: number, now: number): Intake {
   const points = pointsOf(answer).filter(({ time }) => time + step <= now)
   const [first, ...rest] = points
@@ -113,7 +113,7 @@ export interface Plan {
 const percentiles = [50, 75, 80, 85, 90, 95, 99]
 const reference = 80
 
-/** What is planned for, from a usual moment to the highest peak. */
+/** The rows of the table, from the median to the highest peak. */
 export function plansOf(rates: number[], perMachine: number): Plan[] {
   const needed = (rate: number) => (perMachine > 0 ? Math.ceil(rate / perMachine) : undefined)
   const base = needed(percentileOf(rates, reference))
@@ -127,7 +127,7 @@ export function plansOf(rates: number[], perMachine: number): Plan[] {
   ]
 }
 
-/** The lowest rate that is not exceeded in so many percent of the stretches. */
+/** The lowest rate that is not exceeded in this percentage of the intervals. */
 export function percentileOf(sorted: number[], percent: number): number {
   const place = Math.ceil((percent / 100) * sorted.length) - 1
   return sorted[Math.max(0, place)] ?? 0

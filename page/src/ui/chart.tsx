@@ -19,7 +19,7 @@ interface ChartProps extends PlotData {
   kind: PlotKind
   height: number
   format: (value: number) => string
-  /** Length of a stretch of time, milliseconds. */
+  /** Length of an interval, milliseconds. */
   step: number
   span?: Span
   asTable?: boolean
@@ -29,7 +29,7 @@ interface ChartProps extends PlotData {
 const plotting = signal<typeof import('./plot') | undefined>(undefined)
 const plottingFailed = signal(false)
 
-/** Fetches what draws charts, once. */
+/** Fetches the plotting library, once. */
 export function loadPlotting(): void {
   if (plotting.peek()) return
   import('./plot').then(
@@ -58,7 +58,7 @@ function Plot(props: ChartProps) {
   const [pointed, setPointed] = useState<Pointed | undefined>(undefined)
   const latest = useRef(props)
   latest.current = props
-  const shape = `${kind} ${height} ${series.map((one) => one.label + one.colour).join()}`
+  const shape = `${kind} ${height} ${series.map((one) => one.label + one.color).join()}`
   const [look, setLook] = useState(0)
   useSignalEffect(() => setLook(themeVersion.value * 1_000 + zone.value.length))
   const part = plotting.value
@@ -167,7 +167,7 @@ function Tooltip(props: ChartProps & { pointed: Pointed }) {
       </div>
       {rows.map((one) => (
         <div key={one.label} class="tooltip-row">
-          <span class="swatch" style={{ background: `var(${one.colour})` }} />
+          <span class="swatch" style={{ background: `var(${one.color})` }} />
           <span class="grow">
             <LogText text={one.label} />
           </span>
@@ -242,13 +242,13 @@ function cell(value: number | null | undefined, format: (value: number) => strin
   return value == null ? '–' : format(value)
 }
 
-/** Names and colours of the series, beside or below a chart. */
+/** The legend of a chart. */
 export function Legend({ series }: { series: PlotData['series'] }) {
   return (
     <div class="legend">
       {series.map((one) => (
         <span key={one.label} class="legend-item">
-          <span class="swatch" style={{ background: `var(${one.colour})` }} />
+          <span class="swatch" style={{ background: `var(${one.color})` }} />
           <LogText text={one.label} />
         </span>
       ))}

@@ -23,7 +23,7 @@ export function useKeys(added: Binding[]): void {
   }, [])
 }
 
-/** What has the keys while it is open: Escape closes it, and nothing behind it. */
+/** While one of these is open, it has the keys: Escape must close it, and nothing behind it. */
 const above = 'dialog[open], :popover-open'
 
 let prefix = ''

@@ -29,7 +29,7 @@ interface OpenMenu {
 
 const shown = signal<OpenMenu | undefined>(undefined)
 
-/** What the menu that a click has just closed stands beside: the same click does not open it again. */
+/** The anchor of the menu that a click has just closed: the same click must not open it again. */
 let closedBeside: HTMLElement | undefined
 
 export function openMenu(anchor: HTMLElement, label: string, groups: MenuGroup[]): void {
@@ -56,7 +56,7 @@ function Menu({ menu }: { menu: OpenMenu }) {
   function close() {
     if (shown.peek() !== menu) return
     shown.value = undefined
-    // A cell of a list has no focus of its own: the list has it.
+    // Cells cannot have the focus; their list has it.
     menu.anchor.closest<HTMLElement>('a, button, [tabindex]')?.focus({ preventScroll: true })
   }
 

@@ -25,7 +25,7 @@ export function notify(said: string): void {
   }, shownFor)
 }
 
-/** Says something to a screen reader alone. */
+/** Announces something to screen readers only. */
 export function announce(text: string): void {
   spoken.value = plainText(text)
 }
@@ -39,7 +39,7 @@ export async function copy(text: string, what: string): Promise<void> {
   }
 }
 
-/** Without TLS, browsers have a clipboard for this machine's own pages only; this works everywhere. */
+/** Without TLS, browsers provide the clipboard only on localhost; this works everywhere. */
 function copySelected(text: string): boolean {
   const focused = document.activeElement
   const field = document.createElement('textarea')

@@ -1,19 +1,19 @@
 // The only module that uses uPlot: options for bars, areas and lines over time, with a brush.
 import uPlot from 'uplot'
 import type { Span } from '../time/range'
-import { colour } from './theme'
+import { color } from './theme'
 
 export type PlotKind = 'bars' | 'area' | 'lines'
 
 export interface Series {
   label: string
-  /** Name of a colour of the style sheet. */
-  colour: string
+  /** Name of a color of the style sheet. */
+  color: string
   values: Array<number | null>
 }
 
 export interface PlotData {
-  /** Beginnings of the stretches of time, milliseconds. */
+  /** Start of each interval, milliseconds. */
   times: number[]
   series: Series[]
 }
@@ -35,7 +35,7 @@ export function createPlot(element: HTMLElement, data: PlotData, options: PlotOp
   return new uPlot(optionsOf(data, options), aligned(data, options.kind), element)
 }
 
-/** Stacked values are added up from the first series on, and drawn from the last one down. */
+/** Stacked values are summed from the first series, and drawn from the last. */
 export function aligned(data: PlotData, kind: PlotKind): uPlot.AlignedData {
   const times = data.times.map((time) => time / milliseconds)
   if (kind === 'lines') return [times, ...data.series.map((one) => one.values)]
@@ -83,7 +83,7 @@ function rangeOf(span: Span | undefined, low: number, high: number): [number, nu
 }
 
 function seriesOf(one: Series, kind: PlotKind): uPlot.Series {
-  const stroke = colour(one.colour)
+  const stroke = color(one.color)
   switch (kind) {
     case 'bars': {
       const paths = uPlot.paths.bars?.({ size: [0.86, 60], align: 1 })
@@ -98,9 +98,9 @@ function seriesOf(one: Series, kind: PlotKind): uPlot.Series {
 
 function axesOf({ format, zone }: PlotOptions): uPlot.Axis[] {
   const common: uPlot.Axis = {
-    stroke: colour('--axis'),
+    stroke: color('--axis'),
     font: '11px system-ui, sans-serif',
-    grid: { stroke: colour('--grid'), width: 1 },
+    grid: { stroke: color('--grid'), width: 1 },
     ticks: { show: false },
   }
   return [
@@ -115,7 +115,7 @@ function axesOf({ format, zone }: PlotOptions): uPlot.Axis[] {
   ]
 }
 
-/** Labels of 24 hours, with the day where it begins. */
+/** Labels in 24-hour format, with the date at midnight. */
 function timeLabels(zone: string): uPlot.Axis.DynamicValues {
   const two = (value: number) => `${value}`.padStart(2, '0')
   return (_plot, splits, _axis, _space, step) => {

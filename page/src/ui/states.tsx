@@ -90,7 +90,7 @@ function advice(problem: Problem): string {
   }
 }
 
-/** Says of an answer that it is not the whole one, and why. */
+/** Marks a result as incomplete, and says why. */
 export function Partial({ meta }: { meta: Meta | undefined }) {
   if (!meta?.weir.partial) return null
   const why = (meta.warnings ?? []).map((warning) => warning.title).join('; ')

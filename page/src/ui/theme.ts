@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals'
 import { theme } from '../state/settings'
 
-/** Grows whenever the colours are others. */
+/** Increases whenever the colors change. */
 export const themeVersion = signal(0)
 
 export function watchTheme(): void {
@@ -15,8 +15,8 @@ export function watchTheme(): void {
 
 const probe = document.createElement('span')
 
-/** A colour of the style sheet as a canvas takes it. */
-export function colour(name: string): string {
+/** A color of the style sheet in the form that a canvas accepts. */
+export function color(name: string): string {
   if (!probe.isConnected) {
     probe.hidden = true
     document.body.append(probe)
@@ -25,16 +25,16 @@ export function colour(name: string): string {
   return getComputedStyle(probe).color
 }
 
-/** Ten colours for what has no colour of its own, such as streams and groups. */
-export function seriesColour(index: number): string {
+/** Ten colors for streams, groups and other series. */
+export function seriesColor(index: number): string {
   return `--series-${(index % 10) + 1}`
 }
 
-/** The same colour for the same name, always. */
-export function colourOfName(name: string): string {
+/** Always the same color for the same name. */
+export function colorOfName(name: string): string {
   let hash = 2_166_136_261
   for (let at = 0; at < name.length; at += 1) {
     hash = Math.imul(hash ^ name.charCodeAt(at), 16_777_619)
   }
-  return seriesColour((hash >>> 0) % 10)
+  return seriesColor((hash >>> 0) % 10)
 }

@@ -26,7 +26,7 @@ export function useVirtual(props: VirtualProps): Rows {
   const instance = useRef<Rows | undefined>(undefined)
   const latest = useRef(props)
   latest.current = props
-  // Functions that stay the same: for another one, places of all rows would be computed anew.
+  // Stable functions: a new one would make the virtualizer recompute all positions.
   const fixed = useMemo(
     () => ({
       getScrollElement: () => scroller.current,
@@ -46,12 +46,12 @@ export function useVirtual(props: VirtualProps): Rows {
   rows.setOptions(options)
   useLayoutEffect(() => rows._didMount(), [rows])
   useLayoutEffect(() => rows._willUpdate())
-  // What was measured is void when these change.
+  // Measurements are invalid when these change.
   useLayoutEffect(() => rows.measure(), [rowHeight, measured])
   return rows
 }
 
-/** Measures a row once it is there. */
+/** Measures a row once it is in the document. */
 export function measureIn(rows: Rows, measured: boolean): Ref<HTMLDivElement> | undefined {
   return measured ? (element) => rows.measureElement(element) : undefined
 }
