@@ -267,6 +267,12 @@ test('recent queries are offered in an empty query, and units for a number to co
     await page.keyboard.press('Enter')
     const asked = 'service:web status:error @request_time_ms:>30ms'
     await until('the unit is asked for', () => parameter(page, 'q') === asked)
+    // What the browser would set as a style is refused, and would be a complaint.
+    await editor.click()
+    await page.keyboard.press('Control+a')
+    await page.keyboard.type('serv')
+    await options.filter({ hasText: 'service' }).first().waitFor()
+    assert.equal((await editor.innerText()).trim(), 'serv')
   }))
 
 test('brackets of a suggestion are closed, and what is suggested for an error can be asked', () =>
@@ -333,6 +339,10 @@ test('patterns, groups and latency answer the same question', () =>
     await page.locator('.heat').focus()
     for (const key of ['ArrowRight', 'ArrowUp', 'Enter']) await page.keyboard.press(key)
     await page.locator('.cell-records').waitFor()
+    await page.getByLabel('Number of workers').fill('1000')
+    await page.keyboard.press('Enter')
+    await page.locator('.latency-summary', { hasText: 'utilization' }).waitFor()
+    assert.equal(parameter(page, 'workers'), '1000')
     for (const name of ['Heat map', 'Percentiles over time', 'Service time and queueing delay']) {
       const panel = page.locator(`.panel[aria-label="${name}"]`)
       await panel.getByRole('button', { name: 'Show as a table' }).click()

@@ -35,7 +35,7 @@ test('the planning table knows the rates from the readings of the books', async 
   await page.getByLabel('One machine takes').fill('1')
   const machines = await peak.locator('td').nth(1).innerText()
   assert.ok(Number(machines) > 1, `${machines} machines`)
-  await planning.getByText(/^received in .* each minute/).waitFor()
+  await planning.getByText(/^received in .* by the minute/).waitFor()
   assert.deepEqual(complaints, [])
   await close()
 })

@@ -32,6 +32,7 @@ const parameters = [
   'chart',
   'measure',
   'service',
+  'workers',
   'by',
   'split',
   'bar',

@@ -14,6 +14,9 @@ const byParameter = parameter('by')
 const measureParameter = parameter('measure')
 const serviceParameter = parameter('service')
 
+/** How many requests can be processed at once, as the user has entered it. */
+export const workers = parameter('workers')
+
 export const metric = computed(() => {
   if (metricParameter.value) return metricParameter.value
   // Every record has a lag, which is not a time of a request: it is shown if it is the only number.

@@ -128,14 +128,18 @@ function drawCells(context: CanvasRenderingContext2D, map: HeatMap, place: Place
   context.globalAlpha = 1
 }
 
+/** With up to two powers of ten, the axis also has labels at twice and five times each of them. */
+const fewSteps = 19
+
 function drawAxes(context: CanvasRenderingContext2D, map: HeatMap, place: Place): void {
   context.font = '11px system-ui, sans-serif'
   context.fillStyle = color('--axis')
   context.strokeStyle = color('--line')
   context.textBaseline = 'middle'
   context.textAlign = 'right'
+  const labelled = map.steps.length > fewSteps ? [0] : [0, 1, 4]
   map.steps.forEach((step, at) => {
-    if (at === 0 || (at - 1) % 9 !== 0) return
+    if (at === 0 || !labelled.includes((at - 1) % 9)) return
     const y = place.edges[at] ?? 0
     context.fillText(measured(step.low, map.unit), left - 8, y)
     context.beginPath()

@@ -8,14 +8,14 @@ import { NothingYet, nothingTaken, useFirstRecords } from '../explore/nothing-ye
 import { askAgain, question } from '../explore/question'
 import { rowsProblem } from '../explore/records'
 import { setQueryNow } from '../explore/value-menu'
-import { exact, isTime, measured, short } from '../format/numbers'
+import { exact, isTime, measured, percent, short, unitRatio } from '../format/numbers'
 import { go } from '../state/location'
 import { isOutdated, problemInstead } from '../state/resource'
 import { ChartTable, Legend, TableButton } from '../ui/chart'
 import { Select } from '../ui/select'
 import { Empty, Partial, ProblemView, Skeleton } from '../ui/states'
 import { CellRecords } from './cell-records'
-import { by, metric } from './choice'
+import { by, metric, workers } from './choice'
 import { Guide } from './guide'
 import { type Cell, HeatMapView } from './heat-map'
 import { LinesChart } from './lines-chart'
@@ -97,7 +97,6 @@ function SummaryLine() {
   const text = (value: number) => measured(value, found.unit)
   const { from, to } = question.value.span
   const rate = found.count / ((to - from) / 1_000)
-  const scale = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 }[found.unit ?? ''] ?? 0
   return (
     <span class="latency-summary">
       <Term name="records" value={short(found.count)} title={exact(found.count)} />
@@ -106,13 +105,36 @@ function SummaryLine() {
       <Term name="p99" value={text(found.p99)} />
       <Term name="maximum" value={text(found.max)} />
       {isTime(found.unit) && (
-        <Term
-          name="in progress"
-          value={short(rate * found.mean * scale)}
-          title="Little's law: arrivals per second times the mean time is the mean number of requests in progress"
-        />
+        <Concurrency inProgress={rate * found.mean * unitRatio(found.unit, 's')} />
       )}
     </span>
+  )
+}
+
+const littlesLaw =
+  "Little's law: arrivals per second times the mean time is the mean number of requests in progress"
+
+/** How many requests are processed at once on average, compared with how many can be. */
+function Concurrency({ inProgress }: { inProgress: number }) {
+  const count = Number(workers.value) || 0
+  return (
+    <>
+      <Term name="in progress" value={short(inProgress)} title={littlesLaw} />
+      <label class="labelled">
+        of
+        <input
+          class="field small workers-field"
+          type="number"
+          min="1"
+          aria-label="Number of workers"
+          title="How many requests can be processed at once"
+          value={count || ''}
+          onChange={(event) => go({ workers: event.currentTarget.value }, { replace: true })}
+        />
+        workers
+      </label>
+      {count > 0 && <Term name="utilization" value={percent(inProgress / count)} />}
+    </>
   )
 }
 
@@ -168,7 +190,9 @@ function HeatTable({ map }: { map: HeatMap }) {
     const label = `${measured(step.low, map.unit)} to ${measured(step.high, map.unit)}`
     return values.some((count) => count > 0) ? [{ label, color: '', values }] : []
   })
-  return <ChartTable label="Heat map" times={map.times} series={series} format={exact} />
+  return (
+    <ChartTable label="Counts by time and value" times={map.times} series={series} format={exact} />
+  )
 }
 
 function PercentilesPanel() {

@@ -102,6 +102,7 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
     EditorView.lineWrapping,
     EditorView.contentAttributes.of({ 'aria-label': 'Query', spellcheck: 'false' }),
     oneLine,
+    EditorView.domEventHandlers({ beforeinput: typeOver }),
     colors,
     autocompletion({
       override: [complete],
@@ -127,6 +128,19 @@ function extensionsOf({ hint, onChange, onRun }: EditorOptions) {
       if (update.docChanged) onChange(update.state.doc.toString())
     }),
   ]
+}
+
+/**
+ * Types a character over the selection. Browsers would give it the color of the replaced text as an
+ * inline style, which the security policy forbids and reports.
+ */
+function typeOver(event: InputEvent, view: EditorView): boolean {
+  const { data, inputType, isComposing } = event
+  const isPlain = inputType === 'insertText' && !isComposing && /^[\w@]$/.test(data ?? '')
+  if (!isPlain || view.state.selection.main.empty) return false
+  event.preventDefault()
+  view.dispatch({ ...view.state.replaceSelection(data ?? ''), userEvent: 'input.type' })
+  return true
 }
 
 /** Opens the completion in an empty query, which lists recent ones. */

@@ -16,6 +16,7 @@ import { ScrollBox } from '../ui/scroll-box'
 import { Select } from '../ui/select'
 import { ProblemView, Skeleton, sentence } from '../ui/states'
 import { budgetLeft, budgetText, ratioText } from './delivery'
+import { Losses } from './losses'
 import {
   rangeText,
   ranShare,
@@ -209,6 +210,7 @@ function LossOverRate({ found }: { found: ReliabilityDocument }) {
         </span>
       </header>
       {byRate.length > 0 ? <Rates byRate={byRate} /> : <NoRates />}
+      {byRate.length > 0 && <Losses steps={steps.data.value?.steps ?? []} />}
     </section>
   )
 }
@@ -243,6 +245,7 @@ function Choice({ name, value, options, label, target: chosen }: ChoiceProps) {
 }
 
 function Rates({ byRate }: { byRate: RateEntry[] }) {
+  const firstLoss = byRate.find((one) => one.lost > 0)
   return (
     <ScrollBox className="ledger" label="Table of loss over rate">
       <table>
@@ -261,7 +264,10 @@ function Rates({ byRate }: { byRate: RateEntry[] }) {
             const share = one.lost / Math.max(1, one.delivered + one.lost)
             return (
               <tr key={one.from}>
-                <th scope="row">{rangeText(one)}</th>
+                <th scope="row">
+                  {rangeText(one)}
+                  {one === firstLoss && <span class="badge bad rate-badge">loss begins</span>}
+                </th>
                 <td class="number">{seconds(one.running_seconds)}</td>
                 <td class="number" title={exact(one.received)}>
                   {short(one.received)}

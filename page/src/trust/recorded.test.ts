@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { rangeText, ranShare, shorterThanNamed } from './recorded'
+import { lossySteps, rangeText, ranShare, shorterThanNamed } from './recorded'
 
 it('a range of rates is told in words', () => {
   const entry = { running_seconds: 60, received: 1, delivered: 1, lost: 0 }
@@ -13,4 +13,18 @@ it('a window that was recorded for a shorter time says so', () => {
   expect(shorterThanNamed('1h', '2026-01-01T00:59:30Z', time)).toBeUndefined()
   expect(ranShare(3_600, '2026-01-01T00:00:00Z', time)).toBe(0.5)
   expect(ranShare(0, time, time)).toBeUndefined()
+})
+
+it('intervals with losses are listed, the latest first', () => {
+  const step = (from: string, lost: number) => ({
+    from,
+    to: '',
+    running_seconds: 60,
+    received: 5,
+    delivered: 5 - lost,
+    discarded: 0,
+    lost,
+  })
+  const steps = [step('a', 1), step('b', 0), step('c', 2)]
+  expect(lossySteps(steps).map(({ from }) => from)).toEqual(['c', 'a'])
 })

@@ -1,6 +1,12 @@
 // Weir's readings of its books, by window and by rate.
 
-import type { RateEntry, ReliabilityDocument, StepsDocument, Window } from '../api/schema'
+import type {
+  RateEntry,
+  ReliabilityDocument,
+  StepEntry,
+  StepsDocument,
+  Window,
+} from '../api/schema'
 import { rate, short } from '../format/numbers'
 import { createResource } from '../state/resource'
 
@@ -41,4 +47,9 @@ export function ranShare(running: number, from: string, time: string): number | 
 
 export function rangeText({ from, to }: RateEntry): string {
   return from === 0 ? `below ${rate(to)}` : `${short(from)} to ${rate(to)}`
+}
+
+/** The intervals in which records were lost, the latest first. */
+export function lossySteps(steps: StepEntry[]): StepEntry[] {
+  return steps.filter(({ lost }) => lost > 0).toReversed()
 }
