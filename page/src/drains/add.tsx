@@ -48,22 +48,7 @@ export function AddDrain({ onAdded, onClose }: AddProps) {
           add()
         }}
       >
-        <label>
-          Records of
-          <select
-            class="field"
-            value={selector.value}
-            onChange={(event) => {
-              selector.value = event.currentTarget.value as Selector
-            }}
-          >
-            {Object.entries(selectors).map(([name, text]) => (
-              <option key={name} value={name}>
-                {text}
-              </option>
-            ))}
-          </select>
-        </label>
+        <SelectorField value={selector} />
         {selector.value !== 'all' && (
           <Field label="ID" value={id} placeholder="0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11" />
         )}
@@ -95,6 +80,27 @@ export function AddDrain({ onAdded, onClose }: AddProps) {
         </div>
       </form>
     </Dialog>
+  )
+}
+
+function SelectorField({ value }: { value: { value: Selector } }) {
+  return (
+    <label>
+      Records of
+      <select
+        class="field"
+        value={value.value}
+        onChange={(event) => {
+          value.value = event.currentTarget.value as Selector
+        }}
+      >
+        {Object.entries(selectors).map(([name, text]) => (
+          <option key={name} value={name}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
   )
 }
 

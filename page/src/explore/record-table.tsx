@@ -1,7 +1,7 @@
 // The records as a grid of virtual rows: a hundred thousand of them scroll like ten. The grid has
 // the focus and the selected row is its active descendant, so that rows can be added and removed.
 import { computed, useSignalEffect } from '@preact/signals'
-import type { RefObject } from 'preact'
+import type { Ref, RefObject } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { wordsExpression } from '../format/log-text'
 import { exact } from '../format/numbers'
@@ -49,8 +49,8 @@ export function RecordTable() {
     scroller,
     keyOf: (index) => found[index]?.id ?? index,
   })
-  const items = virtual.getVirtualItems()
   const active = cursor.value ? cellId(selected.value) : `record-${selected.value}`
+  const items = virtual.getVirtualItems()
   const last = items.at(-1)?.index ?? 0
 
   useEffect(() => {
@@ -92,29 +92,43 @@ export function RecordTable() {
     >
       <Head />
       <div class="record-space" role="rowgroup" style={{ height: `${virtual.getTotalSize()}px` }}>
-        {items.map((item) => {
-          const record = found[item.index]
-          if (!record) return null
-          return (
-            <RecordRow
-              key={item.key}
-              rowRef={measureIn(virtual, wrapped)}
-              record={record}
-              index={item.index}
-              top={item.start}
-              wrapped={wrapped}
-              words={words.value}
-              columns={columns.value}
-              selected={item.index === selected.value}
-              cursor={item.index === selected.value ? cursor.value : ''}
-              onSelect={selectRow}
-              onOpen={openRow}
-            />
-          )
-        })}
+        <VisibleRows items={items} rowRef={measureIn(virtual, wrapped)} wrapped={wrapped} />
       </div>
       <End />
     </div>
+  )
+}
+
+interface VisibleRowsProps {
+  items: ReturnType<Rows['getVirtualItems']>
+  rowRef: Ref<HTMLDivElement> | undefined
+  wrapped: boolean
+}
+
+function VisibleRows({ items, rowRef, wrapped }: VisibleRowsProps) {
+  return (
+    <>
+      {items.map((item) => {
+        const record = rows.value[item.index]
+        if (!record) return null
+        return (
+          <RecordRow
+            key={item.key}
+            rowRef={rowRef}
+            record={record}
+            index={item.index}
+            top={item.start}
+            wrapped={wrapped}
+            words={words.value}
+            columns={columns.value}
+            selected={item.index === selected.value}
+            cursor={item.index === selected.value ? cursor.value : ''}
+            onSelect={selectRow}
+            onOpen={openRow}
+          />
+        )
+      })}
+    </>
   )
 }
 

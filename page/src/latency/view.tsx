@@ -157,7 +157,7 @@ function HeatPanel() {
     <section class="panel" aria-label="Heat map" aria-busy={heat.loading.value}>
       <header>
         <h2>Distribution</h2>
-        <span class="quiet grow">
+        <span class="quiet">
           the stronger the color, the more records; click a cell to see them
         </span>
         <TableButton shown={asTable} />
@@ -203,7 +203,6 @@ function PercentilesPanel() {
       <header>
         <h2>Percentiles over time</h2>
         {found && <Legend series={found.series} />}
-        <span class="grow" />
         <TableButton shown={asTable} />
       </header>
       <div class={`panel-body${isOutdated(percentiles) ? ' stale' : ''}`}>

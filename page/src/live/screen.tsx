@@ -155,7 +155,7 @@ function Tools({ maxRate }: { maxRate: number }) {
       </label>
       <input
         class="field small mark-words"
-        placeholder="Highlight words"
+        placeholder="Highlight"
         aria-label="Words to highlight"
         defaultValue={words.value}
         onInput={(event) => go({ mark: event.currentTarget.value }, { replace: true })}
