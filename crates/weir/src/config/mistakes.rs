@@ -450,7 +450,11 @@ fn wrong_hec_outputs() {
         ("token = \"abc\"", "cannot be written in the configuration", "{ env ="),
         ("token = { env = \"WEIR_NO_SUCH_VARIABLE\" }", "is not set", "export"),
         ("token = { file = \"/no/such/token\" }", "cannot be read", "readable by weir"),
-        ("token = { file = \"/dev/null\" }", "is empty", "readable by weir"),
+        (
+            "token = { file = \"/dev/null\" }",
+            "cannot be read: not a regular file",
+            "readable by weir",
+        ),
         ("token = { env = \"A\", file = \"b\" }", "exactly one of env and file", "{ env ="),
         ("token = { }", "exactly one of env and file", "{ env ="),
         ("token = { vault = \"a\" }", "unknown key \"vault\"", "{ file ="),

@@ -722,11 +722,13 @@ impl Reader<'_> {
                 Some(Value::Secret(secret, file))
             }
             Err(error) => {
-                let is_missing =
-                    !matches!(error, SecretError::NotText { .. } | SecretError::TooLong { .. });
-                let advice = match entry.key.as_str() {
-                    _ if !is_missing => "a secret is a single line of text".to_owned(),
-                    "env" => format!("set it before starting weir: export {from}=..."),
+                let advice = match error {
+                    SecretError::NotText { .. } | SecretError::TooLong { .. } => {
+                        "a secret is a single line of text".to_owned()
+                    }
+                    _ if entry.key == "env" => {
+                        format!("set it before starting weir: export {from}=...")
+                    }
                     _ => "write the secret to that file, readable by weir only".to_owned(),
                 };
                 self.wrong(node, format!("could not be read: {error}")).help(advice);
