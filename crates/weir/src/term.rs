@@ -47,7 +47,7 @@ pub(crate) struct Paint {
 }
 
 impl Paint {
-    /// No colour.
+    /// No color.
     pub(crate) fn off() -> Self {
         Self { on: false }
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_colour_sequences_reach_the_terminal() {
+    fn only_color_sequences_reach_the_terminal() {
         let word = Paint::on().paint(Style::Bad, "error");
         let text = format!("{word}: a\u{1b}[2Jb\u{202e}c\r\n\u{1b}]0;title\u{7}d\u{1b}");
         let want =
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_follows_flag_then_environment_then_terminal() {
+    fn color_follows_flag_then_environment_then_terminal() {
         use ColorChoice::{Always, Auto, Never};
         let with = |vars: &'static [(&str, &str)]| {
             move |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into())
