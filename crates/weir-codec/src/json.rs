@@ -38,8 +38,8 @@ fn hex4(digits: &[u8]) -> Option<u32> {
 }
 
 /// Replaces every escape of a lone surrogate, which is not a character (half of a pair, where a
-/// program has truncated a text), by U+FFFD. Returns true if there was one.
-pub(crate) fn mend_surrogates(text: &mut [u8]) -> bool {
+/// program has truncated a text), with U+FFFD. Returns true if there was one.
+pub(crate) fn replace_lone_surrogates(text: &mut [u8]) -> bool {
     let (mut at, mut is_mended) = (0, false);
     while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         at += found;
@@ -424,9 +424,9 @@ mod tests {
             (r"\x\", r"\x\"),
         ];
         for (text, want) in cases {
-            let mut mended = text.as_bytes().to_vec();
-            assert_eq!(mend_surrogates(&mut mended), text != want, "{text}");
-            assert_eq!(String::from_utf8(mended).unwrap(), want);
+            let mut replaced = text.as_bytes().to_vec();
+            assert_eq!(replace_lone_surrogates(&mut replaced), text != want, "{text}");
+            assert_eq!(String::from_utf8(replaced).unwrap(), want);
         }
     }
 
