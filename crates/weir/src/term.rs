@@ -122,9 +122,9 @@ fn painted(text: &str) -> Cow<'_, str> {
         let (before, escape) = rest.split_at(at);
         shown.push_str(&printable_lines(before));
         let len = color_len(escape).unwrap_or(1);
-        let (escape, behind) = escape.split_at(len);
+        let (escape, after) = escape.split_at(len);
         shown.push_str(&if len > 1 { Cow::Borrowed(escape) } else { printable_lines(escape) });
-        rest = behind;
+        rest = after;
     }
     shown.push_str(&printable_lines(rest));
     Cow::Owned(shown)
