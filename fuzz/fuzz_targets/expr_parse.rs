@@ -14,8 +14,8 @@ fuzz_target!(|text: &str| {
             expr.for_each_term(&mut |_, span| {
                 assert!(text.get(span.start..span.end).is_some());
             });
-            let normal = expr.normalised();
-            assert_eq!(normal.normalised(), normal);
+            let normal = expr.normalized();
+            assert_eq!(normal.normalized(), normal);
         }
         Err(error) => {
             assert!(text.get(error.span.start..error.span.end).is_some());
