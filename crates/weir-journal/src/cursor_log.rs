@@ -208,7 +208,7 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
         apply(payload, state);
         Some(())
     });
-    Ok(u64::from(is_damaged) + damage.stretches)
+    Ok(u64::from(is_damaged) + damage.ranges)
 }
 
 /// Applies a record: its kind, then its entries.
