@@ -79,7 +79,7 @@ impl DiscardReason {
             | Self::Sampled
             | Self::Unrouted
             | Self::DrainRemoved => true,
-            // A full buffer is configured to discard, but nobody wants it to be full.
+            // A full buffer discards as configured, but it is not meant to be full.
             Self::BufferFull
             | Self::NulBytes
             | Self::Rejected
