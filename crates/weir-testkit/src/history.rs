@@ -186,12 +186,12 @@ pub struct Seeds {
     failures_max: usize,
 }
 
-/// What became of the seeds.
+/// The results of the seeds.
 #[derive(Debug)]
 pub struct SeedsReport {
     /// The seeds that failed.
     pub failed: Vec<u64>,
-    /// How many ran, how long it took.
+    /// How many ran, and how long that took.
     pub summary: String,
 }
 
