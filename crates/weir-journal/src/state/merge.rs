@@ -11,9 +11,9 @@
 //! - Between the first and the last frame of a run, its stream has no other batch that is needed, and
 //!   every destination that has an entry for one of them waits for it, undiminished. The new frame
 //!   contains exactly the records of those entries.
-//! - The new frame asserts that whatever it lacks between its base and its end is needed by nobody.
-//!   Some of that may be settled only in memory, so a start uses it, instead of the old frames, only
-//!   if the cursor log says that it counts ([`MovedFrames`](super::MovedFrames)): that record
+//! - The new frame asserts that no destination needs what it lacks between its base and its end.
+//!   Some of that may be settled only in memory, so a start uses it, instead of the old frames,
+//!   only if the cursor log says that it counts ([`MovedFrames`](super::MovedFrames)): that record
 //!   contains all positions of that moment, and the old frames are freed after it.
 //! - If something was taken or discarded meanwhile, the new frame is dead. It may still be found, and
 //!   count, at a start: its content is that of the old frames, as long as none of these is rewritten
