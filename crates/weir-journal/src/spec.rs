@@ -425,7 +425,8 @@ pub struct RecordTrace {
 /// Where a record is on its way to a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordState {
-    /// In a batch that waits or is in flight, unless no record of that batch is for the destination.
+    /// In a batch that waits or is in flight, unless no record of that batch is for the
+    /// destination.
     Waiting,
     /// The destination has its own copy, which is not durable yet.
     Held,
