@@ -129,8 +129,9 @@ pub fn shortest<E: Clone>(
     )
 }
 
-/// Runs the histories of the first `count` seeds, or of those that the environment names, and prints
-/// those that fail in their shortest form. `plan` returns the settings and the events of a seed.
+/// Runs the histories of the first `count` seeds, or of those that the environment names, and
+/// prints those that fail in their shortest form. `plan` returns the settings and the events of a
+/// seed.
 ///
 /// # Panics
 ///
