@@ -69,8 +69,8 @@ reasons! {
 }
 
 impl DiscardReason {
-    /// Returns whether the operator chose to discard such records; otherwise they are lost. The page
-    /// has the same list.
+    /// Returns whether the operator chose to discard such records; otherwise they are lost. The
+    /// page has the same list.
     pub fn is_intentional(self) -> bool {
         match self {
             Self::RateLimit
