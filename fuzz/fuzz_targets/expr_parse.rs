@@ -1,5 +1,5 @@
-//! The expression parser: it never panics, its places lie in the text, and what it reads prints
-//! as something that it reads as the same.
+//! The expression parser: it never panics, the positions of terms and errors lie within the text,
+//! and a printed expression parses to the same expression.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
