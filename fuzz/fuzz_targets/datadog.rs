@@ -27,7 +27,8 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let item_bytes_max = 1 + usize::from(*how);
-    let request = DatadogRequest { body: &body, defaults: &defaults, observed_ns: 1, item_bytes_max };
+    let request =
+        DatadogRequest { body: &body, defaults: &defaults, observed_ns: 1, item_bytes_max };
     let mut batch = BatchBuilder::new(Position::default());
     let mut book = SourceBook::default();
     for index in 0..items.len() {

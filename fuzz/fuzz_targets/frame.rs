@@ -38,7 +38,8 @@ fn read_all(batch: &Batch) {
     for (index, view) in batch.records().enumerate().take(64) {
         let _ = view.plain_body();
         let _ = batch.is_routed(index, 3);
-        let _ = (view.original(), view.process_id(), view.message_id(), view.kind(), view.facility());
+        let _ =
+            (view.original(), view.process_id(), view.message_id(), view.kind(), view.facility());
         let _ = batch.resource(view.resource());
         let _ = batch.to_log_record(index);
     }
