@@ -17,8 +17,8 @@ use crate::{cursors, drains, explore, reliability, routes, tail, views};
 /// paths are problem documents (RFC 9457).
 ///
 /// With access control (`[api.access]`), all paths except `/health` and those below it need a token
-/// (`Authorization: Bearer TOKEN`) or the cookie of a session; without one they are answered with
-/// 401, and with one that does not suffice with 403.
+/// (`Authorization: Bearer TOKEN`) or the cookie of a session; requests without one are answered
+/// with 401, and those whose token does not suffice with 403.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "weir", license(name = "Apache-2.0", identifier = "Apache-2.0"), contact()),

@@ -1,7 +1,7 @@
 //! Secret values, and where they come from: the environment or a file, never the configuration
 //! itself.
 //!
-//! Invariants: the type cannot be printed or serialised, and no error message contains any part of
+//! Invariants: the type cannot be printed or serialized, and no error message contains any part of
 //! a value.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::named_file::read_named_file;
 /// Maximum length of a secret. Longer than any token or passphrase; a larger file is a mistake.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// A secret. `Debug` shows three asterisks; there is no `Display` and no serialisation.
+/// A secret. `Debug` shows three asterisks; there is no `Display` and no serialization.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -157,7 +157,7 @@ struct Compiler {
 
 impl Plan {
     pub(super) fn compile(rules: &[Rule], limits: Limits) -> Result<Self, CompileError> {
-        let conditions: Vec<Expr> = rules.iter().map(|rule| rule.when.normalised()).collect();
+        let conditions: Vec<Expr> = rules.iter().map(|rule| rule.when.normalized()).collect();
         let as_written: Vec<usize> = (0..rules.len()).collect();
         let mut by_text = as_written.clone();
         by_text.sort_by_cached_key(|id| conditions[*id].to_string());

@@ -78,8 +78,8 @@ impl Section {
         value.and_then(|(value, _)| value.as_ref())
     }
 
-    /// What stands for a value that is absent, or was not valid. A value of another type is a
-    /// mistake of the caller.
+    /// The placeholder for a value that is absent or invalid. A value of another type is an error
+    /// of the caller.
     fn absent<T: Default>(&self, name: &str, value: Option<&Value>) -> T {
         debug_assert!(value.is_none(), "{}: {name} is of another type: {value:?}", self.path);
         T::default()

@@ -70,17 +70,17 @@ impl Plan {
     ) -> Result<Self, QueryError> {
         let mut terms = TermCompiler::new(filter, deletions, budget);
         let query = filter.query.clone().in_units(&filter.units, &filter.calculated_fields);
-        let query = query.normalised();
+        let query = query.normalized();
         let query = terms.node_of(&query)?;
         let first_plain_term = terms.all.len();
         let node = match filter.access.restriction() {
-            Some(only) => Node::And(vec![query, terms.node_of(&only.normalised())?]),
+            Some(only) => Node::And(vec![query, terms.node_of(&only.normalized())?]),
             None => query,
         };
         let is_of_range = |deletion: &&Deletion| deletion.range.intersects(filter.range);
         let deleted = deletions.iter().filter(is_of_range).map(|deletion| {
             Ok(DeletedFilter {
-                node: Arc::new(terms.node_of(&deletion.query.normalised())?),
+                node: Arc::new(terms.node_of(&deletion.query.normalized())?),
                 range: deletion.range,
                 before_sequence: deletion.before_sequence,
             })
