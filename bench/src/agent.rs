@@ -1,7 +1,7 @@
-//! `Fluent Bit` as a process, for the same lines and the same collector.
+//! `Fluent Bit` as a process, with the same lines and the same collector as weir.
 //!
-//! Written for release 5.1 and its classic configuration. Everything that is not named here has its
-//! default.
+//! Written for release 5.1 and its classic configuration. Every setting that is not named here has
+//! its default.
 
 use std::fs;
 use std::path::Path;
@@ -15,16 +15,16 @@ use crate::data::Shape;
 use crate::process::{Cpu, Process, Program};
 use crate::sink::Sink;
 
-/// Pause between checks whether something has arrived.
+/// Pause between checks for new requests at the collector.
 const ASKING: Duration = Duration::from_millis(100);
-/// It sends what it has once per second: nothing for longer than this means that it has finished.
+/// It flushes once per second: if nothing arrives for this long, it has finished.
 const REST: Duration = Duration::from_secs(4);
 
-/// The parser of docker's lines, as its own `conf/parsers.conf` has it.
+/// The parser of docker's lines, as in the `conf/parsers.conf` that is part of it.
 const PARSERS: &str = "[PARSER]\n    Name docker\n    Format json\n    Time_Key time\n    \
                        Time_Format %Y-%m-%dT%H:%M:%S.%L\n    Time_Keep On\n";
 
-/// Where it sends to.
+/// Its destination.
 pub(crate) enum To<'a> {
     /// A HEC collector.
     Hec {

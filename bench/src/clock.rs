@@ -41,7 +41,8 @@ pub(crate) fn wait_for(
     Ok(true)
 }
 
-/// Passes on the numbers in chunks: at a rate, what is due at each tick, otherwise without a pause.
+/// Passes the numbers on in chunks: with a rate, those that are due at each tick, otherwise all
+/// without a pause.
 pub(crate) fn pace(
     numbers: std::ops::Range<u64>,
     rate: Option<f64>,

@@ -39,7 +39,8 @@ impl Server {
         Self { port, tls: None }
     }
 
-    /// Opens a connection on its own thread, so that it makes progress while its owner is busy.
+    /// Opens a connection whose I/O runs on a thread of its own, so that it makes progress while
+    /// its owner is busy.
     fn connect(&self) -> Result<SendRequest<Bytes>> {
         let (server, runtime) = (self.clone(), runtime()?);
         let (connected, sender) = oneshot::channel();
@@ -82,7 +83,7 @@ impl Server {
     }
 }
 
-/// The work of a connection.
+/// The I/O of a connection, to be run until it ends.
 type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn handshake<S>(stream: S) -> Result<(SendRequest<Bytes>, Connection)>

@@ -1,4 +1,4 @@
-//! `VictoriaLogs` as a process, for the same lines and the same queries.
+//! `VictoriaLogs` as a process, with the same lines and the same queries as weir.
 //!
 //! Written for the HTTP interface of release 1.26: `/insert/jsonline`, `/select/logsql/query`,
 //! `/internal/force_flush`.
@@ -17,9 +17,10 @@ use crate::process::{Cpu, Process, Program};
 
 /// Size of one request, bytes.
 const REQUEST_BYTES: usize = 4 * 1024 * 1024;
-/// Pause between checks whether it has stored everything: responding has a cost, too.
+/// Pause between checks whether it has stored everything: each response has a cost, too.
 const ASKING: Duration = Duration::from_millis(500);
-/// It writes its memory to disk every five seconds: less CPU time than this in ten means at rest.
+/// It writes its memory to disk every five seconds: it is idle when it uses less CPU time than this
+/// in ten seconds.
 const REST: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(100));
 
 /// A running `VictoriaLogs`; it is stopped when this is dropped.

@@ -95,7 +95,7 @@ impl Process {
         Ok(Duration::from_millis(fields.iter().sum::<u64>() * 1000 / per_second))
     }
 
-    /// Pauses it, wherever it is, until [`Process::resume`].
+    /// Pauses it until [`Process::resume`].
     pub(crate) fn pause(self) -> Result<()> {
         self.signal(Signal::STOP)
     }

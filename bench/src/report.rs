@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::process::Cpu;
 
-/// What a measurement must reach.
+/// The value that a measurement must reach.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
@@ -24,7 +24,7 @@ pub(crate) enum Target {
 /// A physical limit, measured in the same run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Limit {
-    /// What was measured.
+    /// Description of the limit.
     pub(crate) what: String,
     /// In the unit of the measurement.
     pub(crate) value: f64,

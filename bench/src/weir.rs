@@ -139,14 +139,14 @@ impl Weir {
 /// Writes a configuration with the keys that are the same in all scenarios.
 fn write_config(dir: &Path, port: u16, config: &str) -> Result<PathBuf> {
     let file = dir.join("weir.toml");
-    // A scenario does not measure the store, unless it configures it.
+    // The store is disabled in scenarios that do not configure it, so that they do not measure it.
     let has_store = config.lines().any(|line| line == "[store]");
     let store = if has_store { "" } else { "[store]\nenabled = false\n" };
     let head = format!(
         "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n{store}",
         dir.join("data").display()
     );
-    // Keys before the first table have to stay there.
+    // Keys before the first table must stay there.
     let first = config.find("\n[").map_or(config.len(), |at| at + 1);
     let (top, tables) = config.split_at(if config.starts_with('[') { 0 } else { first });
     fs::write(&file, format!("{top}{head}\n{tables}"))?;

@@ -1,4 +1,4 @@
-//! Writes lines at a fixed rate, each with its own system call, like an application does.
+//! Writes lines at a fixed rate, each with its own system call, like an application.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -65,7 +65,7 @@ pub(crate) fn write(settings: &Settings) -> Result<()> {
     }
     let start = Instant::now();
     let end = Duration::from_secs(settings.secs);
-    // Bursts of a millisecond: the cost per line is in the calls, not in the wake-ups.
+    // A wake-up per millisecond: most of the cost of a line is in its system call.
     let tick = Duration::from_millis(1);
     let mut next = start;
     loop {

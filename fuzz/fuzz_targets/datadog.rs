@@ -1,12 +1,13 @@
-//! Datadog's logs intake: bodies in every format, with what the query says of all items.
+//! Datadog's logs intake: bodies in every format, with the values that the query sets for all
+//! items.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use weir_codec::{DatadogDefaults, DatadogFormat, DatadogItems, DatadogRequest, is_json_object};
 use weir_model::{BatchBuilder, Position, RecordFlags, SourceBook};
 
-// The first byte says the format and the length at which items are cut, the second how much of the
-// rest is the value of each parameter.
+// The first byte selects the format and the length at which items are truncated, the second how
+// much of the rest is the value of each parameter.
 fuzz_target!(|input: &[u8]| {
     let [how, value_len, rest @ ..] = input else { return };
     let (value, body) = rest.split_at(usize::from(*value_len % 16).min(rest.len()));
@@ -26,7 +27,8 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let item_bytes_max = 1 + usize::from(*how);
-    let request = DatadogRequest { body: &body, defaults: &defaults, observed_ns: 1, item_bytes_max };
+    let request =
+        DatadogRequest { body: &body, defaults: &defaults, observed_ns: 1, item_bytes_max };
     let mut batch = BatchBuilder::new(Position::default());
     let mut book = SourceBook::default();
     for index in 0..items.len() {

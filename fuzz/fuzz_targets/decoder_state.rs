@@ -1,4 +1,4 @@
-//! Resume states: hostile bytes are refused, or give a decoder that keeps every promise.
+//! Resume states: any bytes are rejected, or result in a decoder that keeps its invariants.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Detection of the format, and what outputs use: the JSON check, escaping and times.
+//! Detection of the format, and functions that outputs use: the JSON check, escaping and times.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use weir_codec::{
 };
 
 fuzz_target!(|input: &[u8]| {
-    // Once decided, more bytes do not change the answer.
+    // Once the format is known, more bytes do not change it.
     if let Some(format) = detect(input)
         && input.contains(&b'\n')
     {
@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
         && is_json_object(input)
         && let Err(error) = serde_json::from_str::<serde_json::Value>(text)
     {
-        // The check reads numbers as text: what is out of range is still JSON.
+        // The check reads numbers as text: a number that is out of range is still JSON.
         assert!(error.to_string().contains("number out of range"), "{error}");
     }
     let mut escaped = Vec::from(*b"\"");

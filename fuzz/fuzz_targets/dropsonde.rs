@@ -1,5 +1,5 @@
-//! Envelopes of Loggregator, version 1: what is one becomes a valid envelope of version 2, and one
-//! of version 1 again.
+//! Envelopes of Loggregator, version 1: each becomes a valid envelope of version 2, and one of
+//! version 1 again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

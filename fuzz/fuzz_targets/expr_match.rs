@@ -1,5 +1,6 @@
-//! The rule set against the naive evaluator. All lines but the last are rules, the last is a
-//! message: as it stands, escaped by an encoder, and taken for an escaped one itself.
+//! The rule set, compared with the naive evaluator. The last line of the input is a message, all
+//! others are rules. The message is matched as it is, as escaped by an encoder, and as if it were
+//! escaped itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! The expression parser: it never panics, its places lie in the text, and what it reads prints
-//! as something that it reads as the same.
+//! The expression parser: it never panics, the positions of terms and errors lie within the text,
+//! and a printed expression parses to the same expression.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,8 +14,8 @@ fuzz_target!(|text: &str| {
             expr.for_each_term(&mut |_, span| {
                 assert!(text.get(span.start..span.end).is_some());
             });
-            let normal = expr.normalised();
-            assert_eq!(normal.normalised(), normal);
+            let normal = expr.normalized();
+            assert_eq!(normal.normalized(), normal);
         }
         Err(error) => {
             assert!(text.get(error.span.start..error.span.end).is_some());

@@ -1,4 +1,4 @@
-//! Frames from a disk or a peer: refused, or every accessor works.
+//! Frames from a disk or a peer: they are rejected, or every accessor works.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,13 +9,13 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(batch) = Batch::from_frame(input.to_vec()) {
         read_all(&batch);
     }
-    // A frame whose header says so and whose checksum is right gets further in.
+    // With the right length and checksum, more of the parser is reached.
     if let Some(batch) = with_checksum(input) {
         read_all(&batch);
     }
 });
 
-/// Completes length and checksum of a frame.
+/// Makes a frame of the input: with the right magic, version, length and checksum.
 fn with_checksum(input: &[u8]) -> Option<Batch> {
     let mut frame = input.to_vec();
     frame.truncate(frame.len() / 8 * 8);
@@ -38,7 +38,8 @@ fn read_all(batch: &Batch) {
     for (index, view) in batch.records().enumerate().take(64) {
         let _ = view.plain_body();
         let _ = batch.is_routed(index, 3);
-        let _ = (view.original(), view.process_id(), view.message_id(), view.kind(), view.facility());
+        let _ =
+            (view.original(), view.process_id(), view.message_id(), view.kind(), view.facility());
         let _ = batch.resource(view.resource());
         let _ = batch.to_log_record(index);
     }

@@ -1,4 +1,5 @@
-//! Damaged and foreign positions of the journal: it opens all the same, and its books balance.
+//! Damaged files with positions, and files of another origin: the journal opens, and its books
+//! balance.
 #![no_main]
 
 mod journal;

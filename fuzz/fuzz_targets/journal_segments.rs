@@ -1,4 +1,4 @@
-//! Damaged and foreign segments of the journal: it opens all the same, and its books balance.
+//! Damaged segments, and files of another origin: the journal opens, and its books balance.
 #![no_main]
 
 mod journal;

@@ -1,4 +1,5 @@
-//! Messages of gRPC with batches of Loggregator: one record per envelope, which keeps its bytes.
+//! gRPC messages with batches of Loggregator envelopes: each envelope becomes one record, which
+//! keeps its bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +9,7 @@ use weir_codec::{
 };
 use weir_model::{BatchBuilder, Position, RecordFlags, SourceBook};
 
-// The first byte says in pieces of which length the stream arrives.
+// The first byte selects the length of the pieces in which the stream arrives.
 fuzz_target!(|input: &[u8]| {
     let [piece, stream @ ..] = input else { return };
     let mut framing = GrpcFraming::new(64 * 1024);

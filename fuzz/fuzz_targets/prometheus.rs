@@ -1,5 +1,5 @@
-//! Answers to scrapes: what the check accepts is read again in the same way, and every sample
-//! becomes an envelope that can be read; and files of targets.
+//! Responses to scrapes, and files of targets: a response that the check accepts parses to the same
+//! samples again, and every sample becomes an envelope that can be parsed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! RELP: any bytes as the frames of a client, and as the answers of a server.
+//! RELP: any bytes as the frames of a client, and as the responses of a server.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -71,7 +71,7 @@ fn answers(stream: &[u8]) {
     assert_eq!(client.unanswered().count() + answered, 4);
 }
 
-// The first byte says how the stream is split.
+// The first byte selects how the stream is split.
 fuzz_target!(|input: &[u8]| {
     let [piece, stream @ ..] = input else { return };
     answers(stream);

@@ -1,4 +1,4 @@
-//! Syslog messages to records and back: one record per line, which keeps its bytes.
+//! Syslog messages to records and back: each line becomes one record, which keeps its bytes.
 #![no_main]
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn seal(batch: &mut BatchBuilder, book: &SourceBook) -> Selection {
     })))
 }
 
-// The first byte says in which zone times are.
+// The first byte selects the time zone.
 fuzz_target!(|input: &[u8]| {
     let [zone, text @ ..] = input else { return };
     let mut decoder = SyslogDecoder::new();

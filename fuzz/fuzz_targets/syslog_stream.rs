@@ -1,4 +1,5 @@
-//! A stream of syslog messages: any split gives the same messages, each becomes a record.
+//! A stream of syslog messages: any split results in the same messages, each of which becomes a
+//! record.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -56,7 +57,7 @@ fn receive(kind: SyslogFramingKind, max: usize, stream: &[u8], piece: usize) -> 
     out
 }
 
-// The first byte says how messages are delimited, the second their maximum length, the third how
+// The first byte selects how messages are delimited, the second their maximum length, the third how
 // the stream is split.
 fuzz_target!(|input: &[u8]| {
     let [kind, max, piece, stream @ ..] = input else { return };

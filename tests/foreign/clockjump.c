@@ -1,4 +1,4 @@
-/* Moves the wall clock of a process by as many seconds as the file CLOCK_OFFSET_FILE says. */
+/* Shifts the wall clock of a process by the number of seconds in the file CLOCK_OFFSET_FILE. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

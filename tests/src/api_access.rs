@@ -214,7 +214,7 @@ fn every_route_requires_what_it_says() {
         let status = |by: By<'_>| {
             // The response of a live tail has no end; a wrong parameter is refused after the gate.
             let path = if path == "/weir/v1/tail" { "/weir/v1/tail?max_rate=0" } else { path };
-            // Nor has that of this one, which has no parameters.
+            // Neither has that of this path, which has no parameters.
             let is_endless = path == "/weir/v1/topology/stream" && !matches!(by, By::Nobody);
             let method = if is_endless { "HEAD" } else { method };
             ask(&world.weir, method, path, &by.header(), "{}")
@@ -320,7 +320,7 @@ fn a_session_ends_when_its_user_signs_out_or_weir_restarts() {
     world.weir = start(&world.scene, &world.cloud);
     let renamed = format!("weir_session_{}={id}", world.weir.api().unwrap().port());
     assert_eq!(role(&world, By::Cookie(&renamed)).0, 401, "sessions end with the process");
-    // That of another instance, which runs at the same time.
+    // The session of another instance, which runs at the same time.
     let another = World::new();
     let id = another.sign_in(OPERATOR).split_once('=').unwrap().1.to_owned();
     let foreign = format!("weir_session_{}={id}", world.weir.api().unwrap().port());
@@ -527,7 +527,7 @@ fn ten_thousand_guesses_cost_no_memory() {
             let weir = &world.weir;
             scope.spawn(move || guess(weir, 10_000 / CONNECTIONS, connection));
         }
-        // Meanwhile valid tokens are accepted at once.
+        // Valid tokens are still accepted at once.
         assert_eq!(world.get("/weir/v1/session", By::Token(OPERATOR)).status, 200);
     });
     let invalid = metric(&world.weir, "weir_api_refused_requests_total{reason=\"invalid_token\"}");

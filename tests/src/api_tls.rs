@@ -52,7 +52,7 @@ impl World {
         command.output().unwrap()
     }
 
-    /// A configuration by which commands find this weir, with such a certificate.
+    /// A configuration by which commands find this weir, with this certificate.
     fn client_config(&self, certificate: &Path) -> String {
         let path = self.scene.dir().join("client.toml");
         let text = format!(
@@ -94,8 +94,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Starts nghttp, a client of HTTP/2, which sends all requests over one connection. Its output is
-/// in a file, which has what was received so far.
+/// Starts nghttp, a client of HTTP/2, which sends all requests over one connection. Its output is a
+/// file, which contains everything received so far.
 fn nghttp(out: &Path, arguments: &[&str]) -> Child {
     let mut command = Command::new("stdbuf");
     command.args(["-o0", "nghttp", "--no-verify-peer"]).args(arguments);

@@ -1,5 +1,5 @@
 //! A destination that is behind when data that it has not received vanishes: exactly this loss is
-//! counted in its own book, and in no other one.
+//! counted in its own book, and in no other.
 
 use std::time::Duration;
 

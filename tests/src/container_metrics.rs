@@ -239,7 +239,7 @@ impl Burning {
         for dir in &burning.dirs {
             fs::write(dir.join("cgroup.procs"), burning.child.id().to_string()).ok()?;
         }
-        // Its end of file is what it waits for.
+        // It waits for the end of its standard input.
         drop(burning.child.stdin.take());
         Some(burning)
     }

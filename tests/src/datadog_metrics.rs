@@ -25,11 +25,11 @@ struct Intake {
 }
 
 impl Intake {
-    fn start(scene: &Scene, behaviours: &[&str]) -> Self {
+    fn start(scene: &Scene, behaviors: &[&str]) -> Self {
         let accepted = scene.dir().join("accepted");
         let mut command = Command::new(python());
         command.args(["-c", include_str!("datadog_series_intake.py")]).arg(&accepted);
-        command.args(behaviours).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(behaviors).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("python runs");
         let mut line = String::new();
         let mut said = BufReader::new(process.stdout.take().expect("it is piped"));
@@ -63,8 +63,8 @@ impl Drop for Intake {
     }
 }
 
-/// Sends a counter and a gauge for each number, and waits until weir has them: what a kill loses
-/// on arrival is not the matter here.
+/// Sends a counter and a gauge for each number, and waits until weir has them: losses on arrival
+/// are not the subject here.
 fn send(weir: &Weir, numbers: std::ops::Range<u64>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let before = weir.books().source("statsd")["book"]["lines"].as_u64().unwrap();
@@ -73,7 +73,7 @@ fn send(weir: &Weir, numbers: std::ops::Range<u64>) {
         let text = format!(
             "gorouter.requests.{number}:{}|c|#origin:gorouter,index:0\n\
              app.level.{number}:{number}.5|g|#source_id:app-guid",
-            // An increment of zero is no record.
+            // An increment of zero is not a record.
             number + 1
         );
         socket.send_to(text.as_bytes(), weir.source_address("statsd")).unwrap();

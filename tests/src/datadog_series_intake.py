@@ -1,6 +1,6 @@
-"""Receives series as Datadog does, and misbehaves first.
+"""Receives series as Datadog does, after it has failed some requests.
 
-Arguments: file for what is accepted, then what happens to the first requests: a status, or `hang`.
+Arguments: file for accepted points, then the answers to the first requests: a status, or `hang`.
 Prints its port. Each accepted point is a line: name, time, value, tags. More than 400 series are too
 large, and a name with `refused` in it is invalid. Ends with its standard input.
 """
@@ -11,7 +11,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-accepted, behaviours = open(sys.argv[1], "a"), list(sys.argv[2:])
+accepted, behaviors = open(sys.argv[1], "a"), list(sys.argv[2:])
 lock = threading.Lock()
 ended = threading.Event()
 
@@ -22,13 +22,13 @@ class Intake(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         with lock:
-            behaviour = behaviours.pop(0) if behaviours else None
-        if behaviour == "hang":
+            behavior = behaviors.pop(0) if behaviors else None
+        if behavior == "hang":
             ended.wait(30)
             self.close_connection = True
             return
-        if behaviour:
-            return self.answer(int(behaviour), ["it misbehaves"])
+        if behavior:
+            return self.answer(int(behavior), ["it misbehaves"])
         if self.path != "/api/v2/series" or self.headers["dd-api-key"] != "token":
             return self.answer(403, ["Forbidden"])
         if self.headers.get("content-encoding") == "gzip":

@@ -142,7 +142,7 @@ fn a_disk_that_is_filled_by_others_is_used_again_once_there_is_room() {
     let config = scene.config(&collector, WINDOW);
     let mut weir = scene.start(&config);
     let filler = scene.dir().join("data").join("filler");
-    // Ends when nothing fits any more.
+    // Fails when nothing fits any more.
     let _full = std::fs::write(&filler, vec![1_u8; 80 << 20]);
     let written = [backlog(&scene)];
     let full = wait_for(PATIENCE, || {
@@ -151,7 +151,7 @@ fn a_disk_that_is_filled_by_others_is_used_again_once_there_is_room() {
     assert!(full.is_some(), "{}", weir.books());
     std::fs::remove_file(&filler).unwrap();
     weir.wait_books("the rest was read", PATIENCE, |b| b.records() == written[0].lines);
-    // A kill right after: what was stored counts.
+    // Killed right after that: only stored data counts.
     weir.kill();
     all_is_delivered_after_a_crash(&scene, &config, &collector, &written);
     drop(disk);

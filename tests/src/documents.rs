@@ -26,8 +26,8 @@ fn pages() -> Vec<(PathBuf, String)> {
 /// Returns the code blocks of one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let opening = format!("```{language}\n");
-    let behind = page.split(opening.as_str()).skip(1);
-    behind.filter_map(|rest| rest.split_once("```").map(|(block, _)| block)).collect()
+    let blocks = page.split(opening.as_str()).skip(1);
+    blocks.filter_map(|rest| rest.split_once("```").map(|(block, _)| block)).collect()
 }
 
 /// Asserts that `weir config check` or `test` reports no problem.

@@ -83,7 +83,7 @@ impl Server {
         self.received.lock().unwrap().concat()
     }
 
-    /// Returns the numbers of the logs, in order, and checks whose they are.
+    /// Returns the numbers of the logs, in order, and checks that they are of this application.
     fn numbers(&self, app: &str) -> Vec<u64> {
         let number = |message: &String| {
             assert!(message.contains(&format!(" {app} ")), "{message}");
@@ -121,7 +121,7 @@ fn serve(mut stream: TcpStream, conduct: &Conduct, take: impl Fn(String)) {
     }
 }
 
-/// Asks for a path of the API.
+/// Requests a path of the API.
 pub(crate) fn api(weir: &Weir, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let mut sender = HttpSender::new(weir.api().expect("the API listens"));
     let body = body.to_string();

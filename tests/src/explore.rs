@@ -329,7 +329,7 @@ fn without_a_store_a_search_says_that_it_is_off() {
 }
 
 #[test]
-fn the_context_of_a_record_is_its_neighbours_in_the_file() {
+fn the_context_of_a_record_is_its_neighbors_in_the_file() {
     let (_scene, mut weir, mut file) = storing();
     write_lines(&mut file, 0..100);
     wait_found(&weir, 100);

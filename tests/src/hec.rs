@@ -16,7 +16,7 @@ const LINES: u64 = 20_000;
 /// Small requests, so that there are many.
 const SMALL: &str = "batch_size = \"64KiB\"\nrequest_timeout = \"1s\"\n";
 
-/// Delivers `LINES` lines through a collector with the given behaviour.
+/// Delivers `LINES` lines through a collector with the given behavior.
 fn deliver(collector: &Collector, keys: &str, oracle: &Oracle) -> Books {
     let scene = Scene::new();
     let mut plan = scene.plan();
@@ -155,7 +155,7 @@ fn indexer_acknowledgement_late_or_lost_loses_nothing() {
         println!("{acks:?}");
         let collector = Collector::with(CollectorConfig { acks, ..CollectorConfig::default() });
         let keys = format!("{SMALL}indexer_ack = true\nack_timeout = \"{timeout}\"\n");
-        // What the indexers lost is sent again after what they have received since.
+        // Events that the indexers lost are sent again after those that they have received since.
         let oracle = Oracle { ordered: acks != Acks::FirstLost(2), ..Oracle::strict(OUTPUT) };
         let books = deliver(&collector, &keys, &oracle);
         assert_eq!(books.resent(OUTPUT) > 0, acks == Acks::FirstLost(2), "{books}");

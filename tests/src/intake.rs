@@ -222,7 +222,7 @@ fn a_full_disk_returns_503_until_there_is_space() {
     assert!(seconds > Some(0), "{refused:?}");
     assert_eq!(refused.header("x-ratelimit-reset"), refused.header("retry-after"));
     assert!(refused.body.contains("stored"), "{refused:?}");
-    // It keeps trying, and whenever there is room again, health is fine for a moment.
+    // The journal keeps trying, and whenever there is room again, health is `ok` for a moment.
     let is_named = |weir: &Weir| {
         let reasons = weir.health()["reasons"].to_string();
         reasons.contains("\"intake\"") && reasons.contains("a disk error")
@@ -358,7 +358,7 @@ fn unauthenticated_connections_do_not_block_clients() {
     for sent in [String::new(), "POST ".to_owned(), head("wrong"), head("right")] {
         for _ in 0..16 {
             let mut stranger = TcpStream::connect(address).expect("it is accepted");
-            // Whoever has given way already cannot send it.
+            // A connection that was already closed for another cannot send it.
             let _sent = stranger.write_all(sent.as_bytes());
             crowd.push(stranger);
         }
@@ -398,7 +398,7 @@ fn wrong_requests() -> Vec<Wrong> {
         (PATH, vec![("content-type", "application/logplex-1")], b"x".to_vec(), 400, "frame 0"),
         (PATH, vec![JSON], large, 413, "larger"),
         (PATH, vec![JSON], many, 413, "1000"),
-        // 64 MiB of zeros, in 64 KiB.
+        // 64 MiB of zeros, compressed to 64 KiB.
         (PATH, vec![JSON, gzipped], gzip(&vec![0; 64 << 20]), 413, "bytes"),
         ("/api/v2/nothing", vec![JSON], b"[]".to_vec(), 404, "path"),
         ("/api/v1/validate", vec![JSON], b"[]".to_vec(), 405, "GET"),
@@ -434,7 +434,7 @@ fn wrong_requests_are_refused_whole_with_their_reason() {
     let books = weir.books();
     books.assert_balanced();
     assert_eq!(books.records(), 0, "{books}");
-    // Whatever those requests announced.
+    // Independent of the lengths that those requests announced.
     assert!(weir.memory_max_bytes() < 128 << 20, "{}", weir.memory_max_bytes());
     weir.stop();
 }

@@ -16,12 +16,12 @@ fn settle(weir: &Weir, collector: &Collector) -> bool {
     let ends = wait_for(Duration::from_secs(1), || {
         let (before, ends) = collector.look(|tally| (tally.unique(), tally.contiguous_ends()));
         let delivered = weir.books().delivered(OUTPUT);
-        // What is counted has arrived: if the numbers are equal, so are the lines.
+        // Every counted line has arrived: if the numbers are equal, so are the lines.
         (delivered == before && collector.look(Tally::unique) == before).then_some(ends)
     });
     let Some(ends) = ends else { return false };
     let flushes = |books: &Books| books.json()["journal"]["flushes"].as_u64().unwrap();
-    // The one after the next begins after now.
+    // The flush after the next one begins after this moment.
     let before = flushes(&weir.books());
     weir.wait_books("positions are flushed", PATIENCE, |books| flushes(books) >= before + 2);
     collector.settle(&ends);

@@ -140,7 +140,8 @@ fn the_configuration_of_the_guide_finds_slow_requests_and_their_delay() {
     weir.stop();
 }
 
-/// A source that is told the times of events, a store that keeps records in memory, and a rule.
+/// A source whose records have times of their own, a store that keeps records in memory, and a
+/// rule.
 const LAGGING: &str = "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n\
     [store]\nenabled = true\nflush_interval = \"1h\"\n\
     [[rule]]\nname = \"late\"\nwhen = '@lag:>=5s'\nset = { \"@late\" = \"yes\" }\n";
@@ -148,7 +149,7 @@ const LAGGING: &str = "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"12
 /// The end of a range that contains a record whose sender's clock is an hour ahead.
 const TO: &str = "now+2h";
 
-/// Returns the aggregates of the lag of all records, and what each record says of it.
+/// Returns the aggregates of the lag of all records, and the lag of each record.
 fn lags(weir: &Weir) -> (Value, Vec<Value>) {
     let computes = ["*", "--compute", "min:@lag,avg:@lag,max:@lag,p99:@lag,count", "-o", "json"];
     let computes = [&computes[..], &["--to", TO]].concat();

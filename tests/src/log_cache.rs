@@ -55,7 +55,7 @@ fn json_of(weir: &Weir, path: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// What the client of gRPC prints.
+/// Returns the output of the gRPC client.
 fn call(weir: &Weir, method: &str, request: &Value) -> Vec<String> {
     let mut command = Command::new(python());
     command.args([
@@ -170,7 +170,7 @@ fn every_kind(source: &str) -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// Everything that can be asked of [`every_kind`], over gRPC.
+/// Asserts the answers to every kind of request about [`every_kind`], over gRPC.
 fn assert_read_back(weir: &Weir, app: &str) {
     let all = every_kind(app);
     let expected = |kind: &str| -> Vec<String> {
@@ -330,7 +330,7 @@ fn hostile_requests_are_answered_with_an_error() {
     assert_eq!(call(&weir, "Read", &refused), [error]);
     let unknown = call(&weir, "Delete", &json!({}));
     assert_eq!(unknown, ["UNIMPLEMENTED unknown method Delete for service logcache.v1.Egress"]);
-    // Whatever a source is called, it is only a name.
+    // Any text can be the name of a source, and is only a name.
     for name in ["%22%29%20OR%20%2A", "%00%FF", "-service:x", "*", ""] {
         let found = json_of(&weir, &format!("/api/v1/read/{name}"));
         assert_eq!(found, json!({ "envelopes": { "batch": [] } }), "{name}");
@@ -456,7 +456,8 @@ fn lines_of_files_and_changed_records_are_logs() {
     weir.stop();
 }
 
-/// The same over gRPC: `cpu` has these labels, and the number of the second as its value.
+/// Asserts the answers over gRPC: `cpu` has these labels, and the number of the second as its
+/// value.
 fn assert_queries_over_grpc(weir: &Weir, at: i64, labels: &Value) {
     let result = |method: &str, query: Value| -> Value {
         let mut lines = call(weir, method, &query);
@@ -497,7 +498,7 @@ fn envelopes_that_programs_write_to_the_log_cache_are_received() {
         add_to_loggregator_batch(&batch, &mut request);
         request
     };
-    // A field that comes twice is one, and `local_only` means nothing here.
+    // The parts of a field that occurs twice are merged, and `local_only` has no meaning here.
     let mut both = request(&logs[2..4]);
     both.extend_from_slice(&request(&logs[4..]));
     both.extend_from_slice(b"\x10\x01");
@@ -567,7 +568,7 @@ fn metrics_are_queried_in_the_language_of_prometheus() {
     // As in the original, the end of the range is exclusive.
     let values = json!([[at + 10, "10"], [at + 15, "15"], [at + 20, "19"]]);
     assert_eq!(range["data"]["result"][0]["values"], values, "{range}");
-    // What is earlier by an offset includes the value of that time.
+    // With an offset, the value at the earlier time is included.
     let earlier = result("cpu%7Bsource_id%3D%22app%22%7D%20offset%2010s");
     assert_eq!(earlier["result"][0]["value"], json!([at + 60, "50"]));
     assert_queries_over_grpc(&weir, at, &labels);

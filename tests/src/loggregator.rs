@@ -232,7 +232,7 @@ fn invalid_calls_get_a_grpc_status_and_do_not_affect_others() {
     let unknown = status("/loggregator.v2.Egress/Receiver", "unknown", &[Vec::new()]);
     assert!(unknown.starts_with("UNIMPLEMENTED"), "{unknown}");
     assert!(unknown.contains("unknown service loggregator.v2.Egress"), "{unknown}");
-    // A batch that ends within an envelope, after a whole one and one that is no envelope.
+    // A batch that ends within an envelope, after a whole one and one that is not an envelope.
     let mut broken = Vec::new();
     add_to_loggregator_batch(&log("app", b"whole"), &mut broken);
     add_to_loggregator_batch(&[0x12, 200], &mut broken);
@@ -256,7 +256,7 @@ fn invalid_calls_get_a_grpc_status_and_do_not_affect_others() {
     weir.stop();
 }
 
-/// Ends a stream within a message, which no client library can be made to do.
+/// Ends a stream within a message, which client libraries never do.
 fn half_a_message(weir: &Weir) {
     let mut headers = vec![0x83, 0x86]; // POST, http
     let named = [
@@ -322,13 +322,14 @@ fn kills_under_load_count_envelopes_that_were_received_and_not_stored() {
     let crash = lost(&books, "crash");
     let lines = books.source("cf")["book"]["lines"].as_u64().unwrap();
     assert_eq!(books.records() + crash, lines, "{books}");
-    // What was delivered before a kill, and never written, is in the book of the output as well.
+    // Records that were delivered before a kill, and never written, are in the book of the output
+    // as well.
     let book = &books.output(OUTPUT)["book"];
     assert_eq!(book["routed"], books.records(), "{book}");
     assert_eq!(book["delivered"], books.records(), "{book}");
     let arrived = collector.look(Tally::unique);
-    // All that is stored has arrived; what has arrived beyond that was counted as lost, since it
-    // was delivered but not on disk.
+    // Everything that is stored has arrived; records that arrived beyond that were counted as lost,
+    // since they were delivered but not on disk.
     assert!(books.records() <= arrived && arrived <= lines, "{arrived} {books}");
     weir.stop();
 }

@@ -11,7 +11,7 @@ use crate::scene::Scene;
 
 const OWN: &str = "0f2ac2a1-2be4-4b3e-a4d8-4a4e1c0f8b11";
 const OTHER: &str = "7b1d6c2e-9a0f-4c1b-8b7e-3d5f2a6c9e00";
-/// Asks for a WebSocket.
+/// Headers of a request for a WebSocket.
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const NOT_FOUND: &str = "{\"message\":\"resource not found\",\"error\":\"not_found\"}\n\n";
@@ -35,7 +35,7 @@ fn config(scene: &Scene, cloud: &Cloud) -> String {
     )
 }
 
-/// Requests something with a token. Returns the response, without the events that would follow.
+/// Sends a request with a token. Returns the response, without the events that would follow.
 fn get(weir: &Weir, query: &str, authorization: &str) -> String {
     let mut tcp = TcpStream::connect(address(weir, "gateway")).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -166,7 +166,7 @@ fn signatures_of_tokens_are_verified_with_the_keys_of_uaa() {
     let scene = Scene::new();
     let cloud = Cloud::start();
     let first = TokenKey::first("key-1");
-    // What is in the list as "old" has 1024 bits.
+    // The key "old" in the list has 1024 bits.
     let short =
         json!({ "kty": "RSA", "kid": "old", "e": "AQAB", "n": format!("{}A", "_".repeat(170)) });
     cloud.list_keys(&[first.listed(), short]);
@@ -185,7 +185,8 @@ fn signatures_of_tokens_are_verified_with_the_keys_of_uaa() {
         assert!(is_open("log", &operator) && is_open(&own, &developer));
         assert!(!is_open(&other, &developer) && !is_open("log", &developer));
     }
-    // For the keys, once for each application, and each time for what is not allowed: twice.
+    // One for the keys, one for the allowed application, and in each round two for what is not
+    // allowed.
     assert_eq!(cloud.requests(), 1 + 1 + 3 * 2);
     let changed = |name: &str, value: Value| {
         let mut claims = claims("doppler.firehose");
@@ -215,7 +216,7 @@ fn signatures_of_tokens_are_verified_with_the_keys_of_uaa() {
     let reported = weir_testkit::wait_for(PATIENCE, problem).expect("health names the key");
     let text = reported["text"].as_str().unwrap();
     assert!(text.contains("\"old\" of UAA has 1024 bits"), "{text}");
-    // A key that is new is asked for, at most every five seconds; then the one before it is gone.
+    // A new key is requested, at most every five seconds; then the previous one is gone.
     let second = TokenKey::second("key-2");
     cloud.list_keys(&[second.listed()]);
     let new = second.token(&claims("logs.admin"));
@@ -300,7 +301,8 @@ fn pages_of_other_sites_cannot_read_what_needs_no_token() {
     weir.books().assert_balanced();
     weir.stop();
 
-    // A token is something that a page does not have, and clients use any name of the service.
+    // A page has no token, so requests with one are allowed, and clients use any name of the
+    // service.
     let mut weir = scene.start(&self::config(&scene, &Cloud::start()));
     let headers = "Host: log-stream.system.example\r\nOrigin: http://else.example\r\n";
     assert_eq!(status_with(&weir, "gateway", "/v2/read?log", headers), 404, "as without a token");

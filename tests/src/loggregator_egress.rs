@@ -40,7 +40,7 @@ pub(crate) fn address(weir: &Weir, name: &str) -> SocketAddr {
     service(&weir.books(), name)["address"].as_str().unwrap().parse().unwrap()
 }
 
-/// Waits until nothing waits for readers, and everything that they asked for is accounted for.
+/// Waits until nothing waits for readers, and all envelopes that they requested are accounted for.
 pub(crate) fn settled(weir: &Weir, name: &str, matched: u64) -> Value {
     let books = weir.wait_books("readers have everything", PATIENCE, |books| {
         let service = service(books, name);
@@ -53,7 +53,7 @@ pub(crate) fn settled(weir: &Weir, name: &str, matched: u64) -> Value {
 pub(crate) struct Reader {
     child: Child,
     stdin: ChildStdin,
-    /// What it says, read as soon as it is said.
+    /// Its output, read line by line as it is written.
     lines: Receiver<String>,
 }
 
@@ -92,7 +92,7 @@ impl Reader {
         self.lines.recv_timeout(PATIENCE).expect("the client writes")
     }
 
-    /// Everything that it says until its end.
+    /// Returns its output until its end.
     pub(crate) fn rest(self) -> Vec<String> {
         self.lines.iter().collect()
     }
@@ -265,7 +265,7 @@ fn a_stuck_reader_is_told_exactly_what_it_lost_and_costs_others_nothing() {
         service(books, "egress")["matched"] == 2 * LOGS
     });
     let lost = service(&books, "egress")["lost"].as_u64().unwrap();
-    // The ledger says who has lost it. The quick reader has all, and may have left.
+    // The ledger says which reader has lost it. The quick one has everything, and may have left.
     let connected = service(&books, "egress")["connected"].as_array().unwrap().clone();
     assert_eq!(connected[0]["lost"], lost);
     for reader in &connected {
@@ -330,7 +330,7 @@ fn only_readers_with_a_certificate_of_the_authority_are_served() {
     weir.stop();
 }
 
-/// Requests something from the gateway; returns what has arrived once `is_done`.
+/// Sends a request to the gateway; returns what has arrived once `is_done`.
 fn get(weir: &Weir, request: &str, mut is_done: impl FnMut(&str) -> bool) -> String {
     let mut tcp = TcpStream::connect(address(weir, "gateway")).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();

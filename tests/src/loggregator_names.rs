@@ -15,7 +15,7 @@ use crate::loggregator_egress::{BLACKHOLE, Reader, address, service};
 use crate::scene::{Scene, metric};
 use crate::syslog::records;
 
-/// Everything of the usual set, at ports that are free.
+/// The usual set of services, at free ports.
 const USUAL: &str = "[loggregator]\nusual_set = true\nmetrics = true\nbuffer_max = \"16MiB\"\n\
     egress = { listen = \"127.0.0.1:0\" }\n\
     gateway = { listen = \"127.0.0.1:0\" }\n\
@@ -36,7 +36,7 @@ fn health_address(weir: &Weir, name: &str) -> SocketAddr {
     address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
 }
 
-/// Requests something; returns status, and the body once the connection ends.
+/// Sends a request; returns the status, and the body once the connection ends.
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut tcp = TcpStream::connect(address).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -117,7 +117,7 @@ fn metrics_under_the_names_of_the_originals_agree_with_the_books() {
     }
     assert_eq!(reader.rest().len(), 500);
     assert!(metrics.rest()[0].starts_with("counter doppler ingress "));
-    // What is stated last is what the books say in the end.
+    // The last emitted values are those of the books at the end.
     let newest = || {
         let mut newest: BTreeMap<String, u64> = BTreeMap::new();
         for record in records(&scene.dir().join("out.log")) {

@@ -29,7 +29,7 @@ def encoded(request):
 
 
 def line_of(envelope):
-    """Returns what is printed, and how many envelopes it stands for."""
+    """Returns the line to print, and the number of envelopes that it counts for."""
     source, kind, name, delta = "", "none", "", 0
     for field, value in fields(envelope):
         if field == 2:

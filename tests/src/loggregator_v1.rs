@@ -79,7 +79,7 @@ impl Reader {
         self.lines.recv_timeout(PATIENCE).expect("the client writes")
     }
 
-    /// Everything that it says until its end.
+    /// Returns its output until its end.
     pub(crate) fn rest(self) -> Vec<String> {
         self.lines.iter().collect()
     }
@@ -265,7 +265,7 @@ fn a_slow_reader_is_cut_and_told_and_costs_others_nothing() {
     assert!(lines.len() < LOGS as usize / 2, "{}", lines.len());
     let controller = settled(&weir, "traffic_controller", 2 * LOGS);
     assert_eq!(controller["readers"], 0);
-    // What it had not taken is counted, except for what was on its way.
+    // Envelopes that it had not read are counted, except for those that were on their way.
     let abandoned = controller["abandoned"].as_u64().unwrap();
     assert!(abandoned + lines.len() as u64 <= LOGS && abandoned > LOGS / 4, "{controller}");
     balanced(&weir);
@@ -294,7 +294,7 @@ fn invalid_datagrams_are_counted_and_do_not_affect_others() {
     weir.stop();
 }
 
-/// Requests something; returns the answer once the connection ends.
+/// Sends a request; returns the answer once the connection ends.
 pub(crate) fn get(weir: &Weir, request: &str) -> (String, Vec<u8>) {
     let mut tcp = TcpStream::connect(address(weir, "traffic_controller")).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -449,7 +449,7 @@ fn operators_read_that_a_reader_was_too_slow() {
     // The title, up to its first space.
     assert_eq!(events.rest(), ["event traffic_controller Traffic 0"]);
     assert_eq!(service(&weir.books(), "traffic_controller")["cut"], 1);
-    // The metric is stated, too, without another event.
+    // The metric is emitted, too, without another event.
     let both = [["traffic_controller", "counter"], ["traffic_controller", "event"]];
     let both = json!({ "selectors": both });
     let both = loggregator_egress::Reader::open(&weir, "BatchedReceiver", &both, 1).rest();

@@ -15,7 +15,7 @@ fn file_output(name: &str, path: &Path) -> String {
     )
 }
 
-/// Returns the lines of a file, each of which must be there once.
+/// Returns the lines of a file; asserts that each occurs once.
 fn lines_of(path: &Path) -> HashSet<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let all: HashSet<String> = text.lines().map(ToOwned::to_owned).collect();

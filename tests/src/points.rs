@@ -28,8 +28,8 @@ fn assert_strace() {
     assert!(found, "this test needs strace (Debian package strace)");
 }
 
-/// Kills at every point in turn, or after `reach` if it was not reached. Returns the number of
-/// points at which weir was really killed.
+/// Kills weir at every point in turn, or after `reach` if the point was not reached. Returns the
+/// number of points at which it was killed.
 fn kill_at_every_point(scene: &Scene, config: &str, calls: &[&str], reach: Duration) -> u64 {
     let mut died = 0;
     for call in calls {

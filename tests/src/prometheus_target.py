@@ -1,4 +1,4 @@
-# Answers scrapes: with every type of metric at /metrics, with nothing at /hang, with 10 MB that are no
+# Answers scrapes: with every type of metric at /metrics, with nothing at /hang, with 10 MB that are not
 # metrics at /garbage, with 20 MB at /large. Prints its port; the arguments are certificate, key and
 # authority, if it speaks TLS.
 import gzip

@@ -50,8 +50,8 @@ fn limit(books: &Books) -> &Value {
     &books.source("in")["rate_limit"]
 }
 
-/// Returns whether the source's book has this count, and the notices in addition, of which there
-/// must be one.
+/// Returns whether the source's book has this count plus the notices, of which there must be at
+/// least one.
 fn has_with_notices(books: &Books, name: &str, total: u64) -> bool {
     let notices = limit(books)["notices"].as_u64().unwrap_or(0);
     notices > 0 && count(books, name) == total + notices
@@ -268,7 +268,7 @@ fn over_tcp_a_noisy_connection_waits_alone_and_loses_nothing() {
     let (hosts, notices) = arrived(&scene);
     assert_eq!(hosts["noisy"], noisy);
     assert_named(&weir, &notices, "delayed");
-    // What is delayed is not lost, so health is fine.
+    // Delayed records are not lost, so health is `ok`.
     assert_eq!(weir.health()["status"], "ok");
     weir.stop();
 }

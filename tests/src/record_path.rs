@@ -65,7 +65,7 @@ fn a_row_of_a_live_tail_has_the_id_of_the_stored_record() {
     };
     let (of_tail, stored) = (ids(&rows), ids(found["data"].as_array().unwrap()));
     assert_eq!(of_tail, stored);
-    // In the order of the stream, with the same neighbours.
+    // In the order of the stream, with the same neighbors.
     let id = |at: usize| rows[at]["id"].as_str().unwrap();
     let (status, context) =
         json(&weir, &format!("/weir/v1/context?id={}&before=1&after=1", id(100)));
@@ -73,7 +73,7 @@ fn a_row_of_a_live_tail_has_the_id_of_the_stored_record() {
     assert_eq!(context["before"][0]["id"], id(99));
     assert_eq!(context["record"]["id"], id(100));
     assert_eq!(context["after"][0]["id"], id(101));
-    // The store is not done with them yet, which are in its memory.
+    // The store has them in memory, and has not settled them yet.
     weir.books().assert_balanced();
     weir.stop();
 }
@@ -129,8 +129,8 @@ fn the_path_of_a_record_has_its_time_at_each_hop() {
     assert_eq!(named(&path(&weir, id), "late")["state"], "delivered");
     weir.stop();
 
-    // Times of batches are not kept, and none is invented; what the books leave no doubt about is
-    // said.
+    // Times of batches are not kept, so none is reported; outcomes that are certain from the books
+    // are.
     let mut weir = scene.start(&config);
     weir.wait_ready();
     let after = path(&weir, id);

@@ -1,4 +1,4 @@
-//! What weir records of its own books: windows that go on over restarts and kills.
+//! The readings that weir keeps of its own books: windows continue across restarts and kills.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -74,7 +74,7 @@ fn what_was_received_delivered_and_lost_is_recorded_over_kills_and_restarts() {
     weir.kill();
     drop(weir);
 
-    // What the kill has rolled back is sent again, and counted once.
+    // Records whose settlement was rolled back by the kill are sent again, and counted once.
     let mut weir = scene.start(&config);
     weir.wait_ready();
     has(&weir, 500, 0);

@@ -105,7 +105,7 @@ fn copytruncate_loses_only_what_was_cut_before_it_could_be_read() {
     // Lines that were written and truncated between two looks (20 ms apart) cannot be counted.
     assert!(missing < written.lines / 10, "{missing} of {} lines lost, {books}", written.lines);
     assert!(books.bytes_abandoned() < written.bytes / 10, "{books}");
-    // So the book reports "at least" from then on.
+    // The book therefore reports "at least" from then on.
     let says_so = |books: &Books| {
         let files = &books.source("logs")["files"];
         let cut = files["files_cut"].as_u64().unwrap_or(0);

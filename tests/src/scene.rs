@@ -1,4 +1,4 @@
-//! What most tests share: a directory with logs, a configuration, a collector, a verdict.
+//! Shared by most tests: a directory with logs, a configuration, a collector, and the verdict.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub(crate) fn hec(name: &str, collector: &Collector, keys: &str) -> String {
     )
 }
 
-/// Waits until something is so.
+/// Waits until a condition is met.
 pub(crate) fn wait(weir: &Weir, what: &str, mut is_so: impl FnMut() -> bool) {
     let found = wait_for(PATIENCE, || is_so().then_some(()));
     assert!(found.is_some(), "{what}: {}\n{}", weir.metrics(), weir.log());

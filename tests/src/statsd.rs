@@ -62,7 +62,7 @@ fn a_full_buffer_neither_loses_nor_repeats_parts_of_a_datagram() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = weir.source_address("statsd");
     let datagram = "router.requests:1|c\n".repeat(100);
-    // As much as fits nowhere.
+    // More than all buffers hold.
     let mut sent = 0;
     let is_full = |books: &weir_testkit::Books| books.output(OUTPUT)["blocking"] == true;
     while !is_full(&weir.books()) {

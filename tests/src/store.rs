@@ -128,8 +128,8 @@ fn counted(weir: &Weir) -> (u64, bool) {
     (count, is_partial)
 }
 
-/// Waits for an answer that is not partial; every one before it lacks something of `backlog`
-/// records. Returns the number of partial answers.
+/// Waits for an answer that is not partial; it must count at least `backlog` records. Returns the
+/// number of partial answers before it.
 fn wait_caught_up(weir: &Weir, backlog: u64) -> u64 {
     let mut partial = 0;
     let whole = wait_for(PATIENCE, || {

@@ -288,10 +288,11 @@ fn kills_under_load_count_what_was_received_and_not_stored() {
     books.assert_balanced();
     let (crash, arrived) = (lost(&books, "tcp", "crash"), collector.look(Tally::unique));
     let lines = books.source("tcp")["book"]["lines"].as_u64().unwrap();
-    // What weir has read, it delivered or counted; the rest never left the kernel's buffers.
+    // Weir delivered or counted everything that it read; the rest never left the kernel's buffers.
     assert!(lines <= sent && arrived + crash >= lines, "{sent} {lines} {arrived} {crash}");
     assert_eq!(books.records() + crash, lines);
-    // What was delivered before a kill, and never written, is in the book of the output as well.
+    // Records that were delivered before a kill, and never written, are in the book of the output
+    // as well.
     let book = &books.output(OUTPUT)["book"];
     assert_eq!(book["routed"], books.records(), "{book}");
     assert_eq!(book["delivered"], books.records(), "{book}");
@@ -310,7 +311,7 @@ fn a_full_buffer_stops_tcp_and_counts_what_the_kernel_drops_of_udp() {
         + &hec(OUTPUT, &collector, "window = \"1MiB\"\nbuffer_max = \"4MiB\"\n");
     let mut weir = scene.start(&config);
     let address = weir.source_address("tcp");
-    // As much as fits nowhere: the sender has to wait.
+    // More than all buffers hold: the sender has to wait.
     let sending = std::thread::spawn(move || {
         let mut tcp = TcpStream::connect(address).unwrap();
         for seq in 0..60_000 {
@@ -346,7 +347,7 @@ fn a_full_buffer_stops_tcp_and_counts_what_the_kernel_drops_of_udp() {
     weir.stop();
 }
 
-/// Returns what the kernel has dropped of a UDP socket.
+/// Returns how many datagrams the kernel has dropped from a UDP socket.
 fn kernel_drops(address: SocketAddr) -> u64 {
     let port = format!(":{:04X}", address.port());
     let table = std::fs::read_to_string("/proc/net/udp").unwrap();

@@ -1,4 +1,4 @@
-//! Messages of the senders that people use: rsyslog, syslog-ng and logger, over every transport.
+//! Messages of common senders: rsyslog, syslog-ng and logger, over every transport.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

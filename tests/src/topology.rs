@@ -125,7 +125,7 @@ fn the_topology_names_the_output_that_blocks_a_source() {
     };
     assert_eq!(edges(&followed.items), edges(&topology(&weir)));
 
-    // The stream goes on with another configuration, and ends with weir.
+    // The stream continues with another configuration, and ends when weir does.
     apply(&weir, &parts);
     let gone = wait_for(PATIENCE, || Some(followed.change()).filter(|gone| !gone.is_empty()));
     let gone = gone.expect("the rules are gone");

@@ -9,6 +9,8 @@ use crate::{arrows, closed, dependencies, modules, tidy};
 /// Runs every check that needs no built binary; stops at the first one that fails.
 pub(crate) fn sources(features: &[&str]) -> Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
+    // The fuzz targets are a workspace of their own.
+    run(cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     report("tidy", &tidy::problems()?)?;
     report("modules", &modules::problems()?)?;
     report("closed lists", &closed::problems()?)?;

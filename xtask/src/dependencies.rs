@@ -1,4 +1,4 @@
-//! Licences, origins and duplicate versions of weir's dependencies, by the rules of `deny.toml`:
+//! Licenses, origins and duplicate versions of weir's dependencies, by the rules of `deny.toml`:
 //! the same that `cargo deny check bans licenses sources` applies, without having to build that
 //! tool first.
 
@@ -24,8 +24,8 @@ pub(crate) fn problems() -> Result<Vec<String>> {
         if package["source"] != Value::Null && text("source") != CRATES_IO {
             problems.push(format!("{} comes from {}", text("name"), text("source")));
         }
-        if !Licence::new(text("license"), &allowed).accept() {
-            problems.push(format!("{} has licence \"{}\"", text("name"), text("license")));
+        if !License::new(text("license"), &allowed).accept() {
+            problems.push(format!("{} has license \"{}\"", text("name"), text("license")));
         }
         versions.entry(text("name")).or_default().insert(text("version"));
     }
@@ -49,13 +49,13 @@ fn quoted_in<'a>(toml: &'a str, key: &str) -> Vec<&'a str> {
 }
 
 /// An SPDX expression: `or` of `and` of names and groups.
-struct Licence<'a> {
+struct License<'a> {
     words: Vec<&'a str>,
     next: usize,
     allowed: &'a [&'a str],
 }
 
-impl<'a> Licence<'a> {
+impl<'a> License<'a> {
     fn new(expression: &'a str, allowed: &'a [&'a str]) -> Self {
         let words = expression
             .split_inclusive(['(', ')', '/', ' '])
@@ -68,7 +68,7 @@ impl<'a> Licence<'a> {
         Self { words, next: 0, allowed }
     }
 
-    /// Parses the whole expression; returns true if it can be met with the allowed licences.
+    /// Parses the whole expression; returns true if it can be met with the allowed licenses.
     fn accept(mut self) -> bool {
         !self.words.is_empty() && self.any() && self.next == self.words.len()
     }
@@ -120,10 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn licence_expressions_are_understood() {
+    fn license_expressions_are_understood() {
         let check = |expression, wanted| {
             let allowed = ["MIT", "Apache-2.0", "Unicode-3.0"];
-            assert_eq!(Licence::new(expression, &allowed).accept(), wanted, "{expression}");
+            assert_eq!(License::new(expression, &allowed).accept(), wanted, "{expression}");
         };
         check("MIT", true);
         check("MIT OR GPL-3.0", true);

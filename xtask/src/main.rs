@@ -44,11 +44,11 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Set up and build the release binary, with link-time optimisation and without symbols.
+    /// Set up and build the release binary, with link-time optimization and without symbols.
     Dist,
     /// Set up, check, and run every test of the workspace.
     Test,
-    /// Check formatting, lints, crate arrows, tidiness, licences and generated files.
+    /// Check formatting, lints, crate arrows, house rules, licenses and generated files.
     Check,
     /// Run one benchmark scenario (without a name: list them).
     Bench {

@@ -73,7 +73,7 @@ pub(crate) enum Profile {
     Release,
     /// The same with the assertions of weir's own crates: for tests.
     Checked,
-    /// As released: with link-time optimisation, without symbols.
+    /// As released: with link-time optimization, without symbols.
     Dist,
 }
 

@@ -242,9 +242,8 @@ fn unpack(name: &str, packages: &[&str], reason: &str) -> Result<PathBuf> {
     Ok(unpacked)
 }
 
-/// Other engines that read what weir stores, and third-party clients that query it, as Python
-/// packages.
-const STRANGERS: &[&str] = &[
+/// Python packages of other engines, which read what weir stores, and of third-party clients.
+const THIRD_PARTY: &[&str] = &[
     "chdb-core==26.9.0",
     "datadog-api-client==2.62.0",
     "duckdb==2.0.0",
@@ -256,7 +255,7 @@ const STRANGERS: &[&str] = &[
 fn python() -> Result<PathBuf> {
     let home = paths::root().join(".tools/python");
     let (program, installed) = (home.join("bin/python"), home.join("installed"));
-    let wanted = STRANGERS.join("\n");
+    let wanted = THIRD_PARTY.join("\n");
     if std::fs::read_to_string(&installed).is_ok_and(|found| found == wanted) {
         return Ok(program);
     }
@@ -266,7 +265,7 @@ fn python() -> Result<PathBuf> {
         reason: "tests with third-party engines and clients",
     }])?;
     run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-    run(Command::new(&program).args(["-m", "pip", "install", "--quiet"]).args(STRANGERS))?;
+    run(Command::new(&program).args(["-m", "pip", "install", "--quiet"]).args(THIRD_PARTY))?;
     std::fs::write(installed, wanted)?;
     Ok(program)
 }

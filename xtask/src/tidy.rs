@@ -106,6 +106,9 @@ fn rust_file(path: &Path, text: &str, problems: &mut Vec<String>) {
         if is_limit && !previous.starts_with("///") && !previous.starts_with("#[") {
             problems.push(format!("{file}:{number}: document the reason of the limit"));
         }
+        if code.starts_with("//") && line.chars().count() > COLUMNS_MAX {
+            problems.push(format!("{file}:{number}: wrap the comment at {COLUMNS_MAX} columns"));
+        }
         previous = code;
     }
 }
@@ -118,6 +121,9 @@ fn text_file(path: &Path, text: &str, problems: &mut Vec<String>) {
             if has_word(line, word) {
                 problems.push(format!("{file}:{number}: {word}: do it now or record it elsewhere"));
             }
+        }
+        if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+            problems.push(format!("{file}:{number}: resolve the merge conflict"));
         }
         if let Some(found) = MACHINE_PATHS.iter().find(|found| line.contains(**found)) {
             problems.push(format!("{file}:{number}: {found} exists on one machine only"));
@@ -232,15 +238,15 @@ mod tests {
     #[test]
     fn each_rule_finds_its_violation() {
         let mut found = Vec::new();
-        let text = "use x;\n#[ignore]\n#[cfg(test)]\nstd::thread::sleep(d);\n";
-        rust_file(Path::new("a.rs"), text, &mut found);
-        rust_file(Path::new("limits.rs"), "//! x\npub const A: u8 = 1;\n", &mut found);
-        text_file(Path::new("a.md"), "a TODO \nMYTODO and /root/x", &mut found);
-        record(Path::new("docs/adr/1-x.md"), "## Context\n## Decision\n", &mut found);
         let wide = "word ".repeat(21);
+        let text = format!("use x;\n#[ignore]\n#[cfg(test)]\nstd::thread::sleep(d);\n// {wide}\n");
+        rust_file(Path::new("a.rs"), &text, &mut found);
+        rust_file(Path::new("limits.rs"), "//! x\npub const A: u8 = 1;\n", &mut found);
+        text_file(Path::new("a.md"), "a TODO \nMYTODO and /root/x\n>>>>>>> b", &mut found);
+        record(Path::new("docs/adr/1-x.md"), "## Context\n## Decision\n", &mut found);
         let page = format!("{wide}\n| {wide} |\n```\n{wide}\n```\n");
         widths(Path::new("a.md"), &page, &mut found);
-        assert_eq!(found.len(), 3 + 1 + 3 + 3 + 1, "{found:#?}");
+        assert_eq!(found.len(), 4 + 1 + 4 + 3 + 1, "{found:#?}");
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub(crate) fn blackhole_raw(options: &Options) -> Result<Outcome> {
 }
 
 fn blackhole(options: &Options, shape: Shape, format: &str, target: f64) -> Result<Outcome> {
-    // Enough lines that the resolution of the process clock does not matter.
+    // Enough lines for the resolution of the process clock not to matter.
     let lines = options.scaled(8_000_000);
     let path = data::file(shape, 216, lines)?;
     let output = "[output.bench]\ntype = \"blackhole\"\n";

@@ -1,5 +1,5 @@
-//! One output hangs: the others must not be affected, and the configured behaviour for a full
-//! buffer must occur, exactly as counted.
+//! One output hangs: the others must not be affected, and a full buffer must be handled as
+//! configured, with exact counts.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The journal alone, on stable storage: `weir-journal` driven like by a source that acknowledges.
+//! The journal alone, on stable storage: `weir-journal`, driven as by a source that acknowledges.
 //!
 //! The driver is a separate process, so that its CPU time is that of the journal and nothing else.
 

@@ -1,8 +1,8 @@
 //! The store compared to `VictoriaLogs`: the same lines and the same queries for both, in turns,
 //! and the disk space that real logs take in both.
 //!
-//! Samples of real logs are short, so they are repeated with new numbers. What is missing (the
-//! peer, the samples) is not measured, and the outcome says so.
+//! Samples of real logs are short, so they are repeated with new numbers. Without the peer or the
+//! samples, the measurements that need them are omitted, and the outcome says so.
 
 use std::fs;
 use std::path::Path;

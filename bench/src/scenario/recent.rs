@@ -15,7 +15,7 @@ use crate::weir::Weir;
 
 const APPLICATIONS: u64 = 10_000;
 
-/// One application in this many writes five times as much as the others.
+/// One in this many applications writes five times as much as the others.
 const BUSY_SHARE: u64 = 100;
 
 /// Lines of a busy application, and of another one.
@@ -24,7 +24,7 @@ const LINES: [u64; 2] = [1000, 200];
 /// Number of requests of each kind.
 const REQUESTS: u64 = 200;
 
-/// What an answer may take, and the deadline that the handbook gives.
+/// Target for the time of an answer, and the deadline in the handbook.
 const TARGET_MS: f64 = 20.0;
 
 fn id(application: u64) -> String {

@@ -30,8 +30,8 @@ const BUSIEST: &str = r"/ GET \/api\/v\d/";
 /// Numbers of rules.
 const COUNTS: [usize; 5] = [0, 1, 10, 100, 1000];
 
-/// `rules-simple`: nine out of ten are a regular expression with a rare literal, the rest match by
-/// service, the busiest is last.
+/// `rules-simple`: nine in ten rules are a regular expression with a rare literal, the others match
+/// by service, and the busiest is the last.
 pub(crate) fn simple(options: &Options) -> Result<Outcome> {
     rules(options, "rules with a rare literal, some by service", 1.5, |index| match index % 10 {
         9 => format!("service:svc-{index}"),
@@ -107,7 +107,7 @@ fn rules(
 /// How long one process runs while the others wait.
 const TURN: Duration = Duration::from_millis(10);
 
-/// Does one run with each set, all at the same time, of which only one proceeds at any moment.
+/// Does a run with each set, all at the same time; only one of them proceeds at any moment.
 fn in_turns(path: &Path, sets: &[Vec<String>], lines: u64) -> Result<Vec<Run>> {
     let bytes = path.metadata()?.len();
     let mut waiting = Vec::new();

@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_secs(5);
 const LIVE_FILE: &str = "live.log";
 /// Pause between checks of progress: a check costs a millisecond, which counts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The times of the lines are fixed, whenever this runs.
+/// Long enough for the lines, whose times are fixed, whenever this runs.
 const RETENTION: &str = "36500d";
 
 /// Lines in a store that is idle.

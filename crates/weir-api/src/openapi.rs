@@ -10,18 +10,21 @@ use crate::problem::{DatadogErrors, ProblemDocument, TextRange};
 use crate::topology::{self, TopologyChange};
 use crate::{cursors, drains, explore, reliability, routes, tail, views};
 
-/// HTTP API of weir: its state, and queries of its store.
-///
-/// Paths under `/api/v2/` follow Datadog's API, so that its clients work; their errors have
-/// Datadog's format, with the problem document in the additional member `weir`. Errors of all other
-/// paths are problem documents (RFC 9457).
-///
-/// With access control (`[api.access]`), all paths except `/health` and those below it need a token
-/// (`Authorization: Bearer TOKEN`) or the cookie of a session; without one they are answered with
-/// 401, and with one that does not suffice with 403.
+/// The document; its description is for its readers.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "weir", license(name = "Apache-2.0", identifier = "Apache-2.0"), contact()),
+    info(
+        title = "weir",
+        description = "HTTP API of weir: its state, and queries of its store.\n\n\
+Paths under `/api/v2/` follow Datadog's API, so that its clients work; their errors have Datadog's \
+format, with the problem document in the additional member `weir`. Errors of all other paths are \
+problem documents (RFC 9457).\n\n\
+With access control (`[api.access]`), all paths except `/health` and those below it need a token \
+(`Authorization: Bearer TOKEN`) or the cookie of a session; requests without one are answered with \
+401, and those whose token does not suffice with 403.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+        contact(),
+    ),
     paths(
         explore::search::get_in_place,
         explore::search::get,

@@ -96,7 +96,7 @@ async fn index(State(state): State<Arc<ApiState>>, headers: HeaderMap) -> Respon
     if page::is_wanted(&headers) {
         return page::screen(&headers);
     }
-    // Whoever has no token is not told which release it is.
+    // A client without a token is not told which release this is.
     let version = (!state.gate.is_closed()).then_some(state.version);
     json_response(StatusCode::OK, &json!({ "name": "weir", "version": version, "paths": paths() }))
 }

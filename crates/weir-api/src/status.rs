@@ -64,7 +64,7 @@ pub struct SourceStatus {
     pub blocked_seconds: f64,
     /// Errors of all kinds.
     pub errors: u64,
-    /// CPU time of its thread, seconds.
+    /// CPU time of its threads, seconds.
     pub cpu_seconds: f64,
 }
 
@@ -95,7 +95,7 @@ pub struct OutputStatus {
     pub batches: u64,
     /// Errors of all kinds.
     pub errors: u64,
-    /// CPU time of its thread, seconds.
+    /// CPU time, seconds.
     pub cpu_seconds: f64,
 }
 

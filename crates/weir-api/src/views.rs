@@ -27,17 +27,18 @@ use crate::problem::Problem;
 use crate::response::{json_response, starting};
 use crate::state::ApiState;
 
-/// Number of views: a list that a person still reads.
+/// Maximum number of views: a list that a person still reads.
 const VIEWS_MAX: usize = 200;
-/// Length of a name: what fits into a menu.
+/// Maximum length of a name: what fits into a menu.
 const NAME_CHARS_MAX: usize = 80;
-/// Length of a view or a query, bytes: browsers and proxies do not accept longer addresses.
+/// Maximum length of a view or a query, bytes: browsers and proxies do not accept longer addresses.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
-/// Number of queries that are kept.
+/// Maximum number of queries that are kept.
 const QUERIES_MAX: usize = 50;
-/// Size of the file, bytes.
+/// Maximum size of the file, bytes.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// All views and queries at their longest fit, also if JSON needs six bytes for each of theirs.
+/// All views and queries of the maximum length fit, even if JSON needs six bytes for each of their
+/// bytes.
 const _: () =
     assert!((VIEWS_MAX + QUERIES_MAX) * (TEXT_BYTES_MAX + 1024) * 6 < FILE_BYTES_MAX as usize);
 

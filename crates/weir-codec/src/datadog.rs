@@ -19,7 +19,7 @@ use weir_model::{
 };
 
 use crate::escape::escape_json_into;
-use crate::json::{Scanner, cut_content, cut_utf8, mend_surrogates};
+use crate::json::{Scanner, cut_content, cut_utf8, replace_lone_surrogates};
 use crate::structured::{ScannedFields, quoted_len};
 
 /// Maximum number of items of a JSON array: that of the real intake.
@@ -297,7 +297,7 @@ impl DatadogItems {
             DatadogFormat::Json if !self.is_utf8 => Err(DatadogError::Utf8),
             DatadogFormat::Json => self.read_json(body).or_else(|error| {
                 self.items.clear();
-                if mend_surrogates(body) { self.read_json(body) } else { Err(error) }
+                if replace_lone_surrogates(body) { self.read_json(body) } else { Err(error) }
             }),
             DatadogFormat::Lines => self.read_lines(body),
             DatadogFormat::Logplex => self.read_frames(body),

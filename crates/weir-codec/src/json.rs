@@ -38,9 +38,9 @@ fn hex4(digits: &[u8]) -> Option<u32> {
 }
 
 /// Replaces every escape of a lone surrogate, which is not a character (half of a pair, where a
-/// program has truncated a text), by U+FFFD. Returns true if there was one.
-pub(crate) fn mend_surrogates(text: &mut [u8]) -> bool {
-    let (mut at, mut is_mended) = (0, false);
+/// program has truncated a text), with U+FFFD. Returns true if there was one.
+pub(crate) fn replace_lone_surrogates(text: &mut [u8]) -> bool {
+    let (mut at, mut is_replaced) = (0, false);
     while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         at += found;
         let escape = text.get(at..).unwrap_or_default();
@@ -52,11 +52,11 @@ pub(crate) fn mend_surrogates(text: &mut [u8]) -> bool {
             && hex4(digits).is_some()
         {
             digits.copy_from_slice(b"fffd");
-            is_mended = true;
+            is_replaced = true;
         }
         at += 2;
     }
-    is_mended
+    is_replaced
 }
 
 /// Returns true if any byte is a control byte (below 0x20), which must be escaped in JSON strings.
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lone_surrogates_are_mended_and_nothing_else() {
+    fn only_lone_surrogates_are_replaced() {
         let cases = [
             (r"\ud800", r"\ufffd"),
             (r"a\uDFFFb", r"a\ufffdb"),
@@ -424,9 +424,9 @@ mod tests {
             (r"\x\", r"\x\"),
         ];
         for (text, want) in cases {
-            let mut mended = text.as_bytes().to_vec();
-            assert_eq!(mend_surrogates(&mut mended), text != want, "{text}");
-            assert_eq!(String::from_utf8(mended).unwrap(), want);
+            let mut replaced = text.as_bytes().to_vec();
+            assert_eq!(replace_lone_surrogates(&mut replaced), text != want, "{text}");
+            assert_eq!(String::from_utf8(replaced).unwrap(), want);
         }
     }
 

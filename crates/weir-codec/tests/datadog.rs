@@ -193,7 +193,7 @@ fn time_and_status_of_an_item_count() {
     assert_eq!(of(r#"{"date":1700000000123,"level":"warn"}"#), (ns, Severity::WARN));
     assert_eq!(of(r#"{"timestamp":"1700000000123"}"#).0, ns);
     let far = format!(r#"{{"message":"{}","date":1700000000123}}"#, "x".repeat(5000));
-    assert_eq!(of(&far).0, ns, "also behind a long message");
+    assert_eq!(of(&far).0, ns, "also after a long message");
     for wrong in ["null", "\"yesterday\"", "-5", "{}", "true"] {
         assert_eq!(of(&format!(r#"{{"date":{wrong}}}"#)).0, OBSERVED_NS, "{wrong}");
     }

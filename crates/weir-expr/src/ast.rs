@@ -271,6 +271,15 @@ impl Expr {
         Self { kind: ExprKind::Not(Box::new(self)), span }
     }
 
+    /// Returns the number of terms that test a regular expression.
+    pub fn regexp_count(&self) -> usize {
+        let mut count = 0;
+        self.for_each_term(&mut |term, _| {
+            count += usize::from(matches!(term.test, Test::Regexp(_)));
+        });
+        count
+    }
+
     /// Calls `visit` for every term, with its location.
     pub fn for_each_term<'a>(&'a self, visit: &mut impl FnMut(&'a Term, Span)) {
         match &self.kind {

@@ -25,7 +25,7 @@ mod lag;
 mod lint;
 mod matcher;
 mod network;
-mod normalise;
+mod normalize;
 mod number;
 mod parse;
 mod print;

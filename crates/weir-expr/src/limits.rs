@@ -32,3 +32,11 @@ pub const RULES_MAX: usize = 20_000;
 
 /// Maximum size of all regular expressions of a set together, in bytes.
 pub const RULE_SET_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Maximum size of the states that all regular expressions of a set cache together in each thread,
+/// in bytes: the full cache for the first 32, smaller ones if there are more.
+pub const RULE_SET_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Minimum size of the states that a regular expression of a set caches, in bytes: a search with
+/// less would rebuild them all the time.
+pub const RULE_CACHE_BYTES_MIN: usize = 16 * 1024;

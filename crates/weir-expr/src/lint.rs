@@ -23,13 +23,13 @@ pub struct Lint {
     pub message: String,
     /// The probable intention.
     pub help: String,
-    /// The tag whose name is doubtful; `None` = something else is.
+    /// The tag whose name is likely to be a mistake; `None` if it is something else.
     pub tag: Option<String>,
 }
 
 impl Expr {
-    /// Returns the doubtful parts, in order; `text` is what this was parsed from. A value in quotes
-    /// is always meant as text.
+    /// Returns the parts that are likely to be mistakes, in order; `text` is what this was parsed
+    /// from. A value in quotes is always meant as text.
     pub fn lints(&self, text: &str) -> Vec<Lint> {
         let mut lints = Vec::new();
         self.for_each_term(&mut |term, span| {

@@ -1,4 +1,4 @@
-//! The tokeniser of free text, shared by rules, search and the store's term index.
+//! The tokenizer of free text, shared by rules, search and the store's term index.
 //!
 //! A word is a maximal run of ASCII letters, ASCII digits and bytes from 0x80 up; everything else
 //! separates words, including `_`. Words are compared ignoring the case of ASCII letters; other

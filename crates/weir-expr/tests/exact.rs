@@ -423,5 +423,5 @@ fn too_large_rule_sets_are_rejected() {
     let small = Limits { regexp_bytes: 10, ..Limits::default() };
     assert!(RuleSet::compile(&[rule(r"/a\d+c/")], small).is_err());
     assert!(RuleSet::compile(&[], Limits::default()).unwrap().is_empty());
-    assert!(Expr::all().normalised().is_always());
+    assert!(Expr::all().normalized().is_always());
 }

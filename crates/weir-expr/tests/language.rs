@@ -205,16 +205,16 @@ proptest! {
     }
 
     #[test]
-    fn normalising_preserves_meaning_and_is_idempotent(
+    fn normalizing_preserves_meaning_and_is_idempotent(
         text in small_text(), message in "[ab ]{0,4}",
     ) {
         if let Ok(expr) = parse(&text) {
-            let normal = expr.normalised();
+            let normal = expr.normalized();
             let record = SampleRecord::with_message(message);
             prop_assert_eq!(
                 naive::matches(&expr, &record), naive::matches(&normal, &record), "{}", normal
             );
-            prop_assert_eq!(&normal.normalised(), &normal, "{}", normal);
+            prop_assert_eq!(&normal.normalized(), &normal, "{}", normal);
         }
     }
 }

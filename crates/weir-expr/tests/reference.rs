@@ -32,8 +32,8 @@ fn every_example_of_the_reference_page_holds() {
             assert_eq!(naive::matches(&expr, record), want, "{query} on {record:?}");
             assert_eq!(compiled.matches(record), want, "{query} compiled, on {record:?}");
         }
-        let normal = expr.normalised();
-        assert_eq!(naive::matches(&normal, &record), want, "{query} normalised to {normal}");
+        let normal = expr.normalized();
+        assert_eq!(naive::matches(&normal, &record), want, "{query} normalized to {normal}");
         assert_eq!(parse(&expr.to_string()).as_ref(), Ok(&expr), "{query} printed as {expr}");
     }
 }

@@ -62,8 +62,8 @@ pub trait DiskFile: Send + Sync + Debug {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes at an offset; may write less than requested.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
-    /// Makes content (and size) durable. After an error, the content is in doubt forever: never
-    /// sync the same file again, but write the data elsewhere.
+    /// Makes content (and size) durable. After an error, it is never certain again what is on disk:
+    /// do not sync the same file again, but write the data elsewhere.
     fn sync_data(&self) -> io::Result<()>;
     /// Returns the size in bytes.
     fn len(&self) -> io::Result<u64>;

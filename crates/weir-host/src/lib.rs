@@ -11,6 +11,7 @@ pub mod decompress;
 pub mod disk;
 pub mod file_tree;
 pub mod gzip;
+pub mod named_file;
 pub mod net;
 pub mod process;
 pub mod record_file;
@@ -29,6 +30,7 @@ pub use disk::{
 };
 pub use file_tree::{FileTree, RealFileTree, TreeFile, TreeWatch};
 pub use gzip::{Gzip, GzipError};
+pub use named_file::{PEM_FILE_BYTES_MAX, read_named_file};
 pub use net::{
     Acceptor, AddressFilter, AddressShare, AddressShares, BlockingTls, BoundDatagrams, ClientTls,
     ClientTlsConfig, ConnectError, ConnectionSlot, ConnectionSlots, Connector, ConnectorSettings,

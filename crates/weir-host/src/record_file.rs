@@ -78,7 +78,7 @@ fn checksum(salt: &[u8], payload: &[u8]) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Damage {
     /// Number of byte ranges that hold no record and precede one.
-    pub stretches: u64,
+    pub ranges: u64,
     /// The end is not a record: it was being written, or it is damaged.
     pub is_torn: bool,
 }
@@ -94,7 +94,7 @@ pub fn replay(
     while !records.is_empty() {
         let whole = first_record(records, salt);
         if let Some(rest) = whole.and_then(|(payload, rest)| apply(payload).map(|()| rest)) {
-            damage.stretches += u64::from(damage.is_torn);
+            damage.ranges += u64::from(damage.is_torn);
             damage.is_torn = false;
             records = rest;
         } else {
@@ -166,7 +166,7 @@ mod tests {
                 let text = String::from_utf8(payload.to_vec()).ok()?;
                 (text != "unknown").then(|| texts.push(text))
             });
-            (texts.join(" "), damage.stretches, damage.is_torn)
+            (texts.join(" "), damage.ranges, damage.is_torn)
         };
         let three = [of("one"), of("two"), of("three")];
         assert_eq!(replayed(&three.concat()), ("one two three".into(), 0, false));

@@ -1,18 +1,20 @@
 //! Secret values, and where they come from: the environment or a file, never the configuration
 //! itself.
 //!
-//! Invariants: the type cannot be printed or serialised, and no error message contains any part of
+//! Invariants: the type cannot be printed or serialized, and no error message contains any part of
 //! a value.
 
 use std::fmt;
-use std::io::Read as _;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::named_file::read_named_file;
 
 /// Maximum length of a secret. Longer than any token or passphrase; a larger file is a mistake.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// A secret. `Debug` shows three asterisks; there is no `Display` and no serialisation.
+/// A secret. `Debug` shows three asterisks; there is no `Display` and no serialization.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -74,10 +76,11 @@ impl Secret {
     /// Reads a file; surrounding white space (such as the final newline) is not part of the value.
     pub fn from_file(path: &Path) -> Result<Self, SecretError> {
         let place = || path.display().to_string();
-        let unreadable = |error| SecretError::Unreadable { path: path.to_owned(), error };
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        let bytes =
+            read_named_file(path, SECRET_BYTES_MAX).map_err(|error| match error.kind() {
+                io::ErrorKind::FileTooLarge => SecretError::TooLong { place: place() },
+                _ => SecretError::Unreadable { path: path.to_owned(), error },
+            })?;
         match String::from_utf8(bytes) {
             Ok(value) => Self::checked(&value, place),
             Err(_) => Err(SecretError::NotText { place: place() }),

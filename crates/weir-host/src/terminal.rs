@@ -1,8 +1,8 @@
 //! Safe display on a terminal of text from outside (a record, a file name, a response).
 //!
-//! Invariant: nothing in the result moves the cursor, changes a colour, changes the direction of
-//! the text after it, or is invisible. Characters that join letters of a script or an emoji
-//! (U+200C, U+200D) are kept.
+//! Invariant: nothing in the result moves the cursor, changes a color, changes the direction of the
+//! text after it, or is invisible. Characters that join letters of a script or an emoji (U+200C,
+//! U+200D) are kept.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

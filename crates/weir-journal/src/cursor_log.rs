@@ -208,7 +208,7 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
         apply(payload, state);
         Some(())
     });
-    Ok(u64::from(is_damaged) + damage.stretches)
+    Ok(u64::from(is_damaged) + damage.ranges)
 }
 
 /// Applies a record: its kind, then its entries.
@@ -327,7 +327,7 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
     }
     let place = |fields: &mut Fields<'_>| Position::new(fields.u32(), fields.u64());
     let abandoned = |fields: &mut Fields<'_>| AbandonedFrames {
-        behind: place(fields),
+        after: place(fields),
         last: (fields.u64(), fields.u64()),
     };
     let abandoned = (0..fields.u8()).map(|_| abandoned(fields)).collect();
@@ -485,9 +485,9 @@ impl Records {
             put_cursor_positions(out, &known.cursor_streams, furthest.end);
             out.push(known.abandoned.len() as u8);
             for abandoned in &known.abandoned {
-                put_u32(out, abandoned.behind.epoch);
+                put_u32(out, abandoned.after.epoch);
                 let (segment, offset) = abandoned.last;
-                for number in [abandoned.behind.offset, segment, offset] {
+                for number in [abandoned.after.offset, segment, offset] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
             }

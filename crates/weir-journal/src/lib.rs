@@ -290,8 +290,8 @@ impl Journal {
     }
 
     /// Returns the streams of a source that earlier runs have left, including those of which only
-    /// frames have reached the disk: where these resume is known once they are opened. If the source
-    /// was replaced in this run, also those that it has opened and not closed.
+    /// frames have reached the disk: where these resume is known once they are opened. If the
+    /// source was replaced in this run, also those that it has opened and not closed.
     pub fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
         self.shared.lock().known_streams(source)
     }
@@ -487,9 +487,9 @@ impl Journal {
         self.shared.flush()
     }
 
-    /// Ends the open segment if that frees much, since space is freed only in closed ones; otherwise
-    /// it would be freed when the segment is full. What is freed is what was not needed any more at
-    /// the last flush.
+    /// Ends the open segment if that frees much, since space is freed only in closed ones;
+    /// otherwise it would be freed when the segment is full. What is freed is what was not needed
+    /// any more at the last flush.
     pub fn free_space(&self) {
         self.shared.change(State::can_free);
     }

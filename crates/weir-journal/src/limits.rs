@@ -76,8 +76,8 @@ pub(crate) const POSITIONS_RESERVE_BYTES_MIN: u64 = 64 * 1024;
 pub(crate) const ENTRY_BYTES_MIN: u64 = 512;
 
 /// The fraction of its buffer, as a divisor, from which on a destination that discards by key has
-/// the keys of new batches counted: what waits below that is too little to be the heaviest. Counting
-/// costs a nanosecond or two per record.
+/// the keys of new batches counted: what waits below that is too little to be the heaviest.
+/// Counting costs a nanosecond or two per record.
 pub(crate) const KEYS_SHARE: u64 = 8;
 
 /// Number of keys that are known of a waiting batch: with 16 bytes each, they take no more than the
@@ -85,8 +85,8 @@ pub(crate) const KEYS_SHARE: u64 = 8;
 pub(crate) const ENTRY_KEYS_MAX: usize = 32;
 const _: () = assert!(ENTRY_KEYS_MAX as u64 * 16 <= ENTRY_BYTES_MIN);
 
-/// Maximum number of keys or streams from which records are discarded before all of them are weighed
-/// again. Bounds the memory for the list of their batches.
+/// Maximum number of keys or streams from which records are discarded before all of them are
+/// weighed again. Bounds the memory for the list of their batches.
 pub(crate) const DISCARD_GROUPS_MAX: usize = 1024;
 
 /// Number of commit intervals between two checks for mostly useless segments: a second by default.

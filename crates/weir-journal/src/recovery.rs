@@ -229,8 +229,8 @@ impl SegmentRecovery<'_> {
 
     /// Returns the index if it is sufficient without reading every byte: the log and the header of
     /// the segment are intact, no bytes were added or lost between the frames, this release
-    /// supports everything in them, and those that their source would read again are present, as far
-    /// as there is time to verify that. Whether the others are present is checked when they are
+    /// supports everything in them, and those that their source would read again are present, as
+    /// far as there is time to verify that. Whether the others are present is checked when they are
     /// taken.
     fn index_alone(&self, file: &dyn DiskFile, state: &State) -> io::Result<Option<SegmentIndex>> {
         if !self.is_log_whole || self.header.names.is_empty() {

@@ -1,4 +1,4 @@
-//! The interface types of the journal: plain data without behaviour.
+//! The interface types of the journal: plain data without behavior.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -407,13 +407,13 @@ pub struct RecordTrace {
     pub destination: String,
     /// Where the record is on its way there.
     pub state: RecordState,
-    /// When its batch arrived, nanoseconds since 1970. Known as long as the following is.
+    /// When its batch arrived, nanoseconds since 1970. Known as long as `appended_ns` is.
     pub observed_ns: Option<i64>,
-    /// When its batch was appended, nanoseconds since 1970. Known as long as the batch waits, and of
+    /// When its batch was appended, nanoseconds since 1970. Known while the batch waits, and for
     /// the last batches that destinations were done with.
     pub appended_ns: Option<i64>,
     /// When the destination was done with its batch, or had its own copy of it, nanoseconds since
-    /// 1970. Known of the last batches.
+    /// 1970. Known for the last batches.
     pub done_ns: Option<i64>,
     /// Every record of the batch was for this destination. Otherwise it is not known whether this
     /// one was.
@@ -425,7 +425,8 @@ pub struct RecordTrace {
 /// Where a record is on its way to a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordState {
-    /// In a batch that waits or is in flight, unless no record of that batch is for the destination.
+    /// In a batch that waits or is in flight, unless no record of that batch is for the
+    /// destination.
     Waiting,
     /// The destination has its own copy, which is not durable yet.
     Held,

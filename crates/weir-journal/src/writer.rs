@@ -392,8 +392,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Space that is left for positions: frames are only freed once positions are on disk, so a disk
-    /// without any space for them would stay full.
+    /// Space that is left for positions: frames are only freed once positions are on disk, so a
+    /// disk without any space for them would stay full.
     fn positions_reserve(&self) -> u64 {
         POSITIONS_RESERVE_BYTES_MIN.max(2 * self.cursor_log.len_bytes())
     }

@@ -632,7 +632,7 @@ fn bytes_that_come_or_go_cost_one_frame_at_most() {
             });
             let what = format!("{log:?}, round {round}, {count} bytes at {at}, {is_removed}");
             let lost = assert_exact(&damaged, 0, &what);
-            // What is removed may belong to two neighbours.
+            // What is removed may belong to two neighbors.
             assert!(lost[0] <= 2 * EACH, "{what}: {lost:?}");
             assert!(!files(&damaged, "bad").is_empty(), "{what}: kept");
         }

@@ -1,4 +1,4 @@
-//! Behaviour while the writer is between two steps, or in the middle of one: these tests hold it
+//! Behavior while the writer is between two steps, or in the middle of one: these tests hold it
 //! there, so nothing depends on the speed of a thread.
 
 mod support;

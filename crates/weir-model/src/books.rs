@@ -69,8 +69,8 @@ reasons! {
 }
 
 impl DiscardReason {
-    /// Returns whether the operator chose to discard such records; otherwise they are lost. The page
-    /// has the same list.
+    /// Returns whether the operator chose to discard such records; otherwise they are lost. The
+    /// page has the same list.
     pub fn is_intentional(self) -> bool {
         match self {
             Self::RateLimit
@@ -79,7 +79,7 @@ impl DiscardReason {
             | Self::Sampled
             | Self::Unrouted
             | Self::DrainRemoved => true,
-            // A full buffer is configured to discard, but nobody wants it to be full.
+            // A full buffer discards as configured, but it is not meant to be full.
             Self::BufferFull
             | Self::NulBytes
             | Self::Rejected

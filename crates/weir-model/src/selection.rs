@@ -16,49 +16,49 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The `count` records of the share, from the one with index `first_record` on.
+    /// Selects `count` records of the share, from the one with index `first_record` on.
     pub fn of_share(batch: Arc<Batch>, first_record: usize, count: usize, share: Share) -> Self {
         let is_all = count == batch.record_count() - first_record;
         Self { first_record, count, share: (!is_all).then_some(share), batch }
     }
 
-    /// Every record of a batch.
+    /// Selects every record of a batch.
     pub fn all(batch: Arc<Batch>) -> Self {
         Self { first_record: 0, count: batch.record_count(), share: None, batch }
     }
 
-    /// The batch that they are of.
+    /// Returns the batch.
     pub fn batch(&self) -> &Arc<Batch> {
         &self.batch
     }
 
-    /// The stream of the batch.
+    /// Returns the stream of the batch.
     pub fn stream(&self) -> StreamId {
         self.batch.header().stream
     }
 
-    /// How many they are.
-    #[expect(clippy::len_without_is_empty, reason = "nothing selects no record")]
+    /// Returns the number of selected records.
+    #[expect(clippy::len_without_is_empty, reason = "a selection is never empty")]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Who produced a record of the batch.
+    /// Returns the producer of a record of the batch.
     pub fn resource_of(&self, record: &RecordView<'_>) -> ResourceView<'_> {
         self.batch.resource(record.resource())
     }
 
-    /// The records, each with its index in the batch.
+    /// Returns the records, each with its index in the batch.
     pub fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         self.records_from(self.first_record)
     }
 
-    /// The records from that index of the batch on.
+    /// Returns the records from that index of the batch on.
     fn records_from(&self, first: usize) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         let mut records = self.batch.records();
         let rows = |share: &Share| self.batch.routed_rows_without(share.cursor, &share.without);
         let routed = self.share.as_ref().map(rows);
-        // `Records::nth` is a jump, `skip` on it would be too, but only through `nth`.
+        // `Records::nth` takes constant time; `skip` would only get that through `nth`.
         if first > 0 {
             records.nth(first - 1);
         }
@@ -66,7 +66,7 @@ impl Selection {
         (first..).zip(records).filter(move |(index, _)| is_routed(*index))
     }
 
-    /// Calls `visit` with each of the records number `range`, until it breaks.
+    /// Calls `visit` with the selected records whose numbers are in `range`, until it breaks.
     #[inline]
     pub fn visit(
         &self,
@@ -80,9 +80,9 @@ impl Selection {
         self.batch.records_in(start..end).try_for_each(visit)
     }
 
-    /// The records number `range`.
+    /// Returns the selected records whose numbers are in `range`.
     pub fn part(&self, range: Range<usize>) -> impl Iterator<Item = RecordView<'_>> {
-        // Where every record is selected, their numbers are a matter of counting.
+        // If every record is selected, the one with a given number can be found by its index.
         let (jump, skip) = if self.share.is_none() { (range.start, 0) } else { (0, range.start) };
         let records = self.records_from(self.first_record + jump);
         records.map(|(_, record)| record).skip(skip).take(range.len())

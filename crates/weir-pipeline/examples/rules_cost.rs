@@ -1,5 +1,5 @@
-//! Measures the CPU time of rules per record of syslog: 90 regular expressions that never match and 10
-//! rules on the application, on records of 20 hosts with 5 applications each in random order.
+//! Measures the CPU time of rules per record of syslog: 90 regular expressions that never match and
+//! 10 rules on the application, on records of 20 hosts with 5 applications each in random order.
 //!
 //! `cargo run --release -p weir-pipeline --example rules_cost [RECORDS_PER_BATCH...]`
 #![expect(clippy::print_stdout, reason = "a measuring program")]

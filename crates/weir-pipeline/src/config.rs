@@ -51,8 +51,8 @@ pub struct PipelinePlan {
 }
 
 impl PipelinePlan {
-    /// Returns true if the plans differ only in sources, outputs, drains and rules, each of which can
-    /// be changed while the others run.
+    /// Returns true if the plans differ only in sources, outputs, drains and rules, each of which
+    /// can be changed while the others run.
     pub fn differs_only_in_components(&self, other: &Self) -> bool {
         // The fields are listed one by one so that a new field cannot be forgotten here.
         let Self {

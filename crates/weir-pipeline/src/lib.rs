@@ -1,7 +1,7 @@
 //! Sources, outputs, rules and live subscriptions, and the wiring between them.
 //!
-//! Each source and each output has its own thread: a slow one cannot hold up another, and the CPU
-//! time of each is the CPU time of its thread.
+//! Each source has threads of its own; outputs share a few event loops, and drains have one. A slow
+//! component does not hold up another, and the CPU time of each is measured.
 #![forbid(unsafe_code)]
 
 mod component;

@@ -36,9 +36,9 @@ use sources::Sources;
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
 /// A ring that its slowest output keeps full for this long is spilled to disk.
 const SPILL_AFTER: Duration = Duration::from_secs(1);
-/// Weir runs two seconds after its start, however much waits in the journal.
+/// Maximum time for verifying what waits in the journal at a start, however much it is.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(1);
-/// Large enough for few files, small enough to free space soon.
+/// Size of a segment: large enough for few files, small enough to free space soon.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long batches of apparently missing files wait for a source to open them.
@@ -46,8 +46,8 @@ const DISCOVERY_MAX: Duration = Duration::from_mins(1);
 /// How long one wait for a source to read its backlog takes; there is another one after it.
 const BACKLOG_WAIT: Duration = Duration::from_mins(1);
 
-/// What stands for the type of an output in the destination that is weir's own store. No output has
-/// a type of that name.
+/// The type of weir's own store, in place of the type of an output. No output has a type of that
+/// name.
 pub const STORE_TYPE_NAME: &str = "store";
 
 /// A running pipeline.

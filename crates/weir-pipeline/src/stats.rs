@@ -48,7 +48,7 @@ pub struct SourceStats {
     refused_by: Mutex<Option<String>>,
     /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,
-    /// CPU time of the thread, nanoseconds.
+    /// CPU time of its threads, nanoseconds.
     pub cpu_ns: AtomicU64,
     /// Additional statistics of a source that listens.
     pub listener: ListenerStats,
@@ -131,7 +131,7 @@ impl ListenerStats {
         LISTENER_STATUSES.into_iter().zip(self.answers.iter().map(get))
     }
 
-    /// Returns why changed certificate files are not in use, while they are not.
+    /// Returns why changed certificate files are not in use; `None` if they are.
     pub fn tls_error(&self) -> Option<String> {
         lock(&self.tls_error).clone()
     }
@@ -140,7 +140,7 @@ impl ListenerStats {
         *lock(&self.tls_error) = error;
     }
 
-    /// Returns why connections cannot be accepted, while they cannot.
+    /// Returns why connections cannot be accepted; `None` if they can.
     pub fn accept_error(&self) -> Option<String> {
         lock(&self.accept_error).clone()
     }
@@ -200,7 +200,7 @@ pub struct OutputStats {
     pub no_ack_ids: AtomicBool,
     /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,
-    /// CPU time of the thread, nanoseconds.
+    /// CPU time, nanoseconds.
     pub cpu_ns: AtomicU64,
 }
 

@@ -36,7 +36,7 @@ pub struct SourceView {
 pub struct OutputView {
     /// Its name in the configuration.
     pub name: String,
-    /// The value of `type`, or what stands for it if this is a destination other than an output.
+    /// The value of `type`, or a name in its place if this is a destination other than an output.
     pub type_name: &'static str,
     /// Its type; `None` if this is a destination other than an output.
     pub output_type: Option<OutputType>,

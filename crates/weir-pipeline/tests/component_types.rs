@@ -17,7 +17,7 @@ fn tests() -> Vec<String> {
     sources.map(|path| std::fs::read_to_string(path).expect("a test is text")).collect()
 }
 
-/// Returns whether the text contains this, and no longer word that begins with it.
+/// Returns whether the text contains this as a whole word, not as the beginning of a longer one.
 fn has_word(text: &str, word: &str) -> bool {
     let is_whole = |(at, _): (usize, &str)| {
         let next = text[at + word.len()..].chars().next();

@@ -342,7 +342,7 @@ fn only_the_newest_rotated_files_are_kept() {
     });
     rig.append_numbered(1, 10_000, 50);
     rig.drain();
-    // There may be three files meanwhile, too: the last line shows that it is over.
+    // There may be three files before that, too: the last line shows that rotation has ended.
     rig.wait("three files are left, with the last line", |_| {
         let is_over = || numbers(&tree_dir, "s1").last() == Some(&9_999);
         tree(&tree_dir).len() == 3 && is_over() && tree(&tree_dir).len() == 3

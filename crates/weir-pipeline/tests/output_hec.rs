@@ -1,4 +1,4 @@
-//! The output `splunk_hec` against a real collector with all kinds of behaviour.
+//! The output `splunk_hec` against a real collector with all kinds of behavior.
 
 mod harness;
 
@@ -219,7 +219,7 @@ fn a_slow_collector_gets_everything_too() {
 }
 
 #[test]
-fn retry_after_is_honoured() {
+fn retry_after_is_honored() {
     let collector = Collector::start();
     collector.answer_with(|n| match n {
         0 => Answer::status_retry_after(503, "1"),
@@ -316,7 +316,7 @@ fn many_poison_records_in_a_row_end_quickly_and_exactly() {
 
 #[test]
 fn refusals_without_a_number_are_narrowed_down() {
-    // Refuses a request of two lines and then its first half, without saying which is bad.
+    // Refuses a request of two lines and then its first half, without naming the bad one.
     let collector = Collector::start();
     collector.answer_with(|n| match n {
         1 | 2 => Answer::status(400),

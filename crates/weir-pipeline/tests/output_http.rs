@@ -1,4 +1,4 @@
-//! The output `http` against a server with all kinds of behaviour.
+//! The output `http` against a server with all kinds of behavior.
 
 mod harness;
 

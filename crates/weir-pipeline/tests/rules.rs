@@ -43,7 +43,7 @@ fn redact(preset: &str) -> Vec<Action> {
 /// Returns the text in each format in which a container's line may be read.
 fn forms(text: &str) -> [(Format, String); 4] {
     let json = serde_json::to_string(&format!("{text}\n")).unwrap();
-    // As written by an encoder that escapes more than it must.
+    // As written by an encoder that escapes more than necessary.
     let wide: Vec<String> = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
     let wide = wide.concat();
     let time = "2026-01-02T03:04:05.000000006Z";

@@ -1,4 +1,4 @@
-//! Stitched segments contain the same as the separate ones, and so do their sidecars.
+//! Concatenated segments contain the same as the separate ones, and so do their sidecars.
 
 mod support;
 
@@ -88,7 +88,7 @@ proptest! {
             written.push(pair);
         }
         let Some((segment, sidecar, summary, sidecar_file)) = concat(&written) else {
-            return Err(TestCaseError::fail("expected stitchable columns"));
+            return Err(TestCaseError::fail("expected columns that can be concatenated"));
         };
         prop_assert_eq!(read_all(&segment), wanted);
         prop_assert_eq!(summary.rows, segment.row_count());

@@ -200,6 +200,11 @@ fn message_is_the_first_text_under_its_usual_names() {
     assert_eq!(twice.message.as_deref(), Some("a"));
     assert_eq!(attributes_of(&twice), json!({"message":["a","b"],"msg":["c"]}));
     assert_eq!(message(r#"{"message":["a","b"]}"#).as_deref(), Some("a"));
+    let second = stored(r#"{"message":null,"message":"b"}"#);
+    assert_eq!(second.message.as_deref(), Some("b"));
+    assert_eq!(attributes_of(&second), json!({"message":[null,"b"]}));
+    assert_eq!(message(r#"{"message":[1,"b"],"msg":"c"}"#).as_deref(), Some("b"));
+    assert_eq!(message(r#"{"message":[1,2],"msg":"c"}"#).as_deref(), Some("c"));
 }
 
 #[test]

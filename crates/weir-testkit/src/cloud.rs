@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 /// Name and secret of the client that may check tokens.
 const CLIENT: &str = "weir:cloud-secret";
 
-/// Maximum number of applications on a page, smaller than that of the original (5000), so that lists
-/// have several pages.
+/// Maximum number of applications on a page, smaller than that of the original (5000), so that
+/// lists have several pages.
 const PAGE_MAX: usize = 2;
 
 /// A running stand-in.

@@ -129,8 +129,9 @@ pub fn shortest<E: Clone>(
     )
 }
 
-/// Runs the histories of the first `count` seeds, or of those that the environment names, and prints
-/// those that fail in their shortest form. `plan` returns the settings and the events of a seed.
+/// Runs the histories of the first `count` seeds, or of those that the environment names, and
+/// prints those that fail in their shortest form. `plan` returns the settings and the events of a
+/// seed.
 ///
 /// # Panics
 ///
@@ -186,12 +187,12 @@ pub struct Seeds {
     failures_max: usize,
 }
 
-/// What became of the seeds.
+/// The results of the seeds.
 #[derive(Debug)]
 pub struct SeedsReport {
     /// The seeds that failed.
     pub failed: Vec<u64>,
-    /// How many ran, how long it took.
+    /// How many ran, and how long that took.
     pub summary: String,
 }
 

@@ -1,7 +1,7 @@
 //! Tools for tests only: a disk that fails and loses unflushed data, files that change between any
-//! two calls, a clock that is moved by hand, a thread that runs only when it is told to, a stand-in for UAA and the Cloud Controller, and the
-//! real binary as a process. The collector and the oracle are those of `weir-measure`, which `weir
-//! torture` uses as well.
+//! two calls, a clock that is moved by hand, a thread that runs only when it is told to, a stand-in
+//! for UAA and the Cloud Controller, and the real binary as a process. The collector and the oracle
+//! are those of `weir-measure`, which `weir torture` uses as well.
 //!
 //! Invariants: nothing here is linked into the product; nothing here shares code with what it
 //! checks except the traits that it implements.

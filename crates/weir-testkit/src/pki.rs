@@ -76,8 +76,8 @@ impl Pki {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// Returns a self-signed certificate for `localhost` and its key, marked as that of an authority,
-    /// as `openssl req -x509` makes it.
+    /// Returns a self-signed certificate for `localhost` and its key, marked as that of an
+    /// authority, as `openssl req -x509` makes it.
     pub fn self_signed_pem() -> (String, String) {
         let names = vec!["localhost".to_owned()];
         let mut params = CertificateParams::new(names).expect("the name is valid");

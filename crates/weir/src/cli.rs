@@ -94,7 +94,7 @@ pub(crate) enum Command {
     /// Follow the records of a running weir as they arrive.
     ///
     /// Shows time (UTC), stream, severity and message of each record. If records arrive too fast,
-    /// the number of missed records is printed. Ends with Ctrl-C.
+    /// the number of missed records is printed. Press Ctrl-C to stop.
     Tail(TailArgs),
     /// Search the store of a running weir.
     ///

@@ -1,7 +1,7 @@
 //! Parses server-sent events (WHATWG HTML, section 9.2).
 //!
-//! Invariant: lines are bounded; the iterator ends when the response ends, after an error if it
-//! does not end by itself.
+//! Invariant: lines are bounded; the iterator ends when the response ends, and returns an error
+//! first if the response was cut off.
 
 use std::io::{self, BufRead, Read as _};
 

@@ -47,7 +47,7 @@ pub(crate) struct Paint {
 }
 
 impl Paint {
-    /// No colour.
+    /// No color.
     pub(crate) fn off() -> Self {
         Self { on: false }
     }
@@ -122,9 +122,9 @@ fn painted(text: &str) -> Cow<'_, str> {
         let (before, escape) = rest.split_at(at);
         shown.push_str(&printable_lines(before));
         let len = color_len(escape).unwrap_or(1);
-        let (escape, behind) = escape.split_at(len);
+        let (escape, after) = escape.split_at(len);
         shown.push_str(&if len > 1 { Cow::Borrowed(escape) } else { printable_lines(escape) });
-        rest = behind;
+        rest = after;
     }
     shown.push_str(&printable_lines(rest));
     Cow::Owned(shown)
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_colour_sequences_reach_the_terminal() {
+    fn only_color_sequences_reach_the_terminal() {
         let word = Paint::on().paint(Style::Bad, "error");
         let text = format!("{word}: a\u{1b}[2Jb\u{202e}c\r\n\u{1b}]0;title\u{7}d\u{1b}");
         let want =
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_follows_flag_then_environment_then_terminal() {
+    fn color_follows_flag_then_environment_then_terminal() {
         use ColorChoice::{Always, Auto, Never};
         let with = |vars: &'static [(&str, &str)]| {
             move |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into())

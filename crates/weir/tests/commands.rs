@@ -125,7 +125,7 @@ fn a_directory_is_one_configuration() {
 }
 
 #[test]
-fn colour_is_for_terminals_unless_asked_for() {
+fn color_is_for_terminals_unless_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "weir.toml", WRONG);
     let escapes = |arguments: &[&str], variables: &[(&str, &str)]| {

@@ -274,7 +274,7 @@ fn closed_stdout_output_ends_weir() {
 }
 
 #[test]
-fn terminal_log_is_short_and_coloured() {
+fn terminal_log_is_short_and_colored() {
     let dir = tempfile::tempdir().unwrap();
     let containers = "[source.containers]\ntype = \"containers\"\ndocker_roots = [\"no/docker\"]\n\
                       pod_roots = [\"in\"]\nlink_roots = []\n";

@@ -1,9 +1,10 @@
-//! A journal on a disk in memory, whose files are damaged as the input says: what every target
-//! about the journal's files shares.
+//! Shared by the targets for the journal's files: a journal on a disk in memory, whose files are
+//! damaged as directed by the input.
 //!
-//! A journal is written once: two destinations, one of which is behind, records that can and that
-//! cannot be read again. The input is a list of edits of its files. Whatever they are, the journal
-//! opens, delivers what it finds, and its books balance, before and after another opening.
+//! The journal is written once, with two destinations, one of which is behind, and with records
+//! that can be read again and others that cannot. The input is a list of edits of its files.
+//! Invariant: whatever they are, the journal opens, delivers what it finds, and its books balance,
+//! also after it is opened again.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -57,7 +58,7 @@ fn batch(stream: u64, n: u64, repeatable: bool) -> Batch {
         flags: RecordFlags::default(),
         ..NewRecord::default()
     };
-    // The first one of a frame has number 0, as the record says.
+    // The first resource of a frame has number 0, which the record refers to.
     builder.resource(n, b"{}").expect("one resource");
     builder.push(&record).expect("the record fits");
     builder.route_all(&[0, 1]);
@@ -74,12 +75,12 @@ fn batch(stream: u64, n: u64, repeatable: bool) -> Batch {
     })
 }
 
-/// Opens the journal; `None` when it refuses the files.
+/// Opens the journal; `None` if it refuses the files.
 fn open(disk: &FaultyDisk) -> Option<(Journal, Vec<Cursor>)> {
     let opened = Journal::open(config(), Arc::new(disk.clone()), Arc::new(RealClock::new()));
     let journal = match opened {
         Ok(journal) => journal,
-        // A file or a frame that is whole, and of another release.
+        // An intact file or frame of another release.
         Err(JournalError::Version { .. } | JournalError::Unknown { .. }) => return None,
         Err(error) => panic!("the journal does not open: {error}"),
     };
@@ -90,7 +91,7 @@ fn open(disk: &FaultyDisk) -> Option<(Journal, Vec<Cursor>)> {
         buffer_bytes_max: 32 << 20,
         window_bytes: 16 << 20,
     };
-    // Refused when the positions say that every slot is taken.
+    // Refused if every slot is taken according to the damaged positions.
     let cursor = |name: &&str| journal.cursor(spec(name)).ok();
     let cursors: Option<Vec<_>> = DESTINATIONS.iter().map(cursor).collect();
     Some((journal, cursors?))
@@ -108,7 +109,8 @@ fn open_stream(journal: &Journal, stream: u64, gone: bool) {
     });
 }
 
-/// Delivers what waits, at most `batches`; when `is_exact` each has the records that were promised.
+/// Delivers waiting batches, at most `batches`; with `is_exact`, asserts that each has the records
+/// that it was counted with.
 fn drain(cursor: &mut Cursor, batches: usize, is_exact: bool) {
     for _ in 0..batches {
         let Some(delivery) = cursor.take_blocking(|_| false) else { return };
@@ -129,7 +131,7 @@ fn balance(journal: &Journal) {
     }
 }
 
-/// Waits for what another thread does.
+/// Waits for the result of another thread.
 fn wait<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -175,7 +177,8 @@ fn files(disk: &FaultyDisk, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// One edit of five bytes and what follows: file, way, place (2), length.
+/// Applies one edit, which is encoded in five bytes (file, kind, offset (2), length) and the bytes
+/// to write.
 fn edit(disk: &FaultyDisk, path: &Path, way: u8, at: u16, bytes: &[u8]) {
     let Some(mut content) = disk.content(path) else { return };
     let at = usize::from(at).min(content.len());
@@ -195,7 +198,7 @@ fn number(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
 }
 
-/// Makes the checksums of records (`WREC`) and of an index (`WIDX`) right.
+/// Corrects the checksums of records (`WREC`) and of an index (`WIDX`).
 fn seal(disk: &FaultyDisk, path: &Path) {
     let Some(mut content) = disk.content(path) else { return };
     let mut at = 16;
@@ -221,9 +224,9 @@ fn seal(disk: &FaultyDisk, path: &Path) {
     disk.put(path, &content);
 }
 
-/// Applies the edits to files with this ending, and lets the journal live with the result. With
-/// `is_sealed` the checksums are made right again, so that the bytes behind them are read: what no
-/// damage brings about must not make weir panic either, but its books need not balance.
+/// Applies the edits to files with this ending, and opens the journal. With `is_sealed` the
+/// checksums are corrected, so that the edited bytes are read: data that no damage of a disk causes
+/// must not make weir panic either, but the books need not balance then.
 pub fn damaged(input: &[u8], ending: &str, is_sealed: bool) {
     let disk = written().kill();
     let paths = files(&disk, ending);
@@ -243,14 +246,14 @@ pub fn damaged(input: &[u8], ending: &str, is_sealed: bool) {
     live(&disk, is_gone, is_sealed);
 }
 
-/// A whole file of one's own beside the others.
+/// Adds a file with this content, and opens the journal.
 pub fn foreign(content: &[u8], name: &str) {
     let disk = written().kill();
     disk.put(&Path::new(DIR).join(name), content);
     live(&disk, content.len() % 2 == 0, false);
 }
 
-/// Opens, delivers, goes on, and opens again.
+/// Opens the journal, delivers everything, and does both once more.
 fn live(disk: &FaultyDisk, is_gone: bool, is_sealed: bool) {
     for _ in 0..2 {
         let Some((journal, mut cursors)) = open(disk) else { return };

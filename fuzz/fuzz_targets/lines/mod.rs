@@ -1,7 +1,7 @@
-//! What all decoders are fuzzed for. The first bytes of the input choose limit, growth of the
-//! file, length of the batches and restarts; the rest is the file. Reading it at once and in
-//! pieces must give the same records and books; what must hold after every call the reader
-//! asserts, which the tests use too.
+//! Shared by the targets for decoders. The first bytes of the input select the maximum length of a
+//! line, growth of the file, length of the batches and restarts; the rest is the file. Reading it
+//! at once and in pieces must result in the same records and books. The reader, which tests use
+//! too, asserts the invariants after every call.
 
 #[path = "../../../crates/weir-codec/tests/common/mod.rs"]
 mod common;

@@ -1,6 +1,6 @@
 module dockerlog
 
-// What Debian 12 has.
+// The version in Debian 12.
 go 1.19
 
 require github.com/docker/docker v23.0.15+incompatible

@@ -1,5 +1,5 @@
-//! Ten thousand drains over TLS: what they cost when all are healthy, when a tenth is dead, and when
-//! nothing is sent.
+//! Ten thousand drains over TLS: what they cost when all are healthy, when a tenth is dead, and
+//! when nothing is sent.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::weir::Weir;
 
 /// Drains, each of an application of its own.
 const DRAINS: u64 = 10_000;
-/// One drain in this many leads to the server that dies.
+/// One in this many drains leads to the server that dies.
 const DYING_SHARE: u64 = 10;
 /// Envelopes per second over all drains.
 const RATE: f64 = 20_000.0;

@@ -1,4 +1,4 @@
-//! What is sent: logs and counters of a few applications, as agents send them.
+//! The envelopes that are sent: logs and counters of a few applications, as from agents.
 
 use std::net::UdpSocket;
 
@@ -13,28 +13,28 @@ use crate::grpc::{Client, Server};
 
 /// Applications, each followed by a reader of its own.
 pub(super) const APPLICATIONS: u64 = 10;
-/// Envelopes of a message, as agents send them.
+/// Envelopes per message, as from agents.
 const BATCH: u64 = 100;
 
 /// Envelopes to send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// How many.
+    /// Number of envelopes.
     pub(super) count: u64,
     /// Length of a log, bytes.
     pub(super) log_bytes: usize,
-    /// How many per second; without a pause if there is none.
+    /// Envelopes per second; `None` = as fast as possible.
     pub(super) rate: Option<f64>,
     /// Every other envelope is a counter.
     pub(super) with_counters: bool,
-    /// Envelopes of a message.
+    /// Envelopes per message.
     pub(super) batch: u64,
-    /// From how many applications.
+    /// Number of applications.
     pub(super) applications: u64,
 }
 
 impl Load {
-    /// This many logs and counters, without a pause.
+    /// Returns a load of this many logs and counters, sent as fast as possible.
     pub(super) fn new(count: u64, log_bytes: usize) -> Self {
         Self {
             count,
@@ -120,7 +120,7 @@ impl Message {
     }
 }
 
-/// Sends metrics of version 1 over UDP, at a rate.
+/// Sends metrics of version 1 over UDP at a fixed rate.
 pub(super) fn send_metrics(port: u16, count: u64, rate: f64) -> Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(("127.0.0.1", port))?;

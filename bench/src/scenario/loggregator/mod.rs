@@ -1,8 +1,8 @@
-//! Weir as the router of Loggregator: envelopes in over gRPC and UDP, out to nozzles and to those
-//! who follow single applications; and drains.
+//! Weir as the router of Loggregator: envelopes arrive over gRPC and UDP, and go to nozzles and to
+//! readers of single applications; and drains.
 //!
-//! Invariant: every reader counts what it gets. A run in which one envelope is missing that the
-//! ledger does not count as lost fails.
+//! Invariant: every reader counts the envelopes that it gets. A run fails if one is missing that
+//! the ledger does not count as lost.
 
 mod drains;
 mod load;

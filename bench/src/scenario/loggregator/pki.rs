@@ -1,4 +1,4 @@
-//! Certificates of one private authority, as agents and readers of Loggregator have them.
+//! Certificates of one private authority, as for agents and readers of Loggregator.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Pki {
 }
 
 impl Pki {
-    /// Makes all of it, with files in `dir`.
+    /// Creates the authority and the certificate, with files in `dir`.
     pub(super) fn new(dir: &Path) -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

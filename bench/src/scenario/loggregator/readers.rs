@@ -1,4 +1,5 @@
-//! Nozzles and those who follow an application, each in a thread: they count what they get.
+//! Nozzles and readers of single applications, each in a thread: they count the envelopes that they
+//! get.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,10 +23,10 @@ pub(super) enum Care {
     Time,
 }
 
-/// What a reader has got.
+/// The envelopes that a reader has got.
 #[derive(Debug, Default)]
 pub(super) struct Got {
-    /// Envelopes.
+    /// Number of envelopes.
     pub(super) envelopes: AtomicU64,
     /// Times from sending a log to reading it, in nanoseconds.
     pub(super) ages_ns: Mutex<Vec<u64>>,

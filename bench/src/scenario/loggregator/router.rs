@@ -1,4 +1,4 @@
-//! The router: what arrives over gRPC and UDP goes to two nozzles, and to a reader of each
+//! The router: envelopes that arrive over gRPC and UDP go to two nozzles, and to a reader of each
 //! application.
 
 use std::path::Path;
@@ -60,8 +60,8 @@ impl Router {
         Ok(Self { weir, ingress: server(ingress), metrics, readers })
     }
 
-    /// Sends all of it. Returns what weir has used, and how many envelopes are missing at nozzles
-    /// and at followers.
+    /// Sends the load. Returns the CPU time of weir, the duration in seconds, and how many
+    /// envelopes are missing at nozzles and at followers.
     fn run(&self, load: Load) -> Result<(Cpu, f64, [u64; 2])> {
         let before = self.weir.process().cpu()?;
         let begun = Instant::now();
@@ -73,13 +73,13 @@ impl Router {
         Ok((cpu, seconds, missing))
     }
 
-    /// Checks that what is missing is what the ledger says.
+    /// Checks that the ledger counts the missing envelopes as lost.
     fn check(&self, missing: [u64; 2]) -> Result<()> {
         let ledger = self.weir.ledger()?;
         let readers = ledger["readers"].as_array().context("no readers in the ledger")?;
         let lost: u64 = readers.iter().filter_map(|reader| reader["lost"].as_u64()).sum();
         let total = missing[0] + missing[1];
-        // Who has lost some gets a counter in addition.
+        // A reader that has lost some gets a counter in addition.
         let is_counted = total <= lost && (total == 0) == (lost == 0);
         ensure!(is_counted, "{total} envelopes are missing, {lost} are counted as lost");
         Ok(())

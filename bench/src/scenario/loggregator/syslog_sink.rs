@@ -1,8 +1,7 @@
 //! A server of syslog for drains: thousands of TLS connections on one thread, each message counted
 //! and timed.
 //!
-//! Invariant: a connection is answered for as long as the server is not dead; then every connection
-//! is closed, and new ones are too.
+//! Invariant: while the server is dead, every connection is closed, and so is every new one.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use super::load::now_ns;
 use crate::sink::lock;
 
-/// Room for what a connection has read.
+/// Size of the read buffer of a connection.
 const BUFFER_BYTES: usize = 4096;
 
 /// The server.
@@ -69,7 +68,7 @@ impl SyslogSink {
         Ok((sink, port))
     }
 
-    /// Closes all connections, and those that come, until [`SyslogSink::revive`].
+    /// Closes all connections, and every new one until [`SyslogSink::revive`].
     pub(super) fn kill(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
         self.dies.notify_waiters();
@@ -88,7 +87,7 @@ impl SyslogSink {
         ages
     }
 
-    /// Reads messages, each with its length in front.
+    /// Reads messages, each with a length prefix.
     async fn read(&self, mut stream: impl AsyncRead + Unpin) {
         let mut bytes = Vec::with_capacity(BUFFER_BYTES);
         loop {

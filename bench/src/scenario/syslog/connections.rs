@@ -1,4 +1,4 @@
-//! Ten thousand TLS connections: what idle ones cost, and what others notice when all of them
+//! Ten thousand TLS connections: the cost of idle ones, and the effect on another when all of them
 //! connect again at once.
 
 use std::io::{BufReader, Write as _};

@@ -13,7 +13,7 @@ use crate::clock;
 pub(super) const MESSAGE_BYTES: usize = 200;
 /// Connections of one run.
 pub(super) const CONNECTIONS: u64 = 10;
-/// Messages without an answer.
+/// Maximum number of unacknowledged messages of a connection.
 const WINDOW: usize = 128;
 /// Messages per write at full speed.
 const CHUNK: u64 = 300;
@@ -157,7 +157,7 @@ fn relp(port: u16, numbers: std::ops::Range<u64>) -> Result<Vec<Duration>> {
             next += 1;
         }
         stream.write_all(&frames)?;
-        // All answers that have arrived, at least one.
+        // Reads all answers that have arrived, and at least one.
         loop {
             answer(&mut answers)?;
             let sent = sent_at.pop_front().context("an answer that was not expected")?;
@@ -170,7 +170,7 @@ fn relp(port: u16, numbers: std::ops::Range<u64>) -> Result<Vec<Duration>> {
     Ok(latencies)
 }
 
-/// Begins a session of RELP, as transaction 1.
+/// Opens a RELP session, as transaction 1.
 pub(super) fn open_relp(stream: &mut impl std::io::Write) -> Result<()> {
     let offer = "relp_version=0\nrelp_software=bench\ncommands=syslog";
     Ok(writeln!(stream, "1 open {} {offer}", offer.len())?)

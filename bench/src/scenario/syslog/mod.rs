@@ -32,7 +32,7 @@ use servers::Server;
 const PROGRAMS: usize = 10;
 /// Regular expressions that never match.
 const PATTERNS: usize = 90;
-/// Messages without a pause.
+/// Number of messages of a run at full speed.
 const MESSAGES: u64 = 1_000_000;
 /// Rate of the paced scenario, messages per second.
 const PACED_RATE: u64 = 60_000;

@@ -26,7 +26,7 @@ const CHANGES: u64 = 100;
 /// Messages per second.
 const RATE: u64 = 2000;
 const SECONDS: u64 = 30;
-/// How often the file that gets everything is looked at.
+/// Interval at which the size of the file that gets everything is read.
 const TICK: Duration = Duration::from_millis(2);
 
 /// `outputs`.

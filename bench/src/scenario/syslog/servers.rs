@@ -1,7 +1,7 @@
 //! The servers that are compared, with the same rules and files: weir, syslog-ng and rsyslog.
 //!
 //! The others are programs of Debian, unpacked below the directory in `WEIR_SYSLOG_SERVERS`;
-//! without it they are left out.
+//! without it they are skipped.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -80,7 +80,7 @@ impl Server {
             return Ok(Some(Self { running: Running::Weir(weir), port }));
         }
         let Some(root) = std::env::var_os(DIRECTORY).map(PathBuf::from) else {
-            eprintln!("  {name} is left out: {DIRECTORY} is not set");
+            eprintln!("  {name} is skipped: {DIRECTORY} is not set");
             return Ok(None);
         };
         let port = http::free_port()?;
@@ -139,7 +139,8 @@ impl Server {
         Ok((number(&book["records"]), number(&book["discarded"]["receive_buffer"])))
     }
 
-    /// Whether it may have written this many messages: weir knows, of the others the files tell.
+    /// Returns whether it may have written this many messages: weir reports that, while only the
+    /// files of the others show it.
     pub(super) fn is_settled(&self, count: u64) -> Result<bool> {
         let Running::Weir(weir) = &self.running else { return Ok(true) };
         let ledger = weir.ledger()?;
@@ -223,7 +224,7 @@ fn rsyslog(dir: &Path, order: Order, port: u16) -> String {
     for (condition, number) in rules(order) {
         let path = file_of(dir, number);
         let condition = match condition {
-            // Extended regular expressions, as the others have them.
+            // Extended regular expressions, as for the others.
             Condition::Pattern(pattern) => format!("re_match($msg, '{pattern}')"),
             Condition::Program(program) => format!("$programname == '{program}'"),
         };

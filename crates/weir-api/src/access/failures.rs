@@ -1,4 +1,4 @@
-//! Refused requests: counts, and a log message now and then.
+//! Refused requests: counts, and a log message from time to time.
 //!
 //! Invariants: nothing is kept about single requests, so their number costs no memory; messages
 //! contain the address of the sender, and never its token.

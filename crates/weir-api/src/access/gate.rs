@@ -279,7 +279,8 @@ impl Checks {
     }
 }
 
-/// Adds how to authorize a request (RFC 6750), which a response with this status must say.
+/// Adds the header that says how to authorize a request, which a response with this status must
+/// have (RFC 6750).
 pub(super) fn challenge(response: &mut Response) {
     if response.status() == StatusCode::UNAUTHORIZED {
         let scheme = HeaderValue::from_static("Bearer realm=\"weir\"");

@@ -32,7 +32,7 @@ pub(crate) enum Permission {
     Operate(&'static str),
 }
 
-/// The role of who has sent a request.
+/// The role of the sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Without access control: any client.
@@ -48,7 +48,7 @@ pub(crate) enum Role {
     Developer,
 }
 
-/// Who has sent a request, with what it may see.
+/// The sender of a request, and what it may see.
 #[derive(Debug, Clone)]
 pub(crate) struct Requester {
     pub(super) role: Role,

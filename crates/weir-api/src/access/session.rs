@@ -153,7 +153,7 @@ fn cookie_name(headers: &HeaderMap) -> String {
     port.map_or_else(|| "weir_session".to_owned(), |port| format!("weir_session_{port}"))
 }
 
-/// Whether the browser uses TLS: a proxy does that for weir.
+/// Whether the browser uses TLS, perhaps to a proxy in front of weir.
 fn is_over_tls(headers: &HeaderMap) -> bool {
     let starts = |name: &HeaderName, with: &str| {
         headers.get(name).is_some_and(|value| value.as_bytes().starts_with(with.as_bytes()))

@@ -305,7 +305,7 @@ impl Inner {
         queue.waiting.clear();
     }
 
-    /// A query has ended: its slot is for another.
+    /// Ends a query: its slot is for another.
     fn end(&self, queue: &mut Queue, ticket: Ticket) {
         if queue.slots.end(ticket) {
             self.resumed.notify_all();

@@ -41,8 +41,8 @@ pub struct NextPage {
 /// A warning about an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Warning {
-    /// One of `deadline`, `memory`, `catching_up`, `damaged`, `unknown_field`, `doubtful`, `never`,
-    /// `approximate`, `ignored`.
+    /// One of `deadline`, `memory`, `catching_up`, `damaged`, `unknown_field`, `likely_mistake`,
+    /// `never`, `approximate`, `ignored`.
     pub code: String,
     /// A short summary.
     pub title: String,
@@ -171,7 +171,7 @@ impl Warning {
 
     fn of_lint(lint: &Lint) -> Self {
         let detail = format!("{}; {}", lint.message, lint.help);
-        Self::new("doubtful", "possible mistake in the query", detail)
+        Self::new("likely_mistake", "possible mistake in the query", detail)
     }
 
     fn never(reason: &str) -> Self {

@@ -1,8 +1,9 @@
-//! `/weir/v1/path`: the way of one record through weir, with the time at each hop.
+//! `/weir/v1/path`: the path of one record through weir, with the time at each hop.
 //!
-//! Invariants: a time was measured, and [`TimeOf`] states what it is the time of; where none was
-//! kept there is none, and a mean is never given in its place but beside it. What destinations did
-//! is only for those who may see everything; others get what the record itself says.
+//! Invariants: every time was measured, and [`TimeOf`] states what it is the time of; a hop whose
+//! time was not kept has none, and a mean is reported separately, never in its place. What
+//! destinations did is reported only to those who may see everything; others get what the record
+//! itself says.
 
 use weir_journal::{Ledger, RecordState, RecordTrace};
 use weir_pipeline::view::{OutputView, PipelineView};
@@ -25,7 +26,7 @@ pub(crate) struct PathQuery {
     timeout: Option<String>,
 }
 
-/// The way of a record through weir.
+/// The path of a record through weir.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PathAnswer {
     /// The `id` of the record.
@@ -37,7 +38,7 @@ pub struct PathAnswer {
     pub hops: Vec<PathHop>,
 }
 
-/// A part of weir that a record passes.
+/// A part of weir that a record passes through.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PathHop {
     /// What it is.
@@ -71,7 +72,7 @@ pub struct PathHop {
     pub mean_of_batches: Option<u64>,
 }
 
-/// A part of weir that a record passes.
+/// A part of weir that a record passes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HopKind {
@@ -97,8 +98,8 @@ pub enum HopState {
     Passed,
     /// The output has delivered it.
     Delivered,
-    /// The output was done with everything up to it: it was delivered, or discarded and counted,
-    /// or a rule sent it elsewhere.
+    /// The output has settled everything up to it: it was delivered, or discarded and counted, or a
+    /// rule sent it elsewhere.
     Settled,
     /// It waits, or is in flight.
     Waiting,
@@ -116,18 +117,17 @@ pub enum HopState {
 pub enum TimeOf {
     /// The time in the record itself, by the clock of its sender.
     Record,
-    /// When the block of a file, or the request, with the record was read.
+    /// When the block of the file, or the request, that contains the record was read.
     Block,
-    /// When the batch with the record passed, all of it.
+    /// When the whole batch that contains the record had passed.
     Batch,
-    /// When the last of several batches passed: that of the record did then, or earlier.
+    /// When the last of several batches passed: that of the record passed then, or earlier.
     LastOfSeveral,
 }
 
-/// The way of a record through weir: the time at each hop, and the delay since the hop before
+/// The path of a record through weir: the time at each hop, and the delay since the previous hop
 ///
-/// Times at the journal and at outputs are kept of the last batches only; they start anew with
-/// weir.
+/// Times at the journal and at outputs are kept only for the last batches, and not across restarts.
 #[utoipa::path(
     get, path = "/weir/v1/path", tag = "search", params(PathQuery),
     responses(
@@ -165,7 +165,8 @@ pub(crate) async fn get(
 }
 
 impl PathAnswer {
-    /// `context` is what the store has of the record. Without `view` only what the record says.
+    /// `context` is what the store has of the record. Without `view`, it has only what the record
+    /// says.
     fn new(
         text: String,
         id: RecordId,
@@ -198,7 +199,7 @@ impl PathAnswer {
     }
 }
 
-/// Hops, and the last one with a time that all following ones come after.
+/// Hops, and the last one whose time precedes those of all following hops.
 struct Path {
     hops: Vec<PathHop>,
     last: Option<(HopKind, i64)>,
@@ -288,8 +289,8 @@ fn hop(kind: HopKind, state: HopState) -> PathHop {
     }
 }
 
-/// What is certain of a record at an output: from its batch, or because the books leave no other
-/// way.
+/// What is certain of a record at an output: from its batch, or because the books leave no
+/// alternative.
 fn state_of(trace: &RecordTrace, ledger: &Ledger) -> HopState {
     match trace.state {
         RecordState::Unknown => HopState::Unknown,

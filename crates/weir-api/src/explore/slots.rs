@@ -76,8 +76,8 @@ impl Slots {
         self.queries.get(&ticket).copied()
     }
 
-    /// A query has run for longer than short ones do. `may_pause`: it does not keep too much
-    /// memory.
+    /// Handles a query that has run longer than short ones do. `may_pause`: it does not keep too
+    /// much memory.
     pub(super) fn lengthen(&mut self, ticket: Ticket, may_pause: bool) -> Option<QueryState> {
         let has_long_slot = self.has_long_slot();
         let may_pause = may_pause && self.paused() < self.paused_max();
@@ -92,7 +92,7 @@ impl Slots {
         Some(*state)
     }
 
-    /// A query has ended. Returns whether a paused one continues.
+    /// Ends a query. Returns whether a paused one continues.
     pub(super) fn end(&mut self, ticket: Ticket) -> bool {
         self.queries.remove(&ticket);
         let mut has_resumed = false;
@@ -105,7 +105,7 @@ impl Slots {
         has_resumed
     }
 
-    /// A paused query continues without a slot, because it is about to end.
+    /// Lets a paused query continue without a slot, because it is about to end.
     pub(super) fn resume(&mut self, ticket: Ticket) {
         if let Some(state) = self.queries.get_mut(&ticket) {
             *state = QueryState::Long;

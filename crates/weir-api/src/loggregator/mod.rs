@@ -85,7 +85,7 @@ struct ServiceState {
     settings: ReaderServiceSettings,
     tls: Option<Acceptor>,
     access: Option<Arc<Tokens>>,
-    /// `None`: clients prove who they are, which a page in a browser cannot do for others.
+    /// `None`: clients are authenticated, and a page of another site cannot be in their place.
     hosts: Option<AllowedHosts>,
     view: watch::Sender<Option<Arc<PipelineView>>>,
     streams: Arc<Semaphore>,

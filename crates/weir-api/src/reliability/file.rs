@@ -24,9 +24,9 @@ const SCHEMA: &str = "weir.reliability.v1";
 
 /// Lines in addition to twice the readings before the file is replaced: an hour of them.
 const LINES_SPARE: usize = 60;
-/// Size of a component in a line: a name, five numbers, and a few rates.
+/// Maximum size of a component in a line: a name, five numbers, and a few rates.
 const COMPONENT_BYTES_MAX: usize = 512;
-/// Size of the file. More is not read.
+/// Maximum size of the file. More is not read.
 const FILE_BYTES_MAX: u64 =
     ((2 * READINGS_MAX + LINES_SPARE) * COMPONENTS_MAX * COMPONENT_BYTES_MAX) as u64;
 
@@ -58,7 +58,7 @@ type ByName<Value> = BTreeMap<String, Value>;
 /// lost.
 type RateInLine = (u8, u64, u64, u64, u64);
 
-/// The file, and how much of it is known to be right.
+/// The file, and how much of it is known to be intact.
 #[derive(Debug)]
 pub(super) struct HistoryFile {
     disk: Arc<dyn Disk>,
@@ -109,7 +109,8 @@ impl HistoryFile {
         if let Some((len, lines)) = self.whole.take().filter(|(_, lines)| *lines < lines_max) {
             let line = history.last().map(line_of).unwrap_or_default();
             let file = self.disk.open(&self.path, OpenMode::ReadWrite)?;
-            // Not flushed: what a power failure takes is only where in time records are counted.
+            // Not flushed: a power failure loses no counts, only the times at which records are
+            // counted.
             file.write_all_at(&mut [IoSlice::new(&line)], len)?;
             self.whole = Some((len + line.len() as u64, lines + 1));
             return Ok(());

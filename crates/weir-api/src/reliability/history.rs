@@ -1,4 +1,4 @@
-//! Readings of the books over the last month, and what they say of a window of time.
+//! Readings of the books over the last month, and what they say about a window of time.
 //!
 //! Invariants: a reading has the counts of the books as they were, so it may be missing or left out
 //! without changing the sum over a longer time; the rates of the minutes that are left out are kept
@@ -19,15 +19,16 @@ const MINUTE_NS: i64 = 60_000_000_000;
 const HOUR_NS: i64 = 60 * MINUTE_NS;
 const DAY_NS: i64 = 24 * HOUR_NS;
 
-/// For this long readings are kept by the minute: somewhat longer than the windows that need them.
+/// How long a reading of each minute is kept: somewhat longer than the windows that need them.
 const BY_MINUTE_NS: i64 = 25 * HOUR_NS;
-/// For this long they are kept by the hour: somewhat longer than the longest window.
+/// How long a reading of each hour is kept: somewhat longer than the longest window.
 const BY_HOUR_NS: i64 = 31 * DAY_NS;
-/// Number of readings: one for each minute and then for each hour, with one more at either end.
+/// Maximum number of readings: one for each minute and then for each hour, with one more at either
+/// end.
 pub(super) const READINGS_MAX: usize =
     (BY_MINUTE_NS / MINUTE_NS + (BY_HOUR_NS - BY_MINUTE_NS) / HOUR_NS) as usize + 4;
-/// Number of components in a reading: 100 sources and outputs, and all sources together. All
-/// readings then take about 13 MB, and the rates of hours, of which few are different, about as
+/// Maximum number of components in a reading: 100 sources and outputs, and all sources together.
+/// All readings then take about 13 MB, and the rates of hours, of which few are different, about as
 /// much; with ten components 2 MB.
 pub(super) const COMPONENTS_MAX: usize = 101;
 
@@ -258,7 +259,7 @@ impl Counts {
 
 impl Change {
     /// From one reading to the next. Counts that a crash has rolled back are subtracted; a book
-    /// that has lost more than half was begun anew.
+    /// that has lost more than half of its counts is treated as a new one.
     fn between(before: Option<Counts>, after: Counts) -> Self {
         let is_new = |before: &Counts| after.received < before.received / 2;
         let before = before.filter(|before| !is_new(before)).unwrap_or_default();
@@ -281,7 +282,7 @@ impl Change {
         self.lossy += other.lossy;
     }
 
-    /// Delivered of all that was decided; `None` while nothing was.
+    /// The share of what was decided that was delivered; `None` if nothing was decided.
     pub(super) fn arrived(&self) -> Option<f64> {
         let (delivered, lost) = (self.delivered.max(0) as f64, self.lost.max(0) as f64);
         (delivered + lost > 0.0).then(|| delivered / (delivered + lost))

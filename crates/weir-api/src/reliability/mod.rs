@@ -112,7 +112,7 @@ pub struct DeliveryCounts {
     /// Lines of a source that became records or parts of them; records that an output has
     /// delivered, or passed on to drains.
     pub delivered: u64,
-    /// Discarded though nobody wanted it, or written to the dead-letter file.
+    /// Discarded unintentionally, or written to the dead-letter file.
     pub lost: u64,
     /// Discarded as configured.
     pub discarded: u64,
@@ -139,24 +139,25 @@ pub struct StepsDocument {
     /// The times between two readings, in order: a minute each within the last day, before that an
     /// hour; longer if weir did not run.
     pub steps: Vec<StepEntry>,
-    /// What came in at which rate, the lowest first: rates of minutes, throughout the window.
+    /// What came in at which rate, the lowest rate first: rates of minutes, throughout the window.
     pub rates: Vec<RateEntry>,
 }
 
-/// What came in at rates of a range.
+/// What came in at rates within a range.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RateEntry {
-    /// Where the range begins, records per second.
+    /// Start of the range (inclusive), records per second.
     pub from: f64,
-    /// Where it ends; this rate is not in it.
+    /// End of the range (exclusive), records per second.
     pub to: f64,
     /// For how long records came in at such a rate, seconds.
     pub running_seconds: f64,
     /// Lines of a source; records routed to an output.
     pub received: u64,
-    /// Records that became of them; records that an output has delivered, or passed on to drains.
+    /// Lines that became records or parts of them; records that an output has delivered, or passed
+    /// on to drains.
     pub delivered: u64,
-    /// Discarded though nobody wanted it, or written to the dead-letter file.
+    /// Discarded unintentionally, or written to the dead-letter file.
     pub lost: u64,
 }
 
@@ -233,7 +234,7 @@ struct Inner {
     dir: Option<PathBuf>,
     /// `None` until the first reading.
     history: Option<History>,
-    /// Since when weir has been running that is in no reading yet.
+    /// Start of the time for which weir has been running and that is in no reading yet.
     running_since: Option<Duration>,
     problem: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What came in at which rate, and what was lost of it.
+//! How much came in at which rate, and how much of it was lost.
 //!
 //! Invariants: a rate is that of the interval between two readings, a minute as a rule; intervals
 //! that are merged keep their rates; ranges of rates begin at 1, 2 and 5 times a power of ten, so
@@ -6,13 +6,14 @@
 
 use super::history::Step;
 
-/// Shorter intervals, at a start or at the end, say little about a rate.
+/// Minimum length of an interval: shorter ones, at a start or at the end, say little about a rate.
 const RUNNING_NS_MIN: u64 = 5_000_000_000;
 
 /// The first digits at which ranges begin.
 const DIGITS: [u32; 3] = [1, 2, 5];
 
-/// Number of the highest range: it begins at 50 GHz, which no machine reaches.
+/// Number of the highest range: it begins at 50 billion records per second, which no machine
+/// reaches.
 const RANGE_MAX: u8 = 33;
 
 /// What came in at rates of one range.
@@ -44,7 +45,7 @@ pub(super) fn bound(range: u8) -> f64 {
 }
 
 impl Rates {
-    /// The rate of an interval, as long as it says something.
+    /// The rate of an interval; none if the interval is too short, or nothing came in or was lost.
     pub(super) fn of(step: &Step) -> Self {
         let count = |number: i64| number.max(0).cast_unsigned();
         let change = &step.change;

@@ -41,7 +41,7 @@ struct Bodies {
 }
 
 impl Responses {
-    /// Tracks a body until it is dropped. The slot is busy as long.
+    /// Tracks a body until it is dropped; the slot is busy until then.
     pub(super) fn track(&self, body: axum::body::Body, working: Option<Working>) -> ResponseBody {
         let mut bodies = self.0.lock();
         let id = bodies.next;

@@ -18,7 +18,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// First byte of a TLS connection: a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// What a client is told that has sent a request without TLS.
+/// The response to a client that has sent a request without TLS.
 const NO_TLS: &str = "{\"type\":\"about:blank\",\"title\":\"this port requires TLS: use https://\",\
                       \"status\":400}";
 

@@ -2,13 +2,13 @@
 //!
 //! Events: `row` (one record as JSON, with the `id` that it has in the store), `gap` (`records`
 //! were missed), `stat` (once a second while records match: `matched`, `shown`, `skipped`,
-//! `sample_ratio`, `missed`), `end` (the reason for the end). Rows are numbered over all records that match, shown or not, so a gap in
-//! the numbers is exactly what was skipped.
+//! `sample_ratio`, `missed`), `end` (the reason for the end). Rows are numbered over all records
+//! that match, shown or not, so a gap in the numbers is exactly what was skipped.
 //!
 //! Invariants: a slow or absent reader costs a bounded amount of memory for a bounded time, and
 //! blocks nothing; what it misses is counted; a reader that reconnects with `Last-Event-ID` within
 //! [`sessions::SESSION_LIFETIME`] continues after that row, if it may still see the same records;
-//! one whose token is from UAA must reconnect now and then.
+//! one whose token is from UAA must reconnect from time to time.
 
 mod sampler;
 mod session;

@@ -59,7 +59,8 @@ pub(super) fn unknown_gap() -> Vec<u8> {
 }
 
 impl Session {
-    /// `None` if the system cannot provide random numbers: whoever guesses an id continues the session.
+    /// `None` if the system cannot provide random numbers: whoever guesses an id continues the
+    /// session.
     pub(super) fn new(
         query: &str,
         requester: &Requester,

@@ -462,9 +462,9 @@ fn lints_are_returned_as_warnings() {
         warnings.iter().map(|warning| (text(warning, "code"), text(warning, "detail"))).collect()
     };
     for (query, code, detail) in [
-        ("sevice:web", "doubtful", "did you mean service?"),
-        ("@n:>5xs", "doubtful", "unknown unit xs"),
-        ("@wait_ms:>5MB", "doubtful", "units are ns us ms"),
+        ("sevice:web", "likely_mistake", "did you mean service?"),
+        ("@n:>5xs", "likely_mistake", "unknown unit xs"),
+        ("@wait_ms:>5MB", "likely_mistake", "units are ns us ms"),
         ("status:eror", "never", "eror is not a status"),
         ("@n:[5 TO 1]", "never", "is empty"),
     ] {

@@ -2,7 +2,7 @@
 
 use super::shape::ValueSpan;
 use super::{Attributes, PATH_BYTES_MAX, Scalar, Stated};
-use crate::json::{Scanner, mend_surrogates};
+use crate::json::{Scanner, replace_lone_surrogates};
 use crate::{Format, structured};
 use weir_model::unescape_json;
 
@@ -35,10 +35,10 @@ pub(super) fn read(object: &[u8], attributes: &mut Attributes) -> Option<Stated>
 
 /// Returns the object with its lone surrogates replaced by U+FFFD, since strict parsers reject
 /// them; `None` if it has none.
-pub(super) fn mended(object: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn without_lone_surrogates(object: &[u8]) -> Option<Vec<u8>> {
     memchr::memmem::find(object, b"\\u")?;
     let mut object = object.to_vec();
-    mend_surrogates(&mut object).then_some(object)
+    replace_lone_surrogates(&mut object).then_some(object)
 }
 
 /// Parses a number that spans the whole text.

@@ -230,8 +230,8 @@ impl Attributes {
         self.entries.truncate(first);
         self.text.truncate(start);
         self.attempt(|attributes| json::read(object, attributes)).or_else(|| {
-            let mended = json::mended(object)?;
-            self.attempt(|attributes| json::read(&mended, attributes))
+            let repaired = json::without_lone_surrogates(object)?;
+            self.attempt(|attributes| json::read(&repaired, attributes))
         })
     }
 

@@ -14,7 +14,7 @@ use crate::json::{DEPTH_MAX, Scanner};
 pub enum Change {
     /// Keep it.
     Keep,
-    /// Replace it by this text.
+    /// Replace it with this text.
     Text(Vec<u8>),
     /// Remove it if it is a member; as an element of an array, it becomes null.
     Remove,
@@ -83,7 +83,7 @@ impl Rewriter<'_, '_> {
         (self.change)(&self.path, part)
     }
 
-    /// Replaces the bytes from `start` to `end` by a text.
+    /// Replaces the bytes from `start` to `end` with a text.
     fn replace(&mut self, start: usize, end: usize, text: &[u8]) {
         self.copy_to(start);
         self.out.push(b'"');

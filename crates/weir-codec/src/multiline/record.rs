@@ -6,8 +6,8 @@
 //! - A held record is emitted at a position after the point from which reading had to continue: a
 //!   batch that ended there contains it in its state, not as a record. So a reader that has that
 //!   batch has not seen the record yet.
-//! - Held records and open partial lines together never hold more than `LINE_BYTES_MAX` bytes:
-//!   anything without room next to them pushes them out, and nothing is truncated for it.
+//! - Held records and open partial lines together never hold more than `LINE_BYTES_MAX` bytes: if
+//!   something does not fit next to them, they are emitted, and nothing is truncated.
 
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{BatchBuilder, Full, NewRecord, RecordFlags, Severity, SourceBook};

@@ -25,7 +25,7 @@ pub(super) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Returns the first `max` bytes of a line, without colour escapes.
+    /// Returns the first `max` bytes of a line, without color escapes.
     pub(super) fn new(line: &'a [u8], max: usize) -> Self {
         let rest = line.get(..max).unwrap_or(line);
         let mut items = Self { rest, is_cut: rest.len() < line.len() };
@@ -85,7 +85,7 @@ impl<'a> Items<'a> {
             None => self.rest.len(),
         };
         let (word, rest) = self.rest.split_at_checked(len)?;
-        // A line feed, or an escape that is not a colour, ends what can be a head.
+        // A line feed, or an escape that is not a color, ends what can be a head.
         self.rest = rest;
         self.skip_blanks();
         match word {
@@ -100,8 +100,8 @@ impl<'a> Items<'a> {
             match self.rest {
                 [b' ' | b'\r', rest @ ..] => self.rest = rest,
                 [0x1b, b'[', rest @ ..] => {
-                    let is_colour = |b: &&u8| b.is_ascii_digit() || **b == b';';
-                    let len = rest.iter().take_while(is_colour).count();
+                    let is_color = |b: &&u8| b.is_ascii_digit() || **b == b';';
+                    let len = rest.iter().take_while(is_color).count();
                     match rest.get(len..) {
                         Some([b'm', rest @ ..]) => self.rest = rest,
                         _ => return,

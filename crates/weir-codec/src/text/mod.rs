@@ -1,7 +1,7 @@
 //! Severity and time in the head of a plain text line.
 //!
-//! Loggers write time, level and names before the message, in a hundred orders. So a line is read
-//! from its beginning while it looks like a head: times, numbers, months, text in brackets,
+//! Loggers write time, level and names before the message, in many different orders. So a line is
+//! read from its beginning while it looks like a head: times, numbers, months, text in brackets,
 //! separators, and a few names that are not words of a language. A level counts only there; the
 //! first item that may be prose ends the scan.
 //!
@@ -143,7 +143,7 @@ struct Walk<'a> {
     has_time: bool,
     /// A month was read: a host may follow the time, as syslog writes it.
     has_month: bool,
-    is_behind_separator: bool,
+    follows_separator: bool,
 }
 
 impl Walk<'_> {
@@ -153,14 +153,14 @@ impl Walk<'_> {
             return Some(Step::Level(severity));
         }
         let item = self.items.next()?;
-        let is_behind_separator = std::mem::replace(
-            &mut self.is_behind_separator,
+        let follows_separator = std::mem::replace(
+            &mut self.follows_separator,
             matches!(item, Item::Separator | Item::Tab),
         );
         let step = match item {
             Item::Separator | Item::Tab => Some(Step::GoOn),
             Item::Group(inside) => Some(self.group(inside)),
-            Item::Word(word) => self.word(word, is_behind_separator),
+            Item::Word(word) => self.word(word, follows_separator),
         };
         self.count += 1;
         step
@@ -183,7 +183,7 @@ impl Walk<'_> {
         found.map_or(Step::GoOn, Step::Level)
     }
 
-    fn word(&mut self, word: &[u8], is_behind_separator: bool) -> Option<Step> {
+    fn word(&mut self, word: &[u8], follows_separator: bool) -> Option<Step> {
         if word.first().is_some_and(u8::is_ascii_digit) && is_number(word) {
             self.has_time |= is_time(word);
             return Some(Step::GoOn);
@@ -192,23 +192,23 @@ impl Walk<'_> {
             return Some(Step::Level(severity));
         }
         if let Some(severity) = any_case(word)
-            && self.is_fenced(is_behind_separator)
+            && self.is_fenced(follows_separator)
         {
             return Some(Step::Level(severity));
         }
         if self.count == 0 && is_exception(word) {
             return Some(Step::Level(Severity::ERROR));
         }
-        self.is_of_head(word, is_behind_separator).then_some(Step::GoOn)
+        self.is_of_head(word, follows_separator).then_some(Step::GoOn)
     }
 
     /// Returns true if the word is between separators.
-    fn is_fenced(&self, is_behind_separator: bool) -> bool {
-        (is_behind_separator || self.count == 0) && self.items.is_before_separator()
+    fn is_fenced(&self, follows_separator: bool) -> bool {
+        (follows_separator || self.count == 0) && self.items.is_before_separator()
     }
 
     /// Returns true if the word may precede a level.
-    fn is_of_head(&mut self, word: &[u8], is_behind_separator: bool) -> bool {
+    fn is_of_head(&mut self, word: &[u8], follows_separator: bool) -> bool {
         let letters = word.strip_suffix(b",").unwrap_or(word);
         if month_number(letters).is_some() || DAYS.contains(&letters) {
             self.has_month = true;
@@ -223,7 +223,7 @@ impl Walk<'_> {
             return true;
         }
         let is_program = word.ends_with(b":") && self.has_time && is_name(word);
-        let is_in_fence = is_behind_separator && self.items.is_before_separator() && is_name(word);
+        let is_in_fence = follows_separator && self.items.is_before_separator() && is_name(word);
         let is_odd = is_name(word) && word.iter().any(|b| b.is_ascii_digit() || ODD.contains(b));
         self.names += 1;
         self.names <= NAMES_MAX && (is_program || is_in_fence || is_odd)

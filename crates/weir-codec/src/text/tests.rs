@@ -110,7 +110,7 @@ fn stack_traces_are_errors_by_how_they_begin() {
 }
 
 #[test]
-fn colours_are_read_over() {
+fn colors_are_skipped() {
     expect(&[
         ("\x1b[32mINFO\x1b[0m started", INFO),
         ("\x1b[2m2026-01-31T12:00:00Z\x1b[0m \x1b[1;31mERROR\x1b[0m failed", ERROR),

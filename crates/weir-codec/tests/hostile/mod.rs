@@ -126,7 +126,7 @@ pub(crate) fn message(numbers: &mut Numbers, max: usize) -> Vec<u8> {
 /// Returns hostile bytes for a stream of messages of at most `max` bytes.
 pub(crate) fn stream(numbers: &mut Numbers, max: usize) -> (Vec<u8>, After) {
     match numbers.below(9) {
-        // A length that is no length.
+        // An invalid length.
         0 => {
             let length = match numbers.below(3) {
                 0 => numbers.one_of(&LENGTHS[1..10]).to_owned(),
@@ -144,7 +144,7 @@ pub(crate) fn stream(numbers: &mut Numbers, max: usize) -> (Vec<u8>, After) {
             let end: &[u8] = if head.is_empty() { b"\r\n" } else { b"" };
             ([head.as_bytes(), &long, end].concat(), After::Found)
         }
-        // A length that is greater than the message, or less.
+        // A length that is greater or less than that of the message.
         3 => {
             let message = message(numbers, max);
             let len = numbers.below(2 * max) + 1;

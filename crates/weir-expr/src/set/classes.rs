@@ -62,8 +62,9 @@ struct SearchState {
 }
 
 impl SearchState {
-    /// Creates a walk. At the start of the text, the steps that a shorter run lacks count as
-    /// matched. Elsewhere, the state after [`STEPS`] bytes does not depend on the initial one.
+    /// Creates the state of a search. At the start of the text, the steps that a shorter run lacks
+    /// count as matched. Elsewhere, the state after [`STEPS`] bytes does not depend on the initial
+    /// one.
     fn from(place: usize) -> Self {
         let before = if place == 0 { 0 } else { u8::MAX };
         Self { place, lanes: [before; GROUPS], trail: [[0; GROUPS]; BLOCK] }

@@ -13,7 +13,7 @@ pub(super) fn of(rules: &[Rule]) -> Vec<Finding> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut findings = Vec::new();
     for (rule, written) in rules.iter().enumerate() {
-        let normal = written.when.normalised();
+        let normal = written.when.normalized();
         if let Some(reason) = unsatisfiable_reason(&normal) {
             findings.push(Finding::Never { rule, reason });
         } else if normal.is_always() {
@@ -48,7 +48,7 @@ fn without_literal(rule: usize, expr: &Expr, findings: &mut Vec<Finding>) {
 impl Expr {
     /// Returns why no record can match, if that is certain.
     pub fn unsatisfiable_reason(&self) -> Option<String> {
-        unsatisfiable_reason(&self.normalised())
+        unsatisfiable_reason(&self.normalized())
     }
 }
 

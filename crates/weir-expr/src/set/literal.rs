@@ -136,7 +136,7 @@ pub(crate) fn has_folding_exception(text: &[u8]) -> bool {
 
 /// Returns literals of which at least one must occur; `None` when nothing is certain.
 pub(crate) fn required(hir: &Hir) -> Option<Vec<Literal>> {
-    let found = analyse(hir);
+    let found = analyze(hir);
     best(found.best, found.exact)
 }
 
@@ -167,7 +167,7 @@ impl LiteralInfo {
     }
 }
 
-fn analyse(hir: &Hir) -> LiteralInfo {
+fn analyze(hir: &Hir) -> LiteralInfo {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => LiteralInfo::exactly(vec![Literal::default()]),
         HirKind::Literal(literal) => LiteralInfo::exactly(vec![Literal::exact(&literal.0)]),
@@ -175,9 +175,9 @@ fn analyse(hir: &Hir) -> LiteralInfo {
             let strings = of_class(class);
             LiteralInfo { exact: strings, best: None }
         }
-        HirKind::Capture(capture) => analyse(&capture.sub),
+        HirKind::Capture(capture) => analyze(&capture.sub),
         HirKind::Repetition(repetition) => {
-            let sub = analyse(&repetition.sub);
+            let sub = analyze(&repetition.sub);
             match (repetition.min, repetition.max) {
                 (0, Some(1)) => {
                     let mut exact = sub.exact;
@@ -221,7 +221,7 @@ fn concat(parts: &[Hir]) -> LiteralInfo {
     let mut found = None;
     let mut is_exact = true;
     for part in parts {
-        let part = analyse(part);
+        let part = analyze(part);
         if let Some(strings) = part.exact {
             if let Some(longer) = multiplied(&run, &strings) {
                 run = longer;
@@ -242,7 +242,7 @@ fn concat(parts: &[Hir]) -> LiteralInfo {
 }
 
 fn alternation(parts: &[Hir]) -> LiteralInfo {
-    let looks: Vec<LiteralInfo> = parts.iter().map(analyse).collect();
+    let looks: Vec<LiteralInfo> = parts.iter().map(analyze).collect();
     let count: Option<usize> = looks.iter().map(|l| l.exact.as_ref().map(Vec::len)).sum();
     if count.is_some_and(|count| count <= STRINGS_MAX) {
         return LiteralInfo::exactly(

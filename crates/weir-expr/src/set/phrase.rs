@@ -19,19 +19,19 @@ pub(super) struct WordPosition<'a> {
 impl<'a> WordPosition<'a> {
     pub(super) fn new(text: &'a [u8], start: usize, len: usize) -> Self {
         let (before, rest) = text.split_at(start);
-        let behind = &rest[len..];
+        let after = &rest[len..];
         let is_word = !before.last().is_some_and(|byte| is_word_byte(*byte))
-            && !behind.first().is_some_and(|byte| is_word_byte(*byte));
-        Self { beside: is_word.then_some((before, behind)), next: None, previous: None }
+            && !after.first().is_some_and(|byte| is_word_byte(*byte));
+        Self { beside: is_word.then_some((before, after)), next: None, previous: None }
     }
 
     /// Returns whether a phrase with these adjacent words can occur here.
     pub(super) fn is_possible(&mut self, wanted: AdjacentWord) -> bool {
-        let Some((before, behind)) = self.beside else { return false };
+        let Some((before, after)) = self.beside else { return false };
         match wanted {
             AdjacentWord::Nothing => true,
             AdjacentWord::Next(wanted) => {
-                let next = || next_word(behind).map_or(NO_WORD, |(word, _)| u64::from(hash(word)));
+                let next = || next_word(after).map_or(NO_WORD, |(word, _)| u64::from(hash(word)));
                 *self.next.get_or_insert_with(next) == u64::from(wanted)
             }
             AdjacentWord::Previous(wanted) => {
@@ -45,10 +45,10 @@ impl<'a> WordPosition<'a> {
     /// Returns whether the words occur here, the one at `index` being the one that was found. The
     /// words have no wildcards.
     pub(super) fn has_phrase(&self, words: &[Glob], index: usize) -> bool {
-        let Some((mut before, mut behind)) = self.beside else { return false };
+        let Some((mut before, mut after)) = self.beside else { return false };
         for word in &words[index + 1..] {
-            match next_word(behind) {
-                Some((found, rest)) if is_same(word, found) => behind = rest,
+            match next_word(after) {
+                Some((found, rest)) if is_same(word, found) => after = rest,
                 _ => return false,
             }
         }

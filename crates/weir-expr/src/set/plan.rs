@@ -23,7 +23,7 @@ use super::{AtomId, Limits, Rule, RuleId};
 use crate::ast::{Expr, ExprKind, Field, Reserved, Span, Term, Test};
 use crate::error::CompileError;
 use crate::glob::Glob;
-use crate::limits::REGEXP_CACHE_BYTES;
+use crate::limits::{REGEXP_CACHE_BYTES, RULE_CACHE_BYTES_MIN, RULE_SET_CACHE_BYTES_MAX};
 
 /// Minimum length of a literal used to find a regexp. Regexps without one are cheaper together.
 const REGEXP_LITERAL_BYTES_MIN: usize = 4;
@@ -151,11 +151,13 @@ struct Compiler {
     regex_group: Vec<AtomId>,
     regexp_bytes: usize,
     regexp_bytes_max: usize,
+    /// What each regexp may cache in each thread.
+    cache_bytes: usize,
 }
 
 impl Plan {
     pub(super) fn compile(rules: &[Rule], limits: Limits) -> Result<Self, CompileError> {
-        let conditions: Vec<Expr> = rules.iter().map(|rule| rule.when.normalised()).collect();
+        let conditions: Vec<Expr> = rules.iter().map(|rule| rule.when.normalized()).collect();
         let as_written: Vec<usize> = (0..rules.len()).collect();
         let mut by_text = as_written.clone();
         by_text.sort_by_cached_key(|id| conditions[*id].to_string());
@@ -172,7 +174,10 @@ impl Plan {
         limits: Limits,
     ) -> Result<Self, CompileError> {
         let regexp_bytes_max = limits.regexp_bytes;
-        let mut compiler = Compiler { regexp_bytes_max, ..Compiler::default() };
+        let regexps = normal.iter().map(Expr::regexp_count).sum::<usize>().max(1);
+        let share = RULE_SET_CACHE_BYTES_MAX / regexps;
+        let cache_bytes = share.clamp(RULE_CACHE_BYTES_MIN, REGEXP_CACHE_BYTES);
+        let mut compiler = Compiler { regexp_bytes_max, cache_bytes, ..Compiler::default() };
         let mut compiled = Vec::with_capacity(rules.len());
         for id in order {
             let rule = &rules[*id];
@@ -268,12 +273,10 @@ impl Compiler {
         }
         let id = self.atoms.len() as AtomId;
         let regexp = match &term.test {
-            Test::Regexp(regexp) => {
-                Some(regexp.compile(REGEXP_CACHE_BYTES).map_err(|message| {
-                    let (rule, pattern) = (rule.name.clone(), regexp.pattern.clone());
-                    CompileError::Regexp { rule, span, pattern, message }
-                })?)
-            }
+            Test::Regexp(regexp) => Some(regexp.compile(self.cache_bytes).map_err(|message| {
+                let (rule, pattern) = (rule.name.clone(), regexp.pattern.clone());
+                CompileError::Regexp { rule, span, pattern, message }
+            })?),
             _ => None,
         };
         self.regexp_bytes += regexp.as_ref().map_or(0, meta::Regex::memory_usage);

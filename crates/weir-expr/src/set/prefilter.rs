@@ -6,7 +6,8 @@
 //!
 //! If rules demand the second search for most messages, a single search for everything is cheaper.
 //!
-//! Invariant: all literals of each gate are searched for, or at least one where that is sufficient.
+//! Invariant: all literals of each prefilter are searched for, or at least one where that is
+//! sufficient.
 
 use std::cmp::Reverse;
 

@@ -245,7 +245,7 @@ mod tests {
         let _guard = working.working();
         let _body = slow.receiving();
         tokio::time::advance(Duration::from_secs(2)).await;
-        // The newcomers are at work at once, and so never in question.
+        // The newer ones are working at once, and so are never candidates.
         let mut newer = Vec::new();
         for expected in [&stranger, &idle, &slow] {
             assert!(!is_evicted(expected).await);

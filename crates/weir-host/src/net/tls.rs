@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::{ConnectError, TlsFiles};
+use crate::named_file::{PEM_FILE_BYTES_MAX, read_named_file};
 
 /// Detects that a file changed: its modification time and its size.
 type Stamp = Option<(SystemTime, u64)>;
@@ -152,10 +153,9 @@ pub(super) fn certificates(
     what: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|error| pem_error(what, path, error));
-    let found = found?;
+    let bytes = pem_file(what, path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| pem_error(what, path, error))?;
     if found.is_empty() {
         return Err(file_error(what, path, &"contains no PEM certificate"));
     }
@@ -163,7 +163,13 @@ pub(super) fn certificates(
 }
 
 pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConnectError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| pem_error("tls.key_file", path, error))
+    let what = "tls.key_file";
+    PrivateKeyDer::from_pem_slice(&pem_file(what, path)?)
+        .map_err(|error| pem_error(what, path, error))
+}
+
+fn pem_file(what: &'static str, path: &Path) -> Result<Vec<u8>, ConnectError> {
+    read_named_file(path, PEM_FILE_BYTES_MAX).map_err(|error| file_error(what, path, &error))
 }
 
 fn pem_error(

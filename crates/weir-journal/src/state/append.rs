@@ -191,8 +191,8 @@ impl State {
         }
     }
 
-    /// Returns whether the disk space of what is not needed any more will be freed: nobody is kept
-    /// from writing, and nothing is discarded, for that.
+    /// Returns whether the disk space of what is no longer needed will be freed: for that space, no
+    /// source is refused, and nothing is discarded.
     pub(crate) fn can_free(&mut self) -> bool {
         let can_free = self.freeable_bytes() >= GROUP_BYTES;
         self.space_wanted |= can_free;
@@ -223,7 +223,7 @@ impl State {
 
     /// Returns its name, for messages.
     pub(crate) fn largest_keeper(&self) -> &str {
-        self.heaviest().map_or("nobody", |(_, cursor)| &cursor.name)
+        self.heaviest().map_or("no output", |(_, cursor)| &cursor.name)
     }
 
     /// Discards the oldest records if the buffer is full, or the oldest batches if too many wait or
@@ -590,7 +590,7 @@ impl State {
         if routed == 0 {
             return false;
         }
-        let behind = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
+        let after = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
         let keys = self.keys_of(index, batch, first_record);
         let Some(known) = self.streams.get_mut(&stream) else { return false };
         let cs = known.cursor_streams.get_or_insert(index, || CursorStream::begin(begin));
@@ -602,7 +602,7 @@ impl State {
             routed,
             through,
             inside: self.furthest_within(stream, between(skip_to, checkpoint.end), |at| {
-                through - behind(at)
+                through - after(at)
             }),
             skip_to,
             bytes: charge(batch, routed),

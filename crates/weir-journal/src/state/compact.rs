@@ -7,8 +7,8 @@
 //! Invariants:
 //! - Base and end, book and state of a frame stay. Of its records those stay that are part of an
 //!   entry of some destination, settled or not: what is not committed is sent again after a crash.
-//!   Those that were cut from an entry go, and are part of the committed book from then on, if their
-//!   source cannot read them again and the cursor log states what is owed up to there.
+//!   Those that were cut from an entry go, and are part of the committed book from then on, if
+//!   their source cannot read them again and the cursor log states what is owed up to there.
 //! - The old frame is dead only once the new one is on stable storage, and its space is freed only
 //!   once the positions that made some of its records useless are durable too. Until then both
 //!   exist, and the old one counts, as it contains everything that the new one does; the record of
@@ -45,8 +45,8 @@ pub(crate) struct Rewriting {
     pub(crate) frames_compacted: u64,
     /// The earliest time to check for frames to reduce.
     pub(crate) compact_at: Duration,
-    /// Size of the segments, and what destinations were charged, when no frames were found to reduce
-    /// the last time: nothing changes until these do.
+    /// Size of the segments, and what destinations were charged, when no frames were found to
+    /// reduce the last time: nothing changes until these do.
     pub(crate) nothing_to_move_at: Option<(u64, u64)>,
     /// How far waiting batches were searched for small frames to merge, and how many were merged.
     pub(crate) merge_pass: MergePass,

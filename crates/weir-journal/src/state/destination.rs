@@ -230,8 +230,8 @@ impl State {
     }
 
     /// Queues everything of a stream that is in memory for the disk. The stream can still be read
-    /// again, so this need not be flushed; but it is complete, because behind a hole its source
-    /// would read again.
+    /// again, so this need not be flushed; but it is complete, because after a gap its source would
+    /// read again.
     pub(super) fn spill_stream(&mut self, stream: StreamId) {
         let entries = self.cursor_streams(stream).flat_map(|(_, cs)| &cs.entries);
         let all: Vec<u64> = entries.map(|entry| entry.seq).collect();

@@ -29,8 +29,8 @@ impl Hole {
 }
 
 impl State {
-    /// Makes a frame dead that the next start may take for needed, because only this run knows why
-    /// it is not. So it stays intact as long as its segment is there.
+    /// Marks a frame as dead that the next start may consider needed, because only this run knows
+    /// that it is not. It therefore stays intact as long as its segment exists.
     pub(crate) fn end_whole(&mut self, at: Location) {
         if let Some(segment) = self.segments.get_mut(&at.segment) {
             segment.dead.keep(at.offset);

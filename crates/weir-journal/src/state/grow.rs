@@ -92,8 +92,8 @@ impl State {
         let Some(cs) = self.cursor_stream(index, stream) else { return };
         let (seen, through) = (cs.seen(), cs.through());
         let before = cs.entries.back().map_or(0, |entry| entry.routed);
-        let behind = |at| routed_from(merged, index, merged.records_up_to(at));
-        let up_to = |at| through + routed.saturating_sub(before + behind(at));
+        let after = |at| routed_from(merged, index, merged.records_up_to(at));
+        let up_to = |at| through + routed.saturating_sub(before + after(at));
         // The previous end of the entry is inside it from now on.
         let inside = self.furthest_within(stream, seen..checkpoint.end, up_to);
         let keys = self.keys_of(index, merged, 0);

@@ -1,5 +1,5 @@
 //! Which keys the waiting records of an entry have, so that a full destination discards those of
-//! its heaviest key and not those of its neighbours in the same batches.
+//! its heaviest key and not those of its neighbors in the same batches.
 //!
 //! Invariants:
 //! - An entry lists at most [`ENTRY_KEYS_MAX`] keys, those with the most records in it. The others

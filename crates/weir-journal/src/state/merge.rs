@@ -1,24 +1,24 @@
 //! Merging: which small frames on disk are rewritten as one.
 //!
 //! A destination that is down while others are not has one batch waiting for every batch that was
-//! appended, however small: a trickle from many senders would use up the permitted number of batches
-//! ([`SLOTS_MAX`](crate::limits::SLOTS_MAX)) within minutes, with hardly anything on disk. From a
-//! number of batches on, frames of closed segments that follow each other in their stream are
-//! therefore merged into one frame, at the end. So the number of batches grows with the bytes that
-//! wait, not with the time.
+//! appended, however small: a trickle from many senders would use up the permitted number of
+//! batches ([`SLOTS_MAX`](crate::limits::SLOTS_MAX)) within minutes, with hardly anything on disk.
+//! From a number of batches on, frames of closed segments that follow each other in their stream
+//! are therefore merged into one frame, at the end. So the number of batches grows with the bytes
+//! that wait, not with the time.
 //!
 //! Invariants:
-//! - Between the first and the last frame of a run, its stream has no other batch that is needed, and
-//!   every destination that has an entry for one of them waits for it, undiminished. The new frame
-//!   contains exactly the records of those entries.
-//! - The new frame asserts that whatever it lacks between its base and its end is needed by nobody.
-//!   Some of that may be settled only in memory, so a start uses it, instead of the old frames, only
-//!   if the cursor log says that it counts ([`MovedFrames`](super::MovedFrames)): that record
+//! - Between the first and the last frame of a run, its stream has no other batch that is needed,
+//!   and every destination that has an entry for one of them waits for it, undiminished. The new
+//!   frame contains exactly the records of those entries.
+//! - The new frame asserts that no destination needs what it lacks between its base and its end.
+//!   Some of that may be settled only in memory, so a start uses it, instead of the old frames,
+//!   only if the cursor log says that it counts ([`MovedFrames`](super::MovedFrames)): that record
 //!   contains all positions of that moment, and the old frames are freed after it.
-//! - If something was taken or discarded meanwhile, the new frame is dead. It may still be found, and
-//!   count, at a start: its content is that of the old frames, as long as none of these is rewritten
-//!   with fewer records. Hence they are never rewritten again, and its space is freed only with its
-//!   segment.
+//! - If something was taken or discarded meanwhile, the new frame is dead. It may still be found,
+//!   and count, at a start: its content is that of the old frames, as long as none of these is
+//!   rewritten with fewer records. Hence they are never rewritten again, and its space is freed
+//!   only with its segment.
 //! - A run is at least half as large again as its largest frame, so a byte is rewritten only a few
 //!   times until its frame is large enough.
 
@@ -133,8 +133,8 @@ impl State {
         (self.slots.len() + (min / 4).max(1)).max(min)
     }
 
-    /// Begins a pass if there are enough batches for it. Returns false if there is nothing to do, or
-    /// if what was rewritten takes too much space until the old frames are freed.
+    /// Begins a pass if there are enough batches for it. Returns false if there is nothing to do,
+    /// or if what was rewritten takes too much space until the old frames are freed.
     fn may_merge(&mut self) -> bool {
         self.rewriting.merge_pass.begins_at =
             self.rewriting.merge_pass.begins_at.min(self.next_pass_at());

@@ -103,7 +103,7 @@ pub(crate) struct Slot {
     /// Its records are also in a frame that does not count, but may be found at a start: it is not
     /// rewritten with fewer.
     pub(crate) is_copied: bool,
-    /// It did not fit in one frame with its neighbours.
+    /// It did not fit in one frame with its neighbors.
     pub(crate) is_unmergeable: bool,
     /// Tickets to resolve once it is durable.
     pub(crate) tickets: Vec<oneshot::Sender<Result<(), RefusedReason>>>,

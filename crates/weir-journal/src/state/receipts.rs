@@ -1,8 +1,8 @@
 //! When destinations were done with what they took last, for whoever follows one record.
 //!
 //! Invariants: nothing in the journal depends on it; the oldest receipts are forgotten first, and
-//! there are at most [`RECEIPTS_MAX`]; a receipt is about a whole batch, so what it says of a record
-//! holds for every record of that batch.
+//! there are at most [`RECEIPTS_MAX`]; a receipt is about a whole batch, so what it says of a
+//! record holds for every record of that batch.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -115,7 +115,7 @@ impl StreamState {
 
     /// Returns whether a repeatable frame that ends and is located here was given up.
     pub(crate) fn is_given_up(&self, end: Position, here: (u64, u64)) -> bool {
-        self.abandoned.iter().any(|abandoned| end > abandoned.behind && here <= abandoned.last)
+        self.abandoned.iter().any(|abandoned| end > abandoned.after && here <= abandoned.last)
     }
 
     /// Records that its source resumes before this frame, and can read it again.
@@ -128,14 +128,14 @@ impl StreamState {
     /// Records that another epoch starts: frames that were passed over and not read again never
     /// will be. Returns true if there are any.
     pub(crate) fn give_up(&mut self) -> bool {
-        let behind = self.checkpoint.end;
-        let passed_over = self.passed_over.take().filter(|(furthest, _)| *furthest > behind);
+        let after = self.checkpoint.end;
+        let passed_over = self.passed_over.take().filter(|(furthest, _)| *furthest > after);
         let Some((_, last)) = passed_over else { return false };
-        self.abandoned.retain(|other| other.behind < behind || other.last > last);
+        self.abandoned.retain(|other| other.after < after || other.last > last);
         if self.abandoned.len() == GIVEN_UP_MAX {
             self.abandoned.remove(0);
         }
-        self.abandoned.push(AbandonedFrames { behind, last });
+        self.abandoned.push(AbandonedFrames { after, last });
         true
     }
 
@@ -149,9 +149,9 @@ impl StreamState {
 /// source's book: a later start would deliver them in addition to the new content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AbandonedFrames {
-    /// Frames that end after this position,
-    pub(crate) behind: Position,
-    /// and are located up to here, by segment and offset.
+    /// They end after this position.
+    pub(crate) after: Position,
+    /// They are located up to here, by segment and offset.
     pub(crate) last: (u64, u64),
 }
 
@@ -183,8 +183,8 @@ impl OwedRows {
 }
 
 /// Lost rows, until the entry that settles them is committed. That entry may end after the position
-/// of the rows, behind frames that follow them or where another epoch starts; they are owed only up
-/// to their own position nevertheless.
+/// of the rows, after frames that follow them or where another epoch starts; they are nevertheless
+/// owed only up to their own position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LostRows {
     /// Sequence number of the entry.

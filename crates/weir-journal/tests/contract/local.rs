@@ -1,4 +1,4 @@
-//! Behaviour specific to the local journal: when it writes to disk, and how much.
+//! Behavior specific to the local journal: when it writes to disk, and how much.
 
 use std::pin::pin;
 use std::task::{Context, Waker};

@@ -1,5 +1,5 @@
 //! The contract of a journal. The cases in `cases` apply to every implementation, which they use
-//! only through an [`Opener`]. Behaviour specific to the local one (when it writes) is in `local`.
+//! only through an [`Opener`]. Behavior specific to the local one (when it writes) is in `local`.
 //!
 //! Every case ends with balanced books: [`Opener::close`] asserts it.
 

@@ -1,7 +1,8 @@
-//! What waits for a destination that discards, by key: whenever it discards, the heaviest key loses.
+//! What waits for a destination that discards, by key: whenever it discards, the heaviest key
+//! loses.
 //!
-//! The journal tells which batches wait, and which keys of them it has discarded. The rows and their
-//! keys are known here.
+//! The journal tells which batches wait, and which keys of them it has discarded. The rows and
+//! their keys are known here.
 
 use std::collections::BTreeMap;
 
@@ -55,9 +56,9 @@ impl Waiting {
         self.batches.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Asserts, for a later moment between which and this one rows were only appended and discarded,
-    /// that each key was the heaviest one when it lost its last rows. Returns how many batches have
-    /// lost some of their rows, and not all.
+    /// Asserts, for a later moment between which and this one rows were only appended and
+    /// discarded, that each key was the heaviest one when it lost its last rows. Returns how many
+    /// batches have lost some of their rows, and not all.
     pub(crate) fn check(&self, after: &Self) -> u64 {
         if !self.is_known {
             return 0;

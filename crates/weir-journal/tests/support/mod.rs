@@ -323,7 +323,7 @@ pub(crate) fn assert_books_balance(journal: &Journal) {
 pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !there() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
+        assert!(Instant::now() < end, "timed out waiting until {what}");
         std::thread::park_timeout(Duration::from_micros(200));
     }
 }

@@ -130,7 +130,7 @@ impl Default for CollectorConfig {
 
 type Script = Box<dyn FnMut(u64) -> Answer + Send>;
 
-/// Received shared by the server and the test.
+/// The state shared by the server and the test.
 struct CollectorState {
     config: CollectorConfig,
     state: Mutex<Received>,

@@ -181,7 +181,7 @@ fn receive(
 ) -> Reply {
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     state.tally.wire_bytes += body.len() as u64;
-    if let Err(code) = authorise(shared.config.token.as_deref(), header("authorization")) {
+    if let Err(code) = authorize(shared.config.token.as_deref(), header("authorization")) {
         return reply(if code == 4 { 403 } else { 401 }, code);
     }
     let query = head.uri.query().unwrap_or_default();
@@ -226,7 +226,7 @@ fn receive(
 }
 
 /// Checks the token; the error is the HEC code of the refusal.
-fn authorise(token: Option<&str>, header: Option<&str>) -> Result<(), u16> {
+fn authorize(token: Option<&str>, header: Option<&str>) -> Result<(), u16> {
     let Some(token) = token else { return Ok(()) };
     let given = header.ok_or(2_u16)?.strip_prefix("Splunk ").ok_or(3_u16)?;
     if given == token { Ok(()) } else { Err(4) }

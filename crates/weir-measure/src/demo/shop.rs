@@ -399,7 +399,7 @@ mod tests {
         assert!(traces.values().any(|services| services.len() == 4));
         let stacks = lines.iter().filter_map(|(_, line)| line["error"]["stack"].as_str());
         assert!(stacks.filter(|stack| stack.contains("\n\tat ")).count() > 3);
-        // Who waits for a payment waits as long as it takes.
+        // A request that waits for a payment takes as long as the payment.
         let failed = lines.iter().filter(|(_, line)| line["http"]["status_code"] == 503);
         let durations: Vec<f64> =
             failed.filter_map(|(_, line)| line["duration_ms"].as_f64()).collect();

@@ -208,7 +208,7 @@ pub struct LoadReport {
     pub rotations: u64,
     /// Seconds from the first line to the last.
     pub seconds: f64,
-    /// Maximum delay with which a line was written, seconds (0 without a rate).
+    /// Maximum delay of a line, seconds (0 without a rate).
     pub lateness_max_seconds: f64,
     /// One report per stream.
     pub streams: Vec<StreamReport>,

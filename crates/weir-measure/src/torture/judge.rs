@@ -31,7 +31,7 @@ const SHOWN_RUNS: usize = 8;
 struct Arrivals {
     name: &'static str,
     tally: Tally,
-    doubt: u64,
+    uncertain: u64,
     resent: u64,
     /// Its buffer drops old records, so that records that arrived may be dropped when they wait
     /// again.
@@ -74,7 +74,7 @@ pub(super) fn report(torture: &Torture<'_>, books: &Books, stored: Tally) -> Tor
     all.push(Arrivals {
         name: STORE,
         tally: stored,
-        doubt: 0,
+        uncertain: 0,
         resent: 0,
         drops: false,
         counted_max: books.discarded(STORE),
@@ -123,7 +123,7 @@ impl Arrivals {
         Self {
             name: target.name,
             tally: target.collector.tally(),
-            doubt: target.doubt,
+            uncertain: target.uncertain,
             resent: target.resent,
             drops: target.keys.contains("drop_oldest"),
             counted_max: target.counted_max,
@@ -190,9 +190,12 @@ impl Judge<'_> {
             }
         }
         let others = self.all.iter().enumerate().filter(|(other, _)| *other != index);
-        let doubt =
-            if self.is_forgotten { u64::MAX } else { others.map(|(_, other)| other.doubt).sum() };
-        nowhere + stored + elsewhere.min(doubt)
+        let uncertain = if self.is_forgotten {
+            u64::MAX
+        } else {
+            others.map(|(_, other)| other.uncertain).sum()
+        };
+        nowhere + stored + elsewhere.min(uncertain)
     }
 
     /// Returns the number of counted lines that may have arrived.
@@ -203,16 +206,16 @@ impl Judge<'_> {
         let destroyed = destroyed.count() as u64;
         match (self.is_forgotten, arrivals.drops) {
             _ if arrivals.name == STORE => destroyed,
-            (true, _) => destroyed.max(arrivals.doubt),
-            (false, true) => arrivals.doubt,
-            (false, false) => destroyed.min(arrivals.doubt),
+            (true, _) => destroyed.max(arrivals.uncertain),
+            (false, true) => arrivals.uncertain,
+            (false, false) => destroyed.min(arrivals.uncertain),
         }
     }
 
     fn target(&self, index: usize) -> TargetReport {
         let arrivals = &self.all[index];
         let is_forgotten = self.is_forgotten;
-        let copies = if is_forgotten { u64::MAX } else { arrivals.doubt + arrivals.resent };
+        let copies = if is_forgotten { u64::MAX } else { arrivals.uncertain + arrivals.resent };
         let oracle = Oracle {
             exposed: self.exposed(),
             uncounted_max: self.uncounted_max(index),

@@ -45,7 +45,7 @@ const REST_TIME: Duration = Duration::from_secs(2);
 /// How long a process may take to end after it was asked twice.
 const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Number of problems found during the test that end it.
+/// Number of problems after which the test ends early.
 const PROBLEMS_MAX: usize = 5;
 
 /// Disk space to keep free for a journal that must not write: more than there is.
@@ -131,7 +131,7 @@ impl<'a> Torture<'a> {
         progress: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Self, TortureError> {
         let logs = plan.dir.join("logs");
-        let files = Files::create(&logs, plan.seed).map_err(failed("make the log files"))?;
+        let files = Files::create(&logs, plan.seed).map_err(failed("create the log files"))?;
         let writer =
             TortureWriter::start(files, plan.lines_per_second).map_err(failed("write lines"))?;
         let history =

@@ -23,7 +23,7 @@ pub(super) struct Target {
     life: Life,
     /// Lines that had arrived when a process ended, without an acknowledgement that was certainly
     /// durable, over all processes.
-    pub(super) doubt: u64,
+    pub(super) uncertain: u64,
     /// Maximum number of lines that its book ever counted as lost.
     pub(super) counted_max: u64,
     /// Lines that were sent again while a process was running, over all processes.
@@ -51,7 +51,7 @@ impl Target {
             is_paused: false,
             trouble_ends: None,
             life: Life::default(),
-            doubt: 0,
+            uncertain: 0,
             counted_max: 0,
             resent: 0,
         }
@@ -95,7 +95,7 @@ impl Target {
         }
         let received = self.received() - self.life.received_before;
         let before = self.life.delivered_before.unwrap_or(self.life.durable);
-        self.doubt += received.saturating_sub(self.life.durable.saturating_sub(before));
+        self.uncertain += received.saturating_sub(self.life.durable.saturating_sub(before));
     }
 
     /// Starts a fault with this duration.

@@ -54,7 +54,7 @@ impl MovedRecords {
     pub(super) fn note(&mut self, stream: StreamId, at: Position, fate: Fate) {
         let period = self.period;
         let ranges = self.ranges.entry(stream).or_default();
-        // Records behind it may have been discarded while it was being sent.
+        // Records after it may have been discarded while it was being sent.
         let next = ranges.partition_point(|range| range.last < at);
         if ranges.get(next).is_some_and(|range| range.first <= at) {
             return;
@@ -73,7 +73,7 @@ impl MovedRecords {
         let next = ranges.partition_point(|range| range.last < first);
         let around = ranges.get(next).copied().filter(|range| range.first <= first);
         let parts = match around {
-            // Records before and behind it were discarded while it was not noted.
+            // Records before and after it were discarded while it was not noted.
             Some(around) => [
                 Range {
                     last: Position::new(first.epoch, first.offset.saturating_sub(1)),

@@ -3,9 +3,9 @@
 //!
 //! Invariants: a drain is identified by its id, whatever its origin; a drain with several origins
 //! exists once. The file is replaced atomically, and readable only by its owner, since it contains
-//! credentials. Its first line is a checksum of the others. A file that cannot be used is never overwritten: weir does not start with one that
-//! it cannot read or that is of another release, a damaged one is moved aside, and drains in it
-//! that this release cannot use stay in it.
+//! credentials. Its first line is a checksum of the others. A file that cannot be used is never
+//! overwritten: weir does not start with one that it cannot read or that is of another release, a
+//! damaged one is moved aside, and drains in it that this release cannot use stay in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

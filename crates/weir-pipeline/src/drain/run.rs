@@ -43,7 +43,7 @@ use crate::source::SourceNames;
 pub const NAME: &str = "drains";
 /// The name of the destination with the records of lagging drains.
 pub const LAGGING: &str = "drains/lagging";
-/// What stands for the type of an output in both.
+/// The type of both, in place of the type of an output.
 pub const TYPE_NAME: &str = "drains";
 
 /// Buffer for records that the drains have not taken yet. They take them at once, so it is unused.

@@ -126,7 +126,7 @@ pub(super) enum Wanted {
 /// Calculated fields, and alternative names and units of attributes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Names {
-    pub(super) measures: Arc<[CalculatedField]>,
+    pub(super) calculated_fields: Arc<[CalculatedField]>,
     pub(super) renames: Arc<Renames>,
     pub(super) units: Units,
 }
@@ -177,7 +177,7 @@ impl Hub {
         wake: Arc<Notify>,
     ) -> Result<u64, LiveError> {
         let mut state = self.state();
-        let query = &query.clone().in_units(&state.names.units, &state.names.measures);
+        let query = &query.clone().in_units(&state.names.units, &state.names.calculated_fields);
         if let Some(expression) = state.followed(query) {
             return Ok(self.enter(&mut state, view, expression, wake)?);
         }

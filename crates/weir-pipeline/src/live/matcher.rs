@@ -145,14 +145,14 @@ struct Matcher {
     set: Option<(Arc<Set>, Scratch)>,
     /// Number of each expression of the set, and the records of the batch that it matches.
     found: Vec<(u64, Vec<u32>)>,
-    measures: Arc<[CalculatedField]>,
+    calculated_fields: Arc<[CalculatedField]>,
     hits: Hits,
     draft: RefCell<Draft>,
     dispatcher: Dispatcher,
 }
 
 impl Matcher {
-    /// Creates a matcher that searches for nothing.
+    /// Creates a matcher without expressions.
     fn new(names: Arc<SourceNames>) -> Self {
         Self {
             names,
@@ -161,7 +161,7 @@ impl Matcher {
             version: 0,
             set: None,
             found: Vec::new(),
-            measures: Arc::default(),
+            calculated_fields: Arc::default(),
             hits: Hits::default(),
             draft: RefCell::default(),
             dispatcher: Dispatcher::default(),
@@ -176,7 +176,7 @@ impl Matcher {
             let scratch = set.rules.scratch();
             (set, scratch)
         });
-        (self.version, self.measures) = (version, names.measures);
+        (self.version, self.calculated_fields) = (version, names.calculated_fields);
         self.draft.get_mut().set_renames(names.renames);
         self.dispatcher.change(index);
     }
@@ -197,7 +197,7 @@ impl Matcher {
 
     /// Returns the name of the batch's source, and the matches of each expression.
     fn look(&mut self, batch: &Batch) -> (Arc<str>, Vec<Matches>) {
-        let Self { sources, set, found, measures, hits, draft, .. } = self;
+        let Self { sources, set, found, calculated_fields, hits, draft, .. } = self;
         let Some(source) = sources.get_mut(&batch.header().source) else {
             return ("".into(), Vec::new());
         };
@@ -211,7 +211,10 @@ impl Matcher {
                 for (index, view) in records {
                     draft.get_mut().begin(&view);
                     pass.record(
-                        &WithCalculatedFields::new(&RecordFields { origin, view, draft }, measures),
+                        &WithCalculatedFields::new(
+                            &RecordFields { origin, view, draft },
+                            calculated_fields,
+                        ),
                         hits,
                     );
                     for rule in hits.iter() {

@@ -122,9 +122,18 @@ impl Drop for LiveTail {
 impl PipelineView {
     /// Sets the calculated fields of live tails, replacing previous ones, and alternative attribute
     /// names and units, as in the store.
-    pub fn set_names(&self, measures: &[CalculatedField], renames: &Renames, units: &Units) {
+    pub fn set_names(
+        &self,
+        calculated_fields: &[CalculatedField],
+        renames: &Renames,
+        units: &Units,
+    ) {
         let renames = Arc::new(renames.clone());
-        self.live.set_names(Names { measures: measures.into(), renames, units: units.clone() });
+        self.live.set_names(Names {
+            calculated_fields: calculated_fields.into(),
+            renames,
+            units: units.clone(),
+        });
     }
 }
 

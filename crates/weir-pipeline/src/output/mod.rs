@@ -313,8 +313,8 @@ enum Ready {
 }
 
 impl Ready {
-    /// Returns whether it may block its thread for as long as someone else wants: it then has one of
-    /// its own.
+    /// Returns whether it may block its thread for any length of time: it then has a thread of its
+    /// own.
     fn is_blocking(&self) -> bool {
         match self {
             Self::Stdout(_) => true,

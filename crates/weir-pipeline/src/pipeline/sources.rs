@@ -96,8 +96,8 @@ impl Sources {
         }
     }
 
-    /// Starts what was prepared, and notes in `done` what has changed. One that cannot be started is
-    /// missing until the next change.
+    /// Starts what was prepared, and notes in `done` what has changed. One that cannot be started
+    /// is missing until the next change.
     pub(super) fn begin(
         &mut self,
         change: SourceChange,

@@ -193,7 +193,7 @@ impl Redaction {
         self.hide_value(path, text, &mut Vec::new())
     }
 
-    /// Returns the redacted message, also searching behind the escapes of a JSON object; `None` if
+    /// Returns the redacted message, also searching the unescaped texts of a JSON object; `None` if
     /// nothing was found.
     pub fn message(&self, message: &[u8]) -> Option<Vec<u8>> {
         let mut written = Vec::new();

@@ -1,7 +1,7 @@
 //! `type = "containers"`: the settings of a source that reads the logs of containers; `tail`
 //! follows them.
 //!
-//! Invariant: a root that does not exist yet is no error; it is read when it appears.
+//! Invariant: a root that does not exist yet is not an error; it is read when it appears.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What every simulated process has beside its sources: a journal whose writer acts step by step,
+//! What every simulated process has besides its sources: a journal whose writer acts step by step,
 //! and the readers of its destinations.
 //!
 //! Invariant: nothing happens except in calls of these functions, so a seed determines the history.
@@ -41,7 +41,7 @@ struct Sink {
 /// What a destination does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SinkAction {
-    /// Stops to answer, or answers again.
+    /// Stops taking batches, or resumes.
     Hang,
     /// Takes some batches.
     Take,
@@ -98,8 +98,8 @@ impl SimulatedJournal {
         assert!(is_ended, "the journal does not end");
     }
 
-    /// Lets some destination act. Returns its index, and what it has received if it has settled a
-    /// batch: what `parse` makes of its records.
+    /// Lets some destination act. Returns its index and, if it has settled a batch, the records in
+    /// it, as returned by `parse`.
     pub(super) fn act<T>(
         &mut self,
         action: SinkAction,
@@ -122,7 +122,8 @@ impl SimulatedJournal {
         (index, None)
     }
 
-    /// Lets every destination receive what waits for it, and passes that on with its index.
+    /// Lets every destination settle everything that waits for it; calls `receive` with its index
+    /// and the records.
     pub(super) fn deliver_all<T>(
         &mut self,
         mut parse: impl FnMut(RecordView<'_>) -> Option<T>,
@@ -145,7 +146,7 @@ impl Sink {
         true
     }
 
-    /// Settles the first delivery of the stream of this one: what is settled out of order is sent
+    /// Settles the first delivery of the same stream: one that is settled out of order is sent
     /// again after a restart.
     fn settle<T>(
         &mut self,

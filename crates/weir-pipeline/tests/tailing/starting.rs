@@ -97,7 +97,7 @@ fn slow_writes_wake_the_source_once_per_interval() {
     running.inbox.wait(1000);
     let used = Duration::from_nanos(cpu() - before);
     eprintln!("{used:?} of the source's thread for 1,000 lines in {:?}", started.elapsed());
-    // The guarantee is 0.3 % of a core for optimised code and the whole program.
+    // The guarantee is 0.3 % of a core for optimized code and the whole program.
     assert!(used < Duration::from_millis(50), "{used:?}");
     running.assert_books();
 }
@@ -120,7 +120,7 @@ fn idle_files_cost_nothing() {
     eventually("a second passes", || std::time::Instant::now() >= until);
     let used = Duration::from_nanos(cpu() - before);
     eprintln!("{used:?} of the source's thread in a second");
-    // The guarantee is 0.1 % of a core for optimised code; this is unoptimised.
+    // The guarantee is 0.1 % of a core for optimized code; this is unoptimized.
     assert!(used < Duration::from_millis(5), "{used:?} in a second");
 }
 

@@ -114,7 +114,7 @@ impl Interner {
         code
     }
 
-    /// Returns the number of the last text if this text equals it: neighbours are usually equal.
+    /// Returns the number of the last text if this text equals it: neighbors are usually equal.
     #[inline]
     pub(crate) fn last_if(&self, text: &[u8]) -> Option<u32> {
         self.last.filter(|last| self.texts.get(*last as usize) == text)

@@ -140,7 +140,7 @@ pub struct RecordContext {
 /// Where a stored record is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// In memory, so far: its destination is not done with it.
+    /// In memory so far: the store has not acknowledged it to the journal yet.
     InMemory,
     /// In a segment.
     InSegment {

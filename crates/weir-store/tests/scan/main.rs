@@ -333,7 +333,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn context_contains_the_neighbours_in_the_stream(
+    fn context_contains_the_neighbors_in_the_stream(
         older in prop::collection::vec(record(), 0..16),
         newer in prop::collection::vec(record(), 1..16),
         which in any::<prop::sample::Index>(),
@@ -379,7 +379,7 @@ fn numbered(count: usize) -> Vec<Record> {
 }
 
 #[test]
-fn neighbours_far_apart_in_time_are_found() {
+fn neighbors_far_apart_in_time_are_found() {
     let far = |record: Record| Record { time_ns: record.time_ns * 3_456_000_000_000_000, ..record };
     let records: Vec<Record> = numbered(12).into_iter().map(far).collect();
     let (all, snapshots) = snapshots(&records[..6], &records[6..]);

@@ -87,7 +87,7 @@ impl FakeTree {
         self.nodes().limits = limits;
     }
 
-    /// Lets the next reads of files fail.
+    /// Makes the next reads of files fail.
     pub fn fail_reads(&self, count: u32) {
         self.nodes().failing_reads = count;
     }

@@ -56,7 +56,7 @@ fn check(
     }
     show(&loaded, color);
     if let Some(plan) = &loaded.plan {
-        print_text(&format!("the configuration is valid: {}\n", summary(plan)))?;
+        print_text(&format!("the configuration is valid: {}\n", summary(plan, None)))?;
         print_text(&sizing().map(|sizing| sizing.text()).unwrap_or_default())?;
     }
     Ok(exit)
@@ -145,10 +145,12 @@ pub(crate) fn api_url(address: SocketAddr, is_encrypted: bool) -> String {
     format!("{scheme}://{address}")
 }
 
-/// `2 sources, 1 output, the store, API on http://127.0.0.1:7080`.
-pub(crate) fn summary(plan: &Plan) -> String {
-    let api = match &plan.api {
-        Some(api) => format!("API on {}", api_url(api.listen, api.tls.is_some())),
+/// `2 sources, 1 output, the store, API on http://127.0.0.1:7080`: with the address on which the
+/// API listens or, without one, with the configured address.
+pub(crate) fn summary(plan: &Plan, listens: Option<&str>) -> String {
+    let configured = plan.api.as_ref().map(|api| api_url(api.listen, api.tls.is_some()));
+    let api = match listens.or(configured.as_deref()) {
+        Some(url) => format!("API on {url}"),
         None => "no API".to_owned(),
     };
     let parts = [

@@ -147,8 +147,8 @@ fn refusal(error: &DropCursorError) -> anyhow::Error {
     ExitError::with(exit, error.to_string())
 }
 
-/// Why the data directory is opened instead of asking a running weir; `None` if one is asked. A
-/// weir whose address was given must be there.
+/// Why the data directory is opened instead of asking a running weir; `None` if one is asked. If
+/// its address was given, weir must be reachable there.
 fn absence_of_weir(args: &ApiArgs) -> Result<Option<String>> {
     if args.api.is_some() { Ok(None) } else { absence(&args.config) }
 }

@@ -175,7 +175,8 @@ impl Running {
         self.pipeline = pipeline;
         self.store = store;
         if is_applied {
-            tracing::info!("{}", summary(&plan));
+            let url = self.api.as_ref().map(url_of);
+            tracing::info!("{}", summary(&plan, url.as_deref()));
             self.plan = plan;
         }
         self.publish();
@@ -266,11 +267,16 @@ fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
     Ok((pipeline, slot.get().cloned()))
 }
 
+/// The address on which the API listens, as a URL.
+fn url_of(api: &Api) -> String {
+    api_url(api.address(), api.is_encrypted())
+}
+
 /// Prints a summary of what runs, the addresses, and commands to try.
 fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) {
     let version = env!("CARGO_PKG_VERSION");
     let data_dir = plan.pipeline.data_dir.display();
-    let address = api.map(|api| api_url(api.address(), api.is_encrypted()));
+    let address = api.map(url_of);
     let shown = address.as_deref().unwrap_or("off");
     if args.config.is_some() || !logging::is_text(&plan.log) {
         let sources = plan.pipeline.sources.len();
@@ -289,7 +295,7 @@ fn print_started(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: Color
         ));
         note("It runs its built-in default; `weir config default` prints it.");
     }
-    note(&format!("  runs   {}", summary(plan)));
+    note(&format!("  runs   {}", summary(plan, address.as_deref())));
     let absent = absent_roots(plan);
     if !absent.is_empty() {
         note(&format!(

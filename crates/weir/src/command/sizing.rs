@@ -200,8 +200,8 @@ fn buffers(plan: &PipelinePlan, message_bytes: u64) -> Vec<Buffer> {
     buffers
 }
 
-/// What the kernel charges for a datagram: it keeps each in memory of its own, in a power of two,
-/// beside a description of it.
+/// What the kernel charges for a datagram: a buffer whose size is a power of two, and a description
+/// of it.
 fn datagram_bytes(message_bytes: u64) -> u64 {
     const HEADERS_BYTES: u64 = 320;
     const DESCRIPTION_BYTES: u64 = 256;

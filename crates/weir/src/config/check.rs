@@ -8,6 +8,7 @@ use std::path::Path;
 
 use weir_host::secret::is_world_readable;
 use weir_host::units::{SizeOrShare, format_size};
+use weir_host::{PEM_FILE_BYTES_MAX, read_named_file};
 use weir_pipeline::config::{OutputType, SourceType};
 
 use super::diagnostic::Diagnostics;
@@ -340,7 +341,7 @@ pub(crate) fn readable_file(
 ) {
     let Some(path) = section.file(key) else { return };
     let key_path = section.key_path(key);
-    match std::fs::read(&path) {
+    match read_named_file(&path, PEM_FILE_BYTES_MAX) {
         Err(error) => {
             let message = format!("{key_path}: {} could not be read: {error}", path.display());
             diagnostics.error(section.location(key), &key_path, message);

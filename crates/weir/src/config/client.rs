@@ -1,4 +1,4 @@
-//! What a command needs that only talks to a running weir.
+//! The settings for commands that only talk to a running weir.
 
 use weir_pipeline::config::OutputType;
 use weir_pipeline::drain;

@@ -272,10 +272,10 @@ fn without_paths(line: &str) -> String {
     while let Some(at) = rest.find(['"', '\'']) {
         let (before, quoted) = rest.split_at(at);
         let (quote, inner) = quoted.split_at(1);
-        let Some((value, behind)) = inner.split_once(quote) else { break };
+        let Some((value, after)) = inner.split_once(quote) else { break };
         text.push_str(before);
         text.push_str(if is_path(value) { "" } else { value });
-        rest = behind;
+        rest = after;
     }
     text + rest
 }

@@ -3,6 +3,9 @@
 //! Invariant: as in `check`: checks only read, name the place and suggest a fix; neither a URL nor
 //! a certificate is printed.
 
+use std::io;
+
+use weir_host::{PEM_FILE_BYTES_MAX, read_named_file};
 use weir_pipeline::config::Endpoint;
 use weir_pipeline::drain::binding::DRAIN_SCHEMES;
 use weir_pipeline::drain::provider::{ProviderKind, ProviderSettings};
@@ -78,7 +81,8 @@ fn definition(section: &Section) -> Result<Definition, (&'static str, String)> {
     };
     let file = |key: &'static str| match section.file(key) {
         None => Ok(None),
-        Some(path) => std::fs::read_to_string(&path)
+        Some(path) => read_named_file(&path, PEM_FILE_BYTES_MAX)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
             .map(Some)
             .map_err(|error| (key, format!("cannot read {}: {error}", path.display()))),
     };

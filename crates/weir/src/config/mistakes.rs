@@ -18,13 +18,13 @@ const LINES_BEFORE: usize = 7;
 /// The text, the line of the error (counted from the start of the text), the message, the help.
 type Mistake<'a> = (&'a str, usize, &'a str, &'a str);
 
-/// Loads every text and reports all that is not as expected at once.
+/// Loads every text and reports all differences from what is expected at once.
 fn check(mistakes: &[Mistake<'_>]) {
     let wrong: Vec<String> = mistakes.iter().filter_map(difference).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// What is not as expected of one of them.
+/// How the result for one of them differs from what is expected.
 fn difference((written, line, message, help): &Mistake<'_>) -> Option<String> {
     let loaded = loaded(&format!("{REST}{written}\n"));
     let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
@@ -450,7 +450,11 @@ fn wrong_hec_outputs() {
         ("token = \"abc\"", "cannot be written in the configuration", "{ env ="),
         ("token = { env = \"WEIR_NO_SUCH_VARIABLE\" }", "is not set", "export"),
         ("token = { file = \"/no/such/token\" }", "cannot be read", "readable by weir"),
-        ("token = { file = \"/dev/null\" }", "is empty", "readable by weir"),
+        (
+            "token = { file = \"/dev/null\" }",
+            "cannot be read: not a regular file",
+            "readable by weir",
+        ),
         ("token = { env = \"A\", file = \"b\" }", "exactly one of env and file", "{ env ="),
         ("token = { }", "exactly one of env and file", "{ env ="),
         ("token = { vault = \"a\" }", "unknown key \"vault\"", "{ file ="),

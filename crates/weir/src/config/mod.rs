@@ -77,7 +77,7 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, TextError> {
     }
 }
 
-/// The settings that commands need which query a running weir or read its data.
+/// The settings for commands that query a running weir or read its data.
 #[derive(Debug)]
 pub(crate) struct ClientSettings {
     pub(crate) data_dir: PathBuf,

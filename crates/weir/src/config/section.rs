@@ -78,8 +78,8 @@ impl Section {
         value.and_then(|(value, _)| value.as_ref())
     }
 
-    /// What stands for a value that is absent, or was not valid. A value of another type is a
-    /// mistake of the caller.
+    /// The placeholder for a value that is absent or invalid. A value of another type is an error
+    /// of the caller.
     fn absent<T: Default>(&self, name: &str, value: Option<&Value>) -> T {
         debug_assert!(value.is_none(), "{}: {name} is of another type: {value:?}", self.path);
         T::default()
@@ -722,11 +722,13 @@ impl Reader<'_> {
                 Some(Value::Secret(secret, file))
             }
             Err(error) => {
-                let is_missing =
-                    !matches!(error, SecretError::NotText { .. } | SecretError::TooLong { .. });
-                let advice = match entry.key.as_str() {
-                    _ if !is_missing => "a secret is a single line of text".to_owned(),
-                    "env" => format!("set it before starting weir: export {from}=..."),
+                let advice = match error {
+                    SecretError::NotText { .. } | SecretError::TooLong { .. } => {
+                        "a secret is a single line of text".to_owned()
+                    }
+                    _ if entry.key == "env" => {
+                        format!("set it before starting weir: export {from}=...")
+                    }
                     _ => "write the secret to that file, readable by weir only".to_owned(),
                 };
                 self.wrong(node, format!("could not be read: {error}")).help(advice);

@@ -25,7 +25,7 @@ pub(super) async fn check(
     is_grpc: bool,
 ) -> Result<Listed, Response<ServiceBody>> {
     let path = head.uri.path();
-    // Whoever has not logged in yet asks which release it is.
+    // Clients that have not logged in yet ask which release this is.
     let Some(access) = state.access.as_ref().filter(|_| path != "/api/v1/info") else {
         return Ok(None);
     };

@@ -32,7 +32,8 @@ pub struct ReaderStatus {
     pub book: ReaderBook,
 }
 
-/// The book of a reader, or of all readers of a service: `matched = delivered + lost + abandoned + queued` envelopes.
+/// The book of a reader, or of all readers of a service: `matched = delivered + lost + abandoned +
+/// queued` envelopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderBook {
     /// Envelopes that matched.

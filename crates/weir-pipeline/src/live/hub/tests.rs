@@ -212,8 +212,8 @@ fn new_names_apply_without_recompiling_the_set() {
     let set = hub.state().set.clone().unwrap();
     let version = hub.state().version;
     let measure = weir_expr::Formula::parse("@total - @service").unwrap();
-    let measures = [CalculatedField { path: "delay".to_owned(), formula: measure }];
-    let names = Names { measures: measures.into(), ..Names::default() };
+    let calculated_fields = [CalculatedField { path: "delay".to_owned(), formula: measure }];
+    let names = Names { calculated_fields: calculated_fields.into(), ..Names::default() };
     hub.set_names(names.clone());
     let Wanted::Changed { version, set: same, names: told, .. } = hub.wanted(version) else {
         panic!("the reader is not notified");

@@ -74,7 +74,7 @@ impl Rounds {
             Ok(written) => written,
             Err(error) => {
                 if self.writer.take_flush_failed() {
-                    self.in_doubt();
+                    self.retry_unsettled();
                 }
                 return Err(error);
             }
@@ -105,7 +105,7 @@ impl Rounds {
             FsyncPolicy::Always | FsyncPolicy::Interval(_) => self.writer.sync(),
         };
         if let Err(error) = flushed {
-            self.in_doubt();
+            self.retry_unsettled();
             return Err(error);
         }
         self.writer.settled();
@@ -113,8 +113,8 @@ impl Rounds {
         Ok(std::mem::take(&mut self.unsettled))
     }
 
-    /// Everything written since the last flush is in doubt: writes all of it again.
-    fn in_doubt(&mut self) {
+    /// What was written since the last flush may not be on disk: writes all of it again.
+    fn retry_unsettled(&mut self) {
         let unsettled = std::mem::take(&mut self.unsettled);
         self.writer.write_again(unsettled.into_iter().map(|(pending, _)| pending));
         self.sync_due = None;

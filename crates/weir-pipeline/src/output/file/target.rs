@@ -48,7 +48,7 @@ pub(super) struct Target {
     /// The file may contain bytes after `end`.
     dirty: bool,
     /// The handle must not be used for another flush.
-    in_doubt: bool,
+    must_reopen: bool,
     /// Written but not flushed.
     is_unsynced: bool,
     /// Number of the last round in which it got lines.
@@ -65,7 +65,7 @@ impl Target {
             open: None,
             pending: Vec::new(),
             dirty: false,
-            in_doubt: false,
+            must_reopen: false,
             is_unsynced: false,
             round: 0,
             free_from_ns: i64::MIN,
@@ -136,9 +136,9 @@ impl Target {
 
     /// Makes everything written durable.
     pub(super) fn sync(&mut self) -> io::Result<()> {
-        if let Some(open) = self.open.as_ref().filter(|_| self.is_unsynced && !self.in_doubt) {
+        if let Some(open) = self.open.as_ref().filter(|_| self.is_unsynced && !self.must_reopen) {
             let synced = open.file.sync_data();
-            self.in_doubt = synced.is_err();
+            self.must_reopen = synced.is_err();
             synced?;
         }
         self.is_unsynced = false;
@@ -171,7 +171,8 @@ impl Target {
         }
     }
 
-    /// Cuts off what a failed write left behind, and closes a handle in doubt.
+    /// Cuts off what a failed write left behind, and closes a handle that must not be flushed
+    /// again.
     pub(super) fn clean_up(&mut self) -> io::Result<()> {
         if self.dirty
             && let Some(open) = &self.open
@@ -180,9 +181,9 @@ impl Target {
             open.file.set_len(open.end)?;
         }
         self.dirty = false;
-        if self.in_doubt {
+        if self.must_reopen {
             self.open = None;
-            self.in_doubt = false;
+            self.must_reopen = false;
             self.is_unsynced = false;
         }
         Ok(())

@@ -45,7 +45,7 @@ pub(super) struct Writer {
     /// When it started, nanoseconds since 1970.
     round_unix_ns: i64,
     reopen: bool,
-    /// A flush failed: what is not settled is in doubt.
+    /// A flush failed: what is not settled may not be on disk.
     flush_failed: bool,
     archiver: Option<Archiver>,
     dead_letters: Option<DeadLetterFile>,

@@ -43,7 +43,7 @@ impl Answer {
                 self.alert("endpoint", "has no HTTP event collector at this path: check endpoint")
             }
             (408 | 429 | 500..=599, _) => self.retry_later(body.as_ref()),
-            (300..=399, _) => {
+            (300..=303 | 305..=399, _) => {
                 self.alert("redirect", "responded with a redirect: set endpoint to its target")
             }
             _ => self.alert(
@@ -178,6 +178,7 @@ mod tests {
             (404, 404, "endpoint"),
             (415, 0, "compression"),
             (302, 0, "redirect"),
+            (304, 0, "status"),
             (418, 0, "status"),
             // An error in a body despite status 200.
             (200, 6, "refused"),

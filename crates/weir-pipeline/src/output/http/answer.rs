@@ -11,7 +11,9 @@ impl Answer {
         let alert = |kind, what| Verdict::Alert(self.about(kind, what, false));
         match self.status {
             200..=299 => Verdict::Delivered { ack_id: None, slow_down: false },
-            300..=399 => alert("redirect", "responded with a redirect: set url to its target"),
+            300..=303 | 305..=399 => {
+                alert("redirect", "responded with a redirect: set url to its target")
+            }
             401 | 403 | 407 => alert("credentials", "does not accept the credentials: check them"),
             404 | 405 | 410 => {
                 alert("endpoint", "accepts nothing at this path: check url and method")
@@ -66,6 +68,7 @@ mod tests {
             (202, "delivered"),
             (204, "delivered"),
             (302, "redirect"),
+            (304, "status"),
             (400, "refused"),
             (401, "credentials"),
             (403, "credentials"),

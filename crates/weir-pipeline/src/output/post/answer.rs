@@ -11,7 +11,7 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<Duration>,
     /// How the call ended, if it was a gRPC call.
     pub(crate) grpc: Option<GrpcEnd>,
-    /// It identifies itself as Splunk, whose behaviour is known in detail.
+    /// It identifies itself as Splunk, whose behavior is known in detail.
     pub(crate) is_splunk: bool,
     pub(crate) body: Vec<u8>,
     /// The body is complete: it ended properly, within the limit for responses.
@@ -91,7 +91,7 @@ impl Answer {
     }
 }
 
-/// Maximum `Retry-After` that is honoured: one wrong response, or a wrong clock combined with a
+/// Maximum `Retry-After` that is honored: one wrong response, or a wrong clock combined with a
 /// date, must not stop an output for days.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(10);
 

@@ -30,8 +30,8 @@ use crate::stats::{LimitedCounts, SourceStats};
 /// limit are counted without a key.
 const CLAIM_KEYS_MAX: usize = 64;
 
-/// The quotas of a listener, which all of its threads share: the limit of a sender applies to all of
-/// its connections.
+/// The quotas of a listener, which all of its threads share: the limit of a sender applies to all
+/// of its connections.
 #[derive(Debug)]
 pub(in crate::source) struct SharedQuota {
     quota: Mutex<Quota>,

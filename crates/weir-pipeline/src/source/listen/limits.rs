@@ -31,7 +31,8 @@ pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// already arrived is not lost.
 pub(super) const DRAIN_TIME: Duration = Duration::from_millis(500);
 
-/// Maximum time that a client may leave responses unread: it has not read those of a whole window.
+/// Maximum time to send responses: a client that exceeds it has left those of a whole window
+/// unread.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval at which the kernel's count of drops is read.
@@ -119,7 +120,7 @@ pub(super) const HTTP2_REQUESTS_MAX: u32 = 64;
 /// of 50 ms.
 pub(super) const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Bytes that it may send of all requests of a connection.
+/// Bytes that a client may send of all requests of a connection before they are read.
 pub(super) const HTTP2_CONNECTION_BYTES: u32 = 4 * HTTP2_WINDOW_BYTES;
 
 /// Maximum size of a gRPC message, as in Loggregator's servers.
@@ -138,12 +139,13 @@ pub(super) const GRPC_STREAMS_MAX: u32 = 32;
 pub(super) const GRPC_CONNECTION_BYTES: u32 = GRPC_STREAMS_MAX * GRPC_WINDOW_BYTES;
 
 /// The same for a connection that has sent [`GRPC_WIDE_AFTER`] in a stream: enough for 100 MB/s if
-/// an answer takes 2.5 ms, be it for the distance or because the machine is busy.
+/// an answer takes 2.5 ms, because of the distance or because the machine is busy.
 pub(super) const GRPC_WIDE_WINDOW_BYTES: u32 = 256 * 1024;
 /// See [`GRPC_WIDE_WINDOW_BYTES`].
 pub(super) const GRPC_WIDE_CONNECTION_BYTES: u32 = GRPC_STREAMS_MAX * GRPC_WIDE_WINDOW_BYTES;
 
-/// What only a client that sends much reaches soon.
+/// Number of bytes in a stream after which its connection gets wide windows: reached soon only by a
+/// client that sends much.
 pub(super) const GRPC_WIDE_AFTER: u64 = 1 << 20;
 
 /// Maximum number of connections of a listener with such windows: these carry most of the load.
@@ -195,6 +197,7 @@ pub const QUOTA_BYTES: u64 = (QUOTA_KEYS_MAX * QUOTA_KEY_BYTES + (2 << 20)) as u
 
 const _: () = assert!(
     BATCH_BYTES + LINE_BYTES_MAX + 48 * 1024 < FRAME_BYTES_MAX,
-    "the record that crosses the line fits in the frame, with the columns"
+    "the record that exceeds the size fits in the frame, with the columns"
 );
-const _: () = assert!(ROOM_WAIT.as_secs() < GRACE.as_secs(), "a stop waits for those who wait");
+const _: () =
+    assert!(ROOM_WAIT.as_secs() < GRACE.as_secs(), "a stop takes longer than a wait for room");

@@ -46,8 +46,8 @@ pub(super) fn read_all(
         }
     }
     // Files that are gone are no longer a problem either.
-    for mended in broken.difference(&still_broken) {
-        collected.recovered(mended);
+    for fixed in broken.difference(&still_broken) {
+        collected.recovered(fixed);
     }
     *broken = still_broken;
 }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grew_is_recognised_and_a_rewritten_one_is_not() {
+    fn a_file_that_grew_is_recognized_and_a_rewritten_one_is_not() {
         let mut memory = RememberedContent::default();
         memory.consumed(0, b"one\n");
         memory.consumed(4, b"two\n");

@@ -85,8 +85,8 @@ impl Engine {
         }
     }
 
-    /// Counts files that were gone with their directory before they could be opened. What the kernel
-    /// has reported is counted by the discovery.
+    /// Counts files that were gone with their directory before they could be opened. What the
+    /// kernel has reported is counted by the discovery.
     fn account_gone(&mut self, vanished: &[Sighting]) {
         let is_counted = |s: &&Sighting| {
             let is_wanted = s.class.as_ref().is_some_and(|class| class.wanted);

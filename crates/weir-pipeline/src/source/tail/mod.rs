@@ -79,8 +79,8 @@ impl Tail {
         self.0.start();
     }
 
-    /// Runs until told to stop. Calls `when_backlog_read` when the journal has what was in the files
-    /// at the start.
+    /// Runs until told to stop. Calls `when_backlog_read` when the journal has what was in the
+    /// files at the start.
     pub(super) fn run(&mut self, when_backlog_read: impl FnOnce()) {
         self.0.run(when_backlog_read);
     }

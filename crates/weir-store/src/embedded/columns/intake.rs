@@ -346,15 +346,12 @@ impl Intake {
         };
         if is_object {
             row.message = None;
-            for (index, place) in self.indexes.message.into_iter().enumerate() {
-                if let Some((number, Scalar::Text(text))) = value(place) {
-                    row.message = Some(text);
-                    // Of several values the first is the message, and all of them are attributes.
-                    if self.indexes.is_only_message[index] {
-                        row.form = row.form.with_message(index);
-                        promoted.0[Promoted::MESSAGE] = number;
-                    }
-                    break;
+            if let Some((index, number, text)) = self.find_message() {
+                row.message = Some(text);
+                // Of several values the first text is the message, and all of them are attributes.
+                if self.indexes.is_only_message[index] {
+                    row.form = row.form.with_message(index);
+                    promoted.0[Promoted::MESSAGE] = number;
                 }
             }
             for (index, place) in self.indexes.time.into_iter().enumerate() {
@@ -389,6 +386,20 @@ impl Intake {
         rows.push(&row, all.map(|(_, attribute)| attribute).take(ATTRIBUTES_MAX))
     }
 
+    /// Returns the index of the first path with a text inside the body, with the index of that
+    /// attribute and the text.
+    fn find_message(&self) -> Option<(usize, usize, &[u8])> {
+        self.indexes.message.iter().enumerate().find_map(|(index, place)| {
+            let first = usize::from((*place)?);
+            let (number, text) = match self.inside.get(first)? {
+                Scalar::Text(text) => (first, text),
+                _ if self.indexes.is_only_message[index] => return None,
+                _ => self.first_text_inside(MESSAGE_PATHS[index])?,
+            };
+            Some((index, self.own.len() + number, text))
+        })
+    }
+
     /// Returns the index of the first attribute with a path.
     fn number_of(&self, path: &str) -> usize {
         let mut all = self.own.iter().chain(self.inside.iter());
@@ -413,6 +424,14 @@ impl Intake {
         let mut values = self.inside.iter().enumerate().filter(|(_, (found, _))| *found == path);
         let (number, _) = values.next()?;
         u16::try_from(number).ok().filter(|_| !self.is_shadowed(path))
+    }
+
+    /// Returns the first text of a path inside the body, with its index.
+    fn first_text_inside(&self, path: &str) -> Option<(usize, &[u8])> {
+        self.inside.iter().enumerate().find_map(|(number, (found, value))| match value {
+            Scalar::Text(text) if found == path.as_bytes() => Some((number, text)),
+            _ => None,
+        })
     }
 
     /// Returns the text of a trace or span that is the only value of its path.

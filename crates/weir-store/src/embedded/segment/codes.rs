@@ -9,7 +9,7 @@ use super::encode::bit_width;
 /// Bits of a pattern, so that its table fits into the first-level cache.
 const PATTERN_BITS: u32 = 12;
 /// Maximum number of codes in a pattern: the result for each is one bit of a byte.
-const NEIGHBOURS_MAX: u32 = 8;
+const NEIGHBORS_MAX: u32 = 8;
 
 /// A set of codes of a dictionary.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct CodeSet {
     passes: Vec<bool>,
     width: u32,
     /// Number of codes in a pattern.
-    neighbours: u32,
+    neighbors: u32,
     /// For each pattern one bit per code, the first code lowest.
     patterns: Vec<u8>,
 }
@@ -26,10 +26,10 @@ impl CodeSet {
     /// Creates the set of codes for which `passes` is true, indexed by code.
     pub fn new(passes: Vec<bool>) -> Self {
         let width = bit_width(passes.len().saturating_sub(1) as u64);
-        let neighbours = PATTERN_BITS.checked_div(width).unwrap_or(1).clamp(1, NEIGHBOURS_MAX);
-        let mut set = Self { passes, width, neighbours, patterns: Vec::new() };
-        set.patterns.reserve(1 << (width * neighbours));
-        for pattern in 0..1_usize << (width * neighbours) {
+        let neighbors = PATTERN_BITS.checked_div(width).unwrap_or(1).clamp(1, NEIGHBORS_MAX);
+        let mut set = Self { passes, width, neighbors, patterns: Vec::new() };
+        set.patterns.reserve(1 << (width * neighbors));
+        for pattern in 0..1_usize << (width * neighbors) {
             let first = set.contains((pattern & ((1 << width) - 1)) as u32);
             // The codes after the first one are the first codes of an earlier pattern.
             let others = match pattern {
@@ -37,7 +37,7 @@ impl CodeSet {
                 0 => 0,
                 _ => set.patterns[pattern >> width] << 1,
             };
-            let mask = (1_u32 << neighbours) - 1;
+            let mask = (1_u32 << neighbors) - 1;
             set.patterns.push((others | u8::from(first)) & mask as u8);
         }
         set
@@ -78,18 +78,18 @@ impl CodeSet {
     }
 
     fn add_patterns(&self, packed: &[u8], count: usize, found: &mut Bits) {
-        let bits = (self.width * self.neighbours) as usize;
+        let bits = (self.width * self.neighbors) as usize;
         let mask = (1_u64 << bits) - 1;
         // Patterns that fit into the bits of one lookup, whatever bit it starts at.
-        let looks = (57 / bits.max(1)).min(64 / self.neighbours as usize);
-        let step = looks * self.neighbours as usize;
+        let looks = (57 / bits.max(1)).min(64 / self.neighbors as usize);
+        let step = looks * self.neighbors as usize;
         let mut done = 0;
         while done < count {
             let mut rest = window(packed, done * self.width as usize);
             let mut passes = 0;
             for look in 0..looks {
                 let pattern = self.patterns[(rest & mask) as usize];
-                passes |= u64::from(pattern) << (look * self.neighbours as usize);
+                passes |= u64::from(pattern) << (look * self.neighbors as usize);
                 rest >>= bits;
             }
             let len = step.min(count - done);

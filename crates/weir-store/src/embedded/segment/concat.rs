@@ -73,8 +73,8 @@ pub fn concat_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
 }
 
 /// Writes the row groups of all segments, in this order, into an empty file. The columns are those
-/// of [`stitched_columns`]. The sidecar is built from theirs
-/// ([`crate::embedded::sidecar::stitch_sidecars`]).
+/// of [`concat_columns`]. The sidecar is built from theirs
+/// ([`crate::embedded::sidecar::concat_sidecars`]).
 pub fn concat_segments(
     segments: &[&Segment],
     columns: &[Column],

@@ -248,12 +248,12 @@ pub(super) fn delta_binary(
             // There is more data after them, which allows all to be read as whole words.
             unpack(reader.rest(), u32::from(width), &mut block);
             reader.take(MINIBLOCK * usize::from(width) / 8)?;
-            let (values, behind) = left.split_at_mut(left.len().min(MINIBLOCK));
+            let (values, after) = left.split_at_mut(left.len().min(MINIBLOCK));
             for (out, above) in values.iter_mut().zip(&block) {
                 value = value.wrapping_add(least.wrapping_add(above.cast_signed()));
                 *out = value;
             }
-            left = behind;
+            left = after;
         }
     }
     Some(())

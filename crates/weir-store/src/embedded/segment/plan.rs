@@ -553,7 +553,7 @@ fn order_of(rows: &Rows) -> Vec<u32> {
     for row in 0..rows.len() {
         let key =
             (rows.service.code(row), rows.host.code(row), rows.source.code(row), rows.stream[row]);
-        // Neighbouring rows are usually from the same batch.
+        // Neighboring rows are usually from the same batch.
         let group = match last {
             Some((known, group)) if known == key => group,
             _ => *group_of.entry(key).or_insert_with(|| {

@@ -60,8 +60,8 @@ pub fn rebuild_sidecar(
     Sidecar::open(sidecar, segment)
 }
 
-/// Concatenates the sidecars of segments that were stitched together, in the same order, into an
-/// empty file. `summary` is the result of [`crate::embedded::segment::stitch_segments`].
+/// Concatenates the sidecars of segments that were concatenated, in the same order, into an empty
+/// file. `summary` is the result of [`crate::embedded::segment::concat_segments`].
 pub fn concat_sidecars(
     sidecars: &[&Sidecar],
     summary: &SegmentSummary,

@@ -1,4 +1,4 @@
-//! Behaviour when nothing goes wrong.
+//! Behavior when nothing goes wrong.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ fn full_head_stops_the_intake_and_loses_nothing() {
         process.read(*stream, file, 1);
     }
     assert!(process.flush());
-    assert!(process.store.shared.queue().spare.is_none(), "memory kept for nothing");
+    assert!(process.store.shared.queue().spare.is_none(), "memory is kept needlessly");
     assert_each_once(&process.records(), &files, "");
     let metrics = process.store.metrics();
     assert!(metrics.flushes > 5 && !metrics.is_full, "{metrics:?}");

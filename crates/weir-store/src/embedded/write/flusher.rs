@@ -159,7 +159,7 @@ impl Flusher {
     }
 
     /// On a full disk where the journal keeps what only waits for the chunk, neither could ever
-    /// write again: the oldest segments are removed in favour of the chunk, which lets the journal
+    /// write again: the oldest segments are removed in favor of the chunk, which lets the journal
     /// free as much. Returns false if that is not so, or has not been enough for this chunk.
     fn make_room(&mut self, error: &SidecarError) -> Result<bool, SidecarError> {
         let (Some(sealed), Some(upstream)) = (&self.sealed, &self.upstream) else {

@@ -2,7 +2,7 @@
 //! missing sidecars, merging.
 //!
 //! Small segments are decoded and encoded again, each record at most once; segments that are large
-//! enough to compress well are concatenated unchanged. Invariants: only neighbours in the order of
+//! enough to compress well are concatenated unchanged. Invariants: only neighbors in the order of
 //! sequences are merged, so the sequences of two segments never overlap; the new segment replaces
 //! the old ones in one change of the manifest; retention removes whole segments, oldest first.
 
@@ -189,7 +189,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// Returns the first neighbours that are worth merging.
+    /// Returns the first neighbors that are worth merging.
     fn plan(&self) -> Option<MergePlan> {
         let mut all: Vec<LiveSegment> = self.shared.catalog().segments.values().cloned().collect();
         all.sort_unstable_by_key(|live| live.entry.sequences);
@@ -214,7 +214,7 @@ fn tier_of(entry: &SegmentEntry) -> u8 {
     if entry.tier == 0 && entry.raw_bytes >= CONCAT_BYTES_MIN { 1 } else { entry.tier }
 }
 
-/// Returns small neighbours, to be encoded again.
+/// Returns small neighbors, to be encoded again.
 fn small(run: &[LiveSegment], now: i64) -> Option<MergePlan> {
     let (mut count, mut bytes, mut rows) = (0, 0, 0);
     for live in run.iter().take(MERGE_SEGMENTS_MAX) {
@@ -233,7 +233,7 @@ fn small(run: &[LiveSegment], now: i64) -> Option<MergePlan> {
     (count >= 2 && is_worth_it).then(|| plan_of(&run[..count], false))
 }
 
-/// Returns neighbouring large segments, to be concatenated unchanged.
+/// Returns neighboring large segments, to be concatenated unchanged.
 fn large(run: &[LiveSegment]) -> Option<MergePlan> {
     for from in 0..run.len().saturating_sub(MERGE_SEGMENTS_MIN - 1) {
         let rest = &run[from..];

@@ -68,7 +68,7 @@ impl Flusher {
             }
             written.push(self.write_piece(entry, open, &piece, deleted)?);
         }
-        // So that a cancellation that arrives during the last piece is honoured.
+        // So that a cancellation that arrives during the last piece is honored.
         self.run_urgent_work(deletions)
     }
 

@@ -21,9 +21,9 @@ use crate::embedded::columns::Intake;
 use crate::embedded::keep::catalog::StoreState;
 use crate::embedded::read::snapshot::HeadChunk;
 
-/// Records are taken in at the latest this long after they were read,
+/// Maximum time from reading records to taking them in.
 const INTAKE_AGE_MAX: Duration = Duration::from_millis(50);
-/// or as soon as this many bytes are waiting.
+/// Records are taken in earlier if this many bytes are waiting.
 const INTAKE_BYTES_MIN: u64 = 1024 * 1024;
 /// Minimum interval between flushes that are requested because files were deleted.
 const HINT_INTERVAL: Duration = Duration::from_secs(3);

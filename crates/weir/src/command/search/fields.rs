@@ -15,7 +15,7 @@ use crate::term::{note, terminal_width};
 /// Default number of fields.
 const FIELDS: u64 = 20;
 
-/// Floating point numbers below this, 2^53, represent every integer.
+/// Floating-point numbers represent every integer below this, 2^53.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Maximum number of characters shown of a value.

@@ -18,7 +18,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum width of a bar; with less room no bar is drawn.
 const BAR_CHARS_MIN: usize = 5;
 
-/// Maximum width of a bar: more would not show more.
+/// Maximum width of a bar: a wider one would not show more.
 const BAR_CHARS_MAX: usize = 40;
 
 /// The total amount of work.

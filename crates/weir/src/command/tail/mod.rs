@@ -2,7 +2,7 @@
 //! of `weir search --follow`.
 //!
 //! Invariants: rows go to stdout, all notes about them to stderr; the number of missed or omitted
-//! records is printed; a lost connection is made again, and rows continue after the last one.
+//! records is printed; a lost connection is re-established, and rows continue after the last one.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Error, ErrorKind, Read};
@@ -62,7 +62,7 @@ pub(crate) struct Tail {
 
 impl Tail {
     /// Connects: from now on no record is missed. An invalid expression, or a failed connection, is
-    /// an error; if the connection is lost later, it is made again.
+    /// an error; if the connection is lost later, it is re-established.
     pub(crate) fn connect(
         client: Client,
         query: &str,

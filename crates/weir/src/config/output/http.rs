@@ -49,7 +49,9 @@ const HTTP: &[Field] = &[
         "headers",
         ValueType::Values,
         Unset("none"),
-        "Additional headers, `{ \"X-Tenant\" = \"a\" }`; they override weir's own.",
+        "Additional headers, `{ \"X-Tenant\" = \"a\" }`; they override \
+         weir's own, except those that concern the connection and the body (`host`, \
+         `content-length`, `content-encoding`, `transfer-encoding`), which are refused.",
     ),
     field(
         "bearer",

@@ -68,7 +68,7 @@ fn check_keys(section: &Section, diagnostics: &mut Diagnostics) {
         ),
         Some(keys) if !keys.iter().all(|key| key.is_ascii()) => report(
             "a key contains a character that is not ASCII: no client can send it",
-            "such characters may be invisible, as a byte order mark is: write the file again",
+            "it may be invisible, such as a byte order mark: save the file again without it",
         ),
         Some(_) => {}
     }

@@ -93,7 +93,7 @@ fn patterns(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A pattern that can never match a file that is read.
+/// Reports patterns that can never match a file that is read.
 fn what_is_left(section: &Section, diagnostics: &mut Diagnostics) {
     let key_path = section.key_path("include");
     for (pattern, location) in section.list("include") {

@@ -85,7 +85,7 @@ pub(super) const RECEIVE_BUFFER: Field = field(
 );
 
 /// Checks the networks and the limit of a source, and that it is not open to everybody unless that
-/// is intended; `remedy` says what to add to the configuration then.
+/// is intended; `remedy` says what to add to the configuration if it is open.
 pub(super) fn check(
     section: &Section,
     has_keys: bool,

@@ -220,7 +220,7 @@ async fn keep_alive(pings: Option<PingPong>) {
         sleep(KEEP_ALIVE_INTERVAL).await;
         match timeout(KEEP_ALIVE_TIMEOUT, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
-            // The connection is ending, in its own way.
+            // The connection is ending, which `serve` notices itself.
             Ok(Err(_)) => return std::future::pending().await,
             Err(_) => return,
         }

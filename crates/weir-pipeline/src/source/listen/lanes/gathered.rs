@@ -153,16 +153,16 @@ impl GatheredLanes {
         }
     }
 
-    /// Counts messages, with their bytes, that were discarded for their quota. It is appended with
-    /// the next records, or after [`Self::append_counts`]: a message that is discarded must not
-    /// cost a batch.
+    /// Counts messages, with their bytes, that were discarded for their quota. The counts are
+    /// appended with the next records, or soon after a call of [`Self::append_counts`]: a message
+    /// that is discarded must not cost a batch.
     pub(in crate::source) fn count_limited(&self, added: &SourceBook) {
         if let Some(lane) = self.all.borrow_mut().first_mut() {
             lane.unsealed.add(added);
         }
     }
 
-    /// Appends counts without records in time.
+    /// Makes counts that no records follow be appended in time.
     pub(in crate::source) fn append_counts(&self) {
         if self.all.borrow().iter().any(GatheredLane::is_due) {
             self.set_oldest(Instant::now());

@@ -105,7 +105,7 @@ pub(super) fn quota(discards: bool) -> QuotaSettings {
     }
 }
 
-/// What both sources have.
+/// State of either source.
 struct Common {
     context: LaneContext,
     limiter: Option<Rc<Limiter>>,
@@ -143,7 +143,7 @@ fn limited(stats: &SourceStats, limiter: Option<&Rc<Limiter>>) -> BTreeMap<u8, L
     report.keys.iter().map(|key| (host(&key.name), key.counts)).collect()
 }
 
-/// Polls once, as an event loop does that has nothing else to do.
+/// Polls a future once.
 pub(super) fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

@@ -1,10 +1,10 @@
-//! The simulator of intake: lanes and quotas of two listening sources with a real journal, on a disk
-//! and a clock that are simulated, in one thread.
+//! The simulator of intake: lanes and quotas of two listening sources with a real journal, on a
+//! disk and a clock that are simulated, in one thread.
 //!
 //! Senders without acknowledgement send to one source, clients that wait for it and send again what
 //! was not acknowledged to the other; some exceed their quota. The journal is full, destinations
-//! hang, the disk fails and loses writes; sources are replaced while the process runs; processes are
-//! killed, crash and end. Afterwards everything that was acknowledged has arrived at each
+//! hang, the disk fails and loses writes; sources are replaced while the process runs; processes
+//! are killed, crash and end. Afterwards everything that was acknowledged has arrived at each
 //! destination, what was lost without acknowledgement is a number, and every record that a quota
 //! has discarded is counted for its key.
 //!

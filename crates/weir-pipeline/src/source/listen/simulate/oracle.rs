@@ -1,7 +1,7 @@
 //! What must have arrived, and what the books must say about the rest.
 //!
-//! The oracle knows what senders know: which records were taken, discarded or acknowledged, by whom,
-//! and when everything was flushed.
+//! The oracle knows what senders know: which records were taken, discarded or acknowledged, by
+//! whom, and when everything was flushed.
 
 use std::collections::BTreeMap;
 

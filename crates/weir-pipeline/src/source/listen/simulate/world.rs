@@ -224,7 +224,7 @@ impl<'t> World<'t> {
         self.oracle.note_flushed();
     }
 
-    /// Everything is well again, and there is time.
+    /// Ends all faults, lets everything arrive, and compares.
     fn finish(mut self) {
         self.trace.note(|| "the end".to_owned());
         self.disk.faults().clear();

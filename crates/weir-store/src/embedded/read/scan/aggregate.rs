@@ -65,7 +65,7 @@ impl TimeSeries {
     }
 
     fn cell(&mut self, group: u32, time_ns: i64) -> u32 {
-        // Neighbouring rows are usually in the same bucket.
+        // Neighboring rows are usually in the same bucket.
         if !(self.last.0..self.last.1).contains(&time_ns) {
             self.last = self.calendar.bucket(time_ns);
         }

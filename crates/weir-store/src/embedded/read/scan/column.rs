@@ -262,7 +262,7 @@ impl PickCollector {
             return;
         }
         let value = AttributeValue::from(canonical(value));
-        // Neighbouring values are usually equal.
+        // Neighboring values are usually equal.
         if self.distinct.last() != Some(&value) {
             self.distinct.push(value);
         }

@@ -32,7 +32,7 @@ use crate::query::{
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// How far from the record, in time, its neighbours are searched for in each round. The record
+/// How far from the record, in time, its neighbors are searched for in each round. The record
 /// itself is found in the first round.
 const SEARCH_RADII_NS: [i64; 3] = [DAY_NS, 30 * DAY_NS, i64::MAX];
 
@@ -54,7 +54,7 @@ struct SequenceBounds {
 }
 
 /// The rows of one stream that are nearest to a position.
-struct NeighbourRows<'a> {
+struct NeighborRows<'a> {
     id: RecordId,
     before: usize,
     after: usize,
@@ -62,7 +62,7 @@ struct NeighbourRows<'a> {
     found: BTreeMap<Rank, StreamRow>,
 }
 
-impl NeighbourRows<'_> {
+impl NeighborRows<'_> {
     fn rank(&self) -> Rank {
         (self.id.position.epoch, self.id.position.offset)
     }
@@ -108,7 +108,7 @@ impl NeighbourRows<'_> {
     }
 }
 
-impl Sink for NeighbourRows<'_> {
+impl Sink for NeighborRows<'_> {
     fn may_contribute(&self, unit: &Unit) -> bool {
         let is_of_use = unit.sequences().is_none_or(|(first, last)| {
             first <= self.wanted.last.load(Ordering::Relaxed)
@@ -195,7 +195,7 @@ pub fn context(
     units.sort_by_key(|unit| distance_ns(unit, id.time_ns));
     let (before, after) = (request.before, request.after);
     let wanted = SequenceBounds { first: AtomicU64::new(0), last: AtomicU64::new(u64::MAX) };
-    let make = || NeighbourRows { id, before, after, wanted: &wanted, found: BTreeMap::new() };
+    let make = || NeighborRows { id, before, after, wanted: &wanted, found: BTreeMap::new() };
     let (mut near, mut coverage) = (make(), Coverage::default());
     for round in rounds(&units, id.time_ns) {
         let first = round.start;

@@ -397,14 +397,14 @@ impl Evaluator {
         let (mut first, mut start) = (0, 0);
         while first < ends.len() && self.meter.stopped.is_none() {
             let is_within = |end: &u32| *end as usize <= start + PIECE_BYTES;
-            let behind = first + ends[first..].partition_point(is_within).max(1);
-            let end = ends[behind - 1] as usize;
-            let of_piece = ends[first..behind].iter().map(|end| end - start as u32);
+            let after = first + ends[first..].partition_point(is_within).max(1);
+            let end = ends[after - 1] as usize;
+            let of_piece = ends[first..after].iter().map(|end| end - start as u32);
             let piece = bytes.get(start..end).unwrap_or_default();
             matcher.texts(piece, &of_piece.collect::<Vec<_>>(), |n| {
                 found.insert(column.row(first + n));
             });
-            (first, start) = (behind, end);
+            (first, start) = (after, end);
             self.meter.check();
         }
         found

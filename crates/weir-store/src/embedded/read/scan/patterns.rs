@@ -163,8 +163,8 @@ fn template_of(message: &[u8], template: &mut Vec<u8>) {
     while let Some(first) = rest.first() {
         let is_word = is_word_byte(*first);
         let len = rest.iter().position(|byte| is_word_byte(*byte) != is_word).unwrap_or(rest.len());
-        let (run, behind) = rest.split_at(len);
-        rest = behind;
+        let (run, after) = rest.split_at(len);
+        rest = after;
         let differs = is_word
             && (len > WORD_BYTES_MAX || run.iter().any(u8::is_ascii_digit) || NAMES.contains(&run));
         if differs {

@@ -70,17 +70,17 @@ impl Plan {
     ) -> Result<Self, QueryError> {
         let mut terms = TermCompiler::new(filter, deletions, budget);
         let query = filter.query.clone().in_units(&filter.units, &filter.calculated_fields);
-        let query = query.normalised();
+        let query = query.normalized();
         let query = terms.node_of(&query)?;
         let first_plain_term = terms.all.len();
         let node = match filter.access.restriction() {
-            Some(only) => Node::And(vec![query, terms.node_of(&only.normalised())?]),
+            Some(only) => Node::And(vec![query, terms.node_of(&only.normalized())?]),
             None => query,
         };
         let is_of_range = |deletion: &&Deletion| deletion.range.intersects(filter.range);
         let deleted = deletions.iter().filter(is_of_range).map(|deletion| {
             Ok(DeletedFilter {
-                node: Arc::new(terms.node_of(&deletion.query.normalised())?),
+                node: Arc::new(terms.node_of(&deletion.query.normalized())?),
                 range: deletion.range,
                 before_sequence: deletion.before_sequence,
             })
@@ -160,7 +160,7 @@ impl<'a> TermCompiler<'a> {
     fn new(filter: &Filter, deletions: &[Deletion], budget: &'a Budget) -> Self {
         let of_query = std::iter::once(&filter.query).chain(filter.access.restriction());
         let all = of_query.chain(deletions.iter().map(|deletion| &deletion.query));
-        let regexps = all.map(regexp_count).sum::<usize>().max(1);
+        let regexps = all.map(Expr::regexp_count).sum::<usize>().max(1);
         // One share is for cached states, the rest for compiled code and collected data.
         let share = budget.memory_left_bytes() / REGEXP_CACHE_SHARE / QUERY_THREADS_MAX / regexps;
         let cache_bytes = share.clamp(REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_BYTES);
@@ -198,15 +198,6 @@ impl<'a> TermCompiler<'a> {
         }
         self.all.push(matcher);
         Ok(self.all.len() - 1)
-    }
-}
-
-fn regexp_count(expr: &Expr) -> usize {
-    match &expr.kind {
-        ExprKind::All => 0,
-        ExprKind::Not(inner) => regexp_count(inner),
-        ExprKind::And(parts) | ExprKind::Or(parts) => parts.iter().map(regexp_count).sum(),
-        ExprKind::Term(term) => usize::from(matches!(term.test, Test::Regexp(_))),
     }
 }
 

@@ -18,7 +18,7 @@ const CLASS_SHIFT: u32 = 46;
 const NUMBERS_MAX: usize = 64;
 
 /// Memory used by the numbers of a sketch: the few that are kept, or the counts of as many
-/// neighbouring classes, which is a power of two.
+/// neighboring classes, which is a power of two.
 pub(super) const SKETCH_BYTES: usize = NUMBERS_MAX * size_of::<f64>();
 
 /// Numbers whose percentiles are to be computed.
@@ -40,7 +40,7 @@ pub(super) struct Classified {
     most: f64,
 }
 
-/// Counts of neighbouring classes.
+/// Counts of neighboring classes.
 #[derive(Debug, Clone, Default)]
 struct Classes {
     first: u32,

@@ -274,7 +274,7 @@ fn replay(bytes: &[u8], contents: &mut Contents) -> (u64, bool) {
     });
     let is_header_damaged = record_file::version(header, FILE_MAGIC).is_none();
     // A generation gets its name only once it has its snapshot.
-    let damaged = damage.stretches + u64::from(is_header_damaged) + u64::from(is_empty);
+    let damaged = damage.ranges + u64::from(is_header_damaged) + u64::from(is_empty);
     (damaged, damage.is_torn || is_empty)
 }
 

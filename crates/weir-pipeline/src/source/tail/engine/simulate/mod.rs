@@ -1,10 +1,10 @@
 //! The simulator of tailing: a real source with a real journal, on files, a disk and a clock that
 //! are simulated, in one thread.
 //!
-//! Programs write, rotate, truncate, move and remove logs, also between any two calls of the source;
-//! reports are lost; destinations hang; the disk of the journal fails and loses writes; processes
-//! are killed, crash and end. Afterwards every line has arrived at each destination, or the books
-//! say why it could not.
+//! Programs write, rotate, truncate, move and remove logs, also between any two calls of the
+//! source; reports are lost; destinations hang; the disk of the journal fails and loses writes;
+//! processes are killed, crash and end. Afterwards every line has arrived at each destination, or
+//! the books say why it could not.
 //!
 //! `cargo xtask simulate --tail` runs many seeds, see [`weir_testkit::history`].
 

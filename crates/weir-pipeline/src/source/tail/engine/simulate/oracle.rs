@@ -26,7 +26,7 @@ pub(super) struct Oracle {
     sinks: [Arrivals; SINKS],
     /// A process was killed: what was settled shortly before may arrive again.
     pub(super) was_killed: bool,
-    /// Reports of the kernel were lost, and that was said.
+    /// Reports of the kernel were lost, and the source was told so.
     pub(super) has_lost_reports: bool,
 }
 
@@ -97,13 +97,13 @@ impl Oracle {
         for (sink, cursor) in ledger.cursors.iter().enumerate() {
             assert_eq!(cursor.unaccounted(), 0, "{cursor:?}");
             assert_eq!(cursor.in_flight, 0, "{cursor:?}");
-            // Everything that was read is for every destination, whatever became of it. A kill may
-            // take back that it was settled, and with it that it was routed.
-            let doubtful = self.sinks[sink].values().filter(|arrival| !arrival.is_sure).count();
+            // Every record that was read is for every destination. A kill may roll back that it was
+            // settled, and with it that it was routed.
+            let unsure = self.sinks[sink].values().filter(|arrival| !arrival.is_sure).count();
             let is_owed = book.records.checked_sub(cursor.book.routed);
             assert!(
-                is_owed.is_some_and(|lines| lines <= doubtful as u64),
-                "{book:?}, and what {sink} is owed: {:?} ({doubtful} doubtful)",
+                is_owed.is_some_and(|lines| lines <= unsure as u64),
+                "{book:?}, and what {sink} is owed: {:?} ({unsure} unsure)",
                 cursor.book
             );
             for index in present {
@@ -136,7 +136,7 @@ impl Oracle {
         Self::compare_causes(&book, causes);
     }
 
-    /// Nothing is said to be lost without a cause.
+    /// Asserts that nothing is counted as lost without a cause.
     fn compare_causes(book: &SourceBook, causes: Causes) {
         assert!(book.files_cut == 0 || causes.has_cut, "nothing was truncated: {book:?}");
         let vanished = book.files_vanished + book.files_unseen + book.abandoned_total();

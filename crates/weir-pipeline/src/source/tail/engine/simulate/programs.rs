@@ -247,7 +247,7 @@ impl Programs {
         self.complete(program);
         if self.tree.make_dir(SUB) {
             self.has_new_dir = true;
-            // What is found there and was not reported may make up for what was, and is gone.
+            // Files found there that were not reported may balance reported ones that are gone.
             let of_dir = |content: &&mut Content| content.path.starts_with(SUB);
             self.contents.iter_mut().filter(of_dir).for_each(|content| content.is_known = false);
         }

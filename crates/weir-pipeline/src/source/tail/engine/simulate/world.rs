@@ -68,7 +68,7 @@ impl World {
         self.finish();
     }
 
-    /// Adds to the trace what the books say.
+    /// Adds the state of the books to the trace.
     fn note_books(&self) {
         let Some(process) = &self.process else { return };
         self.trace.note(|| {
@@ -205,7 +205,7 @@ impl World {
         self.clock.advance(Duration::from_millis(10));
     }
 
-    /// Everything is well again, and there is time.
+    /// Ends all faults, lets everything arrive, and compares.
     fn finish(mut self) {
         self.trace.note(|| "the end".to_owned());
         self.disk.faults().clear();

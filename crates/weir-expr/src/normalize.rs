@@ -9,11 +9,11 @@ impl Expr {
     /// Returns the same condition in its normal form. Spans still refer to where the parts were
     /// written.
     #[must_use]
-    pub fn normalised(&self) -> Self {
+    pub fn normalized(&self) -> Self {
         let span = self.span;
         let kind = match &self.kind {
             ExprKind::Not(inner) => {
-                let inner = inner.normalised();
+                let inner = inner.normalized();
                 match inner.kind {
                     ExprKind::Not(twice) => return *twice,
                     _ => ExprKind::Not(Box::new(inner)),
@@ -26,12 +26,12 @@ impl Expr {
         Self { kind, span }
     }
 
-    /// Returns whether this is `-*` after [`Self::normalised`]: no record passes.
+    /// Returns whether this is `-*` after [`Self::normalized`]: no record passes.
     pub fn is_never(&self) -> bool {
         matches!(&self.kind, ExprKind::Not(inner) if inner.kind == ExprKind::All)
     }
 
-    /// Returns whether this is `*` after [`Self::normalised`]: every record passes.
+    /// Returns whether this is `*` after [`Self::normalized`]: every record passes.
     pub fn is_always(&self) -> bool {
         self.kind == ExprKind::All
     }
@@ -39,7 +39,7 @@ impl Expr {
 
 fn joined(parts: &[Expr], is_and: bool, whole: &Expr) -> Expr {
     let mut flat = Vec::new();
-    for part in parts.iter().map(Expr::normalised) {
+    for part in parts.iter().map(Expr::normalized) {
         match part.kind {
             ExprKind::And(inner) if is_and => flat.extend(inner),
             ExprKind::Or(inner) if !is_and => flat.extend(inner),
