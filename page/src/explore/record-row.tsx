@@ -29,7 +29,6 @@ interface RowProps {
   selected: boolean
   /** The selected field, if any. */
   cursor: string
-  onSelect: (index: number) => void
   onOpen: (index: number) => void
 }
 

@@ -19,15 +19,7 @@ import { HeaderRow } from './record-header'
 import { cellId, RecordRow } from './record-row'
 import { allLoaded, loadMore, moreLoading, rows, rowsLoading, rowsMax, sort } from './records'
 import { openRowMenu } from './row-menu'
-import {
-  cursor,
-  openRow,
-  reselect,
-  scrolled,
-  selected,
-  selectRow,
-  useRecordKeys,
-} from './selection'
+import { cursor, openRow, reselect, scrolled, selected, useRecordKeys } from './selection'
 
 /** Pixels. Targets must have at least 24 (WCAG 2.2, target size). */
 export const rowHeights = { compact: 24, comfortable: 30 } as const
@@ -123,7 +115,6 @@ function VisibleRows({ items, rowRef, wrapped }: VisibleRowsProps) {
             columns={columns.value}
             selected={item.index === selected.value}
             cursor={item.index === selected.value ? cursor.value : ''}
-            onSelect={selectRow}
             onOpen={openRow}
           />
         )

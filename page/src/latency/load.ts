@@ -38,7 +38,6 @@ export interface HeatMap {
   steps: Step[]
   /** Counts by step, then by time. */
   counts: number[][]
-  most: number
   unit: string | undefined
 }
 
@@ -48,7 +47,6 @@ export interface Outlier {
   p50: number
   p90: number
   p99: number
-  max: number
 }
 
 export const percentiles = createResource<Lines>()
@@ -146,7 +144,7 @@ export function loadHeat(question: Question, metric: string): void {
   })
 }
 
-const emptyHeat: HeatMap = { times: [], step: 0, steps: [], counts: [], most: 0, unit: undefined }
+const emptyHeat: HeatMap = { times: [], step: 0, steps: [], counts: [], unit: undefined }
 
 function heatOf(
   answers: AggregateAnswer[],
@@ -164,14 +162,14 @@ function heatOf(
     const at = indexOf(steps, Number(bucket.by[metric]))
     if (at >= 0) counts[at] = valuesOn(times, bucket.computes.c0, 0).map((value) => value ?? 0)
   }
-  return { times, step, steps, counts, most: Math.max(0, ...counts.flat()), unit }
+  return { times, step, steps, counts, unit }
 }
 
 const outliersMax = 12
 
 export function loadOutliers(question: Question, metric: string, by: string): void {
   outliers.ask(async (signal) => {
-    const figures = ['pc50', 'pc90', 'pc99', 'max'].map((aggregation) => ({ aggregation, metric }))
+    const figures = ['pc50', 'pc90', 'pc99'].map((aggregation) => ({ aggregation, metric }))
     const sort = { aggregation: 'pc99', metric, order: 'desc' as const }
     const group_by = [{ facet: by, limit: outliersMax, sort }]
     const compute = [{ aggregation: 'count' }, ...figures]
@@ -180,9 +178,7 @@ export function loadOutliers(question: Question, metric: string, by: string): vo
       if (computes.c1 == null) return []
       const number = (at: number) => Number(computes[`c${at}`] ?? 0)
       const name = `${names[by] ?? ''}`
-      return [
-        { name, count: number(0), p50: number(1), p90: number(2), p99: number(3), max: number(4) },
-      ]
+      return [{ name, count: number(0), p50: number(1), p90: number(2), p99: number(3) }]
     })
     return { rows, unit: answer.meta.weir.units?.c1 }
   })

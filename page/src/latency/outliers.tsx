@@ -1,5 +1,4 @@
 // Outliers: groups by their 99th percentile, compared with that of all records.
-import { useSignal } from '@preact/signals'
 import { facets } from '../explore/facets'
 import { include } from '../explore/value-menu'
 import { plainText } from '../format/log-text'
@@ -47,9 +46,8 @@ export function Outliers() {
 }
 
 function Table({ rows, unit }: { rows: Outlier[]; unit: string | undefined }) {
-  const sorted = useSignal<'p50' | 'p90' | 'p99' | 'max'>('p99').value
   if (rows.length === 0) return <p class="panel-note quiet">No group has this field.</p>
-  const most = Math.max(...rows.map((row) => row[sorted]), 1e-12)
+  const most = Math.max(...rows.map((row) => row.p99), 1e-12)
   const text = (value: number) => measured(value, unit)
   return (
     <table>
@@ -95,7 +93,7 @@ function Table({ rows, unit }: { rows: Outlier[]; unit: string | undefined }) {
             <td class="number">{text(row.p90)}</td>
             <td class="number">{text(row.p99)}</td>
             <td class="outlier-bar">
-              <span class="top-bar" style={{ width: `${(row[sorted] / most) * 100}%` }} />
+              <span class="top-bar" style={{ width: `${(row.p99 / most) * 100}%` }} />
               <Times row={row} />
             </td>
           </tr>

@@ -87,15 +87,6 @@ export interface State {
 /** An output that is nearly full will soon block its sources, or discard. */
 const nearlyFull = 0.8
 
-export function outputState(output: OutputStatus): State {
-  const { book } = output
-  if (book.name === 'drains/lagging') return laggingState(fillOf(output), book.in_flight)
-  if (!book.active) return { tone: '', text: 'no longer configured' }
-  if (book.blocking) return { tone: 'bad', text: 'full: blocking its sources' }
-  if (output.failing) return { tone: 'bad', text: 'failing' }
-  return deliveryState(fillOf(output), book.lag_seconds)
-}
-
 /** Whether a lag is worth mentioning. */
 export function isLate(lag: number): boolean {
   return lag > 10
@@ -113,10 +104,6 @@ export function laggingState(fill: number, waiting: number): State {
   return waiting > 0
     ? { tone: 'caution', text: 'catching up' }
     : { tone: 'good', text: 'no drain is lagging' }
-}
-
-export function fillOf({ book }: OutputStatus): number {
-  return book.buffer_bytes_max > 0 ? Math.min(1, book.pending_bytes / book.buffer_bytes_max) : 0
 }
 
 /** Seconds until an output is full at the current rate; undefined while its backlog does not grow. */
