@@ -31,6 +31,7 @@ use weir_model::{
 use weir_testkit::{FakeClock, FaultyDisk, journal_config};
 
 use super::book::DrainBook;
+use super::core::Mode;
 use super::envelopes::Envelopes;
 use super::plan::{DrainSpec, Selector};
 use super::pump::Pump;
@@ -508,4 +509,42 @@ fn drains_lose_nothing_repeat_nothing_and_keep_the_order_in_every_history() {
             panic!("seed {seed}: {text}");
         }
     }
+}
+
+#[test]
+fn a_drain_that_has_accepted_a_part_of_a_batch_does_not_keep_a_small_disk_full() {
+    // A small disk.
+    let mut world = World::new(4);
+    world.capacity = Some(CAPACITIES[0]);
+    world.is_killed = false;
+    world.kill(false);
+    for drain in 0..DRAINS {
+        world.receivers.get_mut(&drain).unwrap().is_down = drain == 0;
+    }
+    let mut has_accepted = false;
+    for _ in 0..1000 {
+        world.append();
+        world.write(20);
+        world.pump();
+        let now = world.clock.monotonic();
+        let core = world.life.as_ref().unwrap().pump.core.clone();
+        let is_lagging = core.borrow().drains[&0].mode == Mode::Lagging;
+        let rows = if is_lagging { core.borrow_mut().chunk(0, now) } else { Vec::new() };
+        if rows.len() > 1 {
+            // It accepts one record, and then no more.
+            let mut fates = vec![None; rows.len()];
+            fates[0] = Some(Fate::Delivered);
+            core.borrow_mut().sent(0, &fates, Some("refused".to_owned()), now);
+            has_accepted = true;
+            break;
+        }
+        // It may be tried again at once.
+        core.borrow_mut().sent(0, &vec![None; rows.len()], None, now);
+        world.turn();
+    }
+    assert!(has_accepted);
+    world.go_on_beside_one_that_is_down();
+    let core = world.life.as_ref().unwrap().pump.core.borrow();
+    let book = &core.drains[&0].book;
+    assert!(book.discarded[DiscardReason::BufferFull as usize] > 0, "{book:?}");
 }
