@@ -134,7 +134,7 @@ pub(crate) fn api(weir: &Weir, method: &str, path: &str, body: &Value) -> (u16, 
     (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
 }
 
-fn drains(weir: &Weir) -> Vec<Value> {
+pub(crate) fn drains(weir: &Weir) -> Vec<Value> {
     let (status, document) = api(weir, "GET", "/weir/v1/drains", &json!({}));
     assert_eq!(status, 200, "{document}");
     assert_eq!(document["balanced"], true, "{document:#}");
@@ -152,7 +152,7 @@ fn batches_from(app: &str, first: u64, count: u64) -> Vec<Vec<u8>> {
 }
 
 /// The same with this text before the numbers.
-fn batches_with(app: &str, first: u64, count: u64, text: &str) -> Vec<Vec<u8>> {
+pub(crate) fn batches_with(app: &str, first: u64, count: u64, text: &str) -> Vec<Vec<u8>> {
     let all: Vec<u64> = (first..first + count).collect();
     let batch = |numbers: &[u64]| {
         let mut batch = Vec::new();
@@ -164,7 +164,7 @@ fn batches_with(app: &str, first: u64, count: u64, text: &str) -> Vec<Vec<u8>> {
     all.chunks(100).map(batch).collect()
 }
 
-fn all_of(count: u64) -> Vec<u64> {
+pub(crate) fn all_of(count: u64) -> Vec<u64> {
     (0..count).collect()
 }
 
@@ -300,7 +300,7 @@ fn a_drain_that_hangs_lags_on_disk_alone_and_catches_up_in_order_after_kills() {
 }
 
 /// The book of the drain of an application.
-fn book_of(weir: &Weir, app: &str) -> Value {
+pub(crate) fn book_of(weir: &Weir, app: &str) -> Value {
     let (all, selects) = (drains(weir), format!("app {app}"));
     all.iter().find(|drain| drain["selects"] == selects).expect("it is listed")["book"].clone()
 }

@@ -24,6 +24,8 @@ mod disk;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod drain_receivers;
+#[cfg(test)]
 mod drains;
 #[cfg(test)]
 mod explore;

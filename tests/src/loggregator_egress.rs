@@ -105,12 +105,16 @@ fn all(kind: &str) -> Value {
 
 /// Numbered logs in batches.
 fn numbered(logs: u64, per_batch: u64, bytes: usize) -> Vec<Vec<u8>> {
+    numbered_of("app", logs, per_batch, bytes)
+}
+
+fn numbered_of(app: &str, logs: u64, per_batch: u64, bytes: usize) -> Vec<Vec<u8>> {
     let batch = |first: u64| {
         let mut batch = Vec::new();
         for number in first..(first + per_batch).min(logs) {
             let mut line = format!("{number} ").into_bytes();
             line.resize(bytes.max(line.len()), b'x');
-            add_to_loggregator_batch(&log("app", &line), &mut batch);
+            add_to_loggregator_batch(&log(app, &line), &mut batch);
         }
         batch
     };
@@ -240,6 +244,51 @@ fn large_logs_reach_a_client_with_the_usual_limit_of_its_messages() {
         assert_eq!(numbers(&reader.rest()), ((0..LOGS).collect(), 0));
     }
     assert_eq!(settled(&weir, "egress", 2 * LOGS)["lost"], 0);
+    weir.stop();
+}
+
+#[test]
+fn large_logs_over_several_connections_arrive_once_or_are_counted_within_the_memory_limit() {
+    const LOGS: u64 = 1000;
+    const MEMORY: u64 = 512 << 20;
+    let apps = ["app-1", "app-2", "app-3", "app-4"];
+    let all_logs = LOGS * apps.len() as u64;
+    let scene = Scene::new();
+    let limits = format!("[limits]\nmemory = \"{MEMORY}B\"\n");
+    let mut weir = scene.start(&(source("") + BLACKHOLE + EGRESS + &limits));
+    let reader = Reader::open(&weir, "BatchedReceiver", &all("log"), all_logs);
+    let path = |app: &str| messages(&scene, app, &numbered_of(app, LOGS, 10, 60_000));
+    let files = apps.map(path);
+    let client = |file| send(&python(), &weir, "BatchSender", file, &[]);
+    let clients: Vec<Child> = files.iter().map(|file| client(file)).collect();
+    for client in clients {
+        assert_eq!(said(client), format!("OK {}\n", LOGS / 10));
+    }
+    let mut dropped = 0;
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for line in reader.rest() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["log", app, number, _] => {
+                found.entry(app.to_owned()).or_default().push(number.parse().unwrap());
+            }
+            ["counter", "reverse_log_proxy", "dropped", delta] => {
+                dropped += delta.parse::<u64>().unwrap();
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    let is_rising = |numbers: &Vec<u64>| numbers.windows(2).all(|pair| pair[0] < pair[1]);
+    assert!(found.values().all(is_rising), "in order, and each once");
+    assert_eq!(found.values().map(|of| of.len() as u64).sum::<u64>() + dropped, all_logs);
+    assert_eq!(settled(&weir, "egress", all_logs)["lost"], dropped);
+    let books = weir.wait_books("all is delivered", PATIENCE, |books| {
+        books.delivered("none") == all_logs && books.in_flight("none") == 0
+    });
+    books.assert_balanced();
+    assert_eq!(books.records(), all_logs, "{books}");
+    let memory = weir.memory_max_bytes();
+    println!("{dropped} of {all_logs} dropped, {} MiB", memory >> 20);
+    assert!(memory < MEMORY, "{} MiB", memory >> 20);
     weir.stop();
 }
 

@@ -16,7 +16,9 @@ use weir_model::limits::CURSORS_MAX;
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
 use crate::fields::{Fields, put_bytes, put_checkpoint, put_encoded, put_u32};
-use crate::limits::CURSOR_LOG_BYTES_MIN;
+use crate::limits::{
+    CURSOR_LOG_BYTES_MIN, CURSOR_LOG_TIGHT_BYTES_MIN, POSITIONS_RESERVE_BYTES_MIN,
+};
 use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
 use crate::state::{
@@ -85,6 +87,8 @@ pub(crate) struct CursorLog {
     len: u64,
     /// Length right after the last rewrite.
     snapshot_len: u64,
+    /// Length of the previous generation, which is a second copy.
+    previous_len: u64,
     /// A write or sync failed: the file must not be written or synced again.
     failed: bool,
 }
@@ -127,8 +131,9 @@ pub(crate) fn recover(
         generation: generation - 1,
         file: None,
         salt: [0; 8],
-        len: 0,
+        len: generations.last().map_or(0, |newest| len_of(disk, &file_name(dir, *newest))),
         snapshot_len: 0,
+        previous_len: 0,
         failed: true,
     };
     // Start even with a full disk: positions wait in memory until there is space.
@@ -149,6 +154,11 @@ pub(crate) fn recover(
         let _stays_until_next_time = disk.remove(&file_name(dir, *old));
     }
     Ok(log)
+}
+
+/// Returns the length of a log; 0 if it cannot be determined.
+fn len_of(disk: &dyn Disk, path: &Path) -> u64 {
+    disk.open(path, OpenMode::Read).and_then(|file| file.len()).unwrap_or(0)
 }
 
 /// Keeps a copy of a damaged log for inspection.
@@ -565,32 +575,37 @@ fn put_cursor_positions(out: &mut Vec<u8>, cursor_streams: &CursorStreams, furth
     }
 }
 
-/// Writes a new generation under a temporary name, makes it durable, then renames it.
-fn write_generation(
-    disk: &dyn Disk,
-    dir: &Path,
-    generation: u64,
-    records: &Records,
-) -> io::Result<CursorLog> {
-    let temporary = dir.join("cursors.tmp");
-    let _leftover = disk.remove(&temporary);
-    let file = disk.open(&temporary, OpenMode::CreateNew)?;
+/// A generation that is complete and flushed, under a temporary name.
+struct NextGeneration {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    salt: [u8; 8],
+    len: u64,
+}
+
+/// Writes a new generation under a temporary name and flushes it.
+fn write_generation(disk: &dyn Disk, dir: &Path, records: &Records) -> io::Result<NextGeneration> {
+    let path = dir.join("cursors.tmp");
+    let _leftover = disk.remove(&path);
+    let file = disk.open(&path, OpenMode::CreateNew)?;
     let salt = record_file::new_salt();
     let header = record_file::header(FILE_MAGIC, VERSION, salt);
     let record = records.encode(&salt);
-    file.write_all_at(&mut [IoSlice::new(&header), IoSlice::new(&record)], 0)?;
-    file.sync_data()?;
-    disk.rename(&temporary, &file_name(dir, generation))?;
-    disk.sync_dir(dir)?;
+    let written = file.write_all_at(&mut [IoSlice::new(&header), IoSlice::new(&record)], 0);
+    if let Err(error) = written.and_then(|()| file.sync_data()) {
+        // On a full disk its space is needed.
+        let _removed_before_the_next = disk.remove(&path);
+        return Err(error);
+    }
     let len = (HEADER_LEN + record.len()) as u64;
-    let (dir, file) = (dir.to_owned(), Some(file));
-    Ok(CursorLog { dir, generation, file, salt, len, snapshot_len: len, failed: false })
+    Ok(NextGeneration { path, file, salt, len })
 }
 
 impl CursorLog {
-    /// Returns the length of the current generation, bytes.
-    pub(crate) fn len_bytes(&self) -> u64 {
-        self.len
+    /// Returns how much space the log may need before frames can be freed: until it is rewritten, and
+    /// for that.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        POSITIONS_RESERVE_BYTES_MIN.max(2 * self.len).max(4 * self.snapshot_len)
     }
 
     /// Appends records and makes them durable.
@@ -608,21 +623,47 @@ impl CursorLog {
         written
     }
 
-    /// Returns whether it should be rewritten: it is mostly history, or uncertain after a failed
-    /// sync.
-    pub(crate) fn needs_rewrite(&self) -> bool {
-        self.failed || self.len > CURSOR_LOG_BYTES_MIN.max(self.snapshot_len * 4)
+    /// Returns whether it is so long, and so much of it history, that it should be rewritten.
+    pub(crate) fn is_long(&self) -> bool {
+        self.len > CURSOR_LOG_BYTES_MIN.max(self.snapshot_len * 4)
     }
 
-    /// Starts the next generation with the full state.
-    pub(crate) fn rewrite(&mut self, disk: &dyn Disk, records: &Records) -> io::Result<()> {
-        // Until this succeeds, nothing may be appended to the old generation: if the attempt got as
-        // far as renaming, the new generation would take precedence over such records.
+    /// Returns whether rewriting it frees so much that it should be done when space is scarce. The
+    /// previous generation counts: it is removed then.
+    pub(crate) fn is_mostly_history(&self) -> bool {
+        self.len + self.previous_len > CURSOR_LOG_TIGHT_BYTES_MIN.max(self.snapshot_len * 8)
+    }
+
+    /// Returns whether it must be rewritten before anything is added to it.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Notes that it lacks records that should have been added to it.
+    pub(crate) fn lacks_records(&mut self) {
         self.failed = true;
+    }
+
+    /// Starts the next generation with the full state. If there is no space for it, nothing changes.
+    pub(crate) fn rewrite(&mut self, disk: &dyn Disk, records: &Records) -> io::Result<()> {
         // Segments that were removed must stay removed, because their streams may be forgotten now.
         disk.sync_dir(&self.dir)?;
-        let mut next = write_generation(disk, &self.dir, self.generation + 1, records)?;
-        std::mem::swap(self, &mut next);
+        let next = write_generation(disk, &self.dir, records)?;
+        // Until this succeeds, nothing may be appended to the old generation: if the attempt gets as
+        // far as renaming, the new generation takes precedence over such records.
+        self.failed = true;
+        disk.rename(&next.path, &file_name(&self.dir, self.generation + 1))?;
+        disk.sync_dir(&self.dir)?;
+        *self = Self {
+            dir: std::mem::take(&mut self.dir),
+            generation: self.generation + 1,
+            file: Some(next.file),
+            salt: next.salt,
+            len: next.len,
+            snapshot_len: next.len,
+            previous_len: self.len,
+            failed: false,
+        };
         // The previous generation stays as a second copy until the next one is written.
         if let Some(old) = self.generation.checked_sub(2) {
             let _gone_already = disk.remove(&file_name(&self.dir, old));

@@ -71,6 +71,15 @@ pub(crate) const RECEIPTS_MAX: usize = 16 * 1024;
 /// the blocks that a file system needs for it.
 pub(crate) const POSITIONS_RESERVE_BYTES_MIN: u64 = 64 * 1024;
 
+/// The same as [`CURSOR_LOG_BYTES_MIN`] for both generations together, while little space is free:
+/// both, and a third that is being written, fit in the reserve.
+pub(crate) const CURSOR_LOG_TIGHT_BYTES_MIN: u64 = 32 * 1024;
+const _: () = assert!(CURSOR_LOG_TIGHT_BYTES_MIN * 2 <= POSITIONS_RESERVE_BYTES_MIN);
+
+/// Space is scarce while less than this is free in addition to twice the reserve for positions: a
+/// group of frames. Then the cursor log gives way before frames have to.
+pub(crate) const TIGHT_BYTES: u64 = GROUP_BYTES;
+
 /// Minimum charge for a waiting batch: about what the header, resource, book and state of a frame
 /// take on disk, and what the journal stores about it in memory.
 pub(crate) const ENTRY_BYTES_MIN: u64 = 512;

@@ -19,8 +19,7 @@ use crate::JournalShared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::index::SegmentIndex;
 use crate::limits::{
-    DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES, POSITIONS_RESERVE_BYTES_MIN,
-    SEGMENT_FRAMES_MAX,
+    DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES, SEGMENT_FRAMES_MAX, TIGHT_BYTES,
 };
 use crate::recovery::{Lock, Opened};
 use crate::segment::{self, ReadError, SALT_LEN};
@@ -36,6 +35,8 @@ pub(crate) struct Writer {
     next_segment: u64,
     /// Space to free after positions that could not be written yet.
     unwritten: Vec<Location>,
+    /// When to try again to rewrite a cursor log that is long.
+    shorten_after: Duration,
     lock: Lock,
 }
 
@@ -139,6 +140,7 @@ impl Writer {
             current: None,
             next_segment: opened.next_segment,
             unwritten: Vec::new(),
+            shorten_after: Duration::ZERO,
             lock: opened.lock,
         }
     }
@@ -238,6 +240,8 @@ impl Writer {
         if tried.as_ref().is_err_and(is_disk_full) {
             // Space is freed only in closed segments.
             let _reported_already = self.close_segment();
+            // Perhaps no position is due.
+            let _reported_already = self.positions_take_space() && self.shorten_positions();
         }
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| match tried {
@@ -395,7 +399,20 @@ impl Writer {
     /// Space that is left for positions: frames are only freed once positions are on disk, so a
     /// disk without any space for them would stay full.
     fn positions_reserve(&self) -> u64 {
-        POSITIONS_RESERVE_BYTES_MIN.max(2 * self.cursor_log.len_bytes())
+        self.cursor_log.reserve_bytes()
+    }
+
+    /// Returns whether the cursor log should be rewritten because it takes space that is scarce.
+    fn positions_take_space(&self) -> bool {
+        if !self.cursor_log.is_mostly_history() {
+            return false;
+        }
+        let (dir, free_min) = {
+            let config = &self.shared.lock().config;
+            (config.dir.clone(), config.free_bytes_min)
+        };
+        let scarce = free_min.saturating_add(2 * self.positions_reserve() + TIGHT_BYTES);
+        self.disk.space(&dir).is_ok_and(|space| space.free_bytes < scarce)
     }
 
     /// Refuses to write beyond the journal's own limit or the minimum free space, or when the
@@ -609,16 +626,7 @@ impl Writer {
 
     fn write_positions(&mut self, records: &Records, dead: Vec<Location>) {
         self.unwritten.extend(dead);
-        let written = if let Err(error) = self.lock.check() {
-            Err(error)
-        } else if self.cursor_log.needs_rewrite() {
-            self.rewrite_positions()
-        } else if records.is_empty() {
-            Ok(())
-        } else {
-            self.cursor_log.write(records)
-        };
-        if let Err(error) = written
+        if let Err(error) = self.store_positions(records)
             && !self.positions_failed(&error)
         {
             return;
@@ -629,6 +637,33 @@ impl Writer {
         state.flushes += u64::from(!records.is_empty());
         state.positions_written(self.shared.clock.monotonic());
         self.shared.flushed.notify_all();
+    }
+
+    /// Adds records to the cursor log, or rewrites it with them if it is too long.
+    fn store_positions(&mut self, records: &Records) -> io::Result<()> {
+        self.lock.check()?;
+        if self.cursor_log.has_failed() {
+            return self.rewrite_positions();
+        }
+        if (self.cursor_log.is_long() || self.positions_take_space()) && self.shorten_positions() {
+            return Ok(());
+        }
+        if records.is_empty() { Ok(()) } else { self.cursor_log.write(records) }
+    }
+
+    /// Rewrites a cursor log that is long. If that fails, for lack of space, it is still good for a
+    /// while. Returns whether the log is complete, with everything that has changed.
+    fn shorten_positions(&mut self) -> bool {
+        let now = self.shared.clock.monotonic();
+        if now < self.shorten_after {
+            return false;
+        }
+        let rewritten = self.rewrite_positions();
+        if let Err(error) = &rewritten {
+            self.shorten_after = now + DISK_RETRY_INTERVAL;
+            tracing::warn!(%error, "the cursor log could not be rewritten");
+        }
+        rewritten.is_ok()
     }
 
     /// Rewrites all positions; that also flushes the directory.
@@ -642,6 +677,7 @@ impl Writer {
     /// Rewrites all positions after the log could not be written. Returns false if that fails, too.
     fn positions_failed(&mut self, error: &io::Error) -> bool {
         tracing::error!(%error, "positions could not be written; a crash would cause more records to be sent again");
+        self.cursor_log.lacks_records();
         let rewritten = self
             .lock
             .check()

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -339,4 +340,38 @@ fn a_full_disk_holds_up_nobody_if_most_of_it_waits_for_a_destination_that_discar
     assert_eq!(hec.unaccounted(), 0, "{hec:?}");
     assert!(hec.book.discarded[DiscardReason::BufferFull as usize] >= 10_000, "{hec:?}");
     assert!(hec.pending_bytes > 8 * MIB, "more is discarded than necessary: {hec:?}");
+}
+
+/// Positions are written with every acknowledgement, so most of the cursor log is history.
+#[test]
+fn positions_do_not_fill_a_small_disk() {
+    const BATCHES: u64 = 4000;
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    disk.set_capacity(Some(512 * KIB));
+    let config = JournalConfig { segment_bytes: 64 * KIB, ..config(DIR) };
+    let (shared, ticking) = (Arc::new(disk.clone()), Arc::new(clock.clone()));
+    let (journal, mut writer) = Journal::open_with_writer(config, shared, ticking).unwrap();
+    let mut hec = cursor(&journal, "hec");
+    journal.release_unclaimed();
+    let positions = || {
+        let is_log = |name: &PathBuf| name.extension().is_some_and(|kind| kind == "wcur");
+        let names = disk.names().into_iter().filter(is_log);
+        names.map(|name| disk.content(&name).unwrap().len() as u64).sum::<u64>()
+    };
+    let mut written = 0;
+    for n in 0..BATCHES {
+        let ticket = journal.append(Part::new(1, n, 1).unrepeatable().build(), SAFE);
+        clock.advance(ALL_IS_DUE);
+        let before = positions();
+        while writer.step() == Step::Worked {}
+        written += positions().saturating_sub(before);
+        let is_safe = ticket.is_ok_and(|mut ticket| ticket.try_durable() == Some(Ok(())));
+        assert!(is_safe, "the sender of {n} is held up: {:?}", journal.ledger().journal);
+        assert!(positions() < 64 * KIB, "{} bytes of positions", positions());
+        let delivery = take(&mut hec).unwrap();
+        hec.ack(&delivery, Outcome::delivered(1));
+    }
+    assert!(written > 512 * KIB, "all of them would not fit: {written}");
+    let hec = &journal.ledger().cursors[0];
+    assert_eq!((hec.unaccounted(), hec.book.delivered), (0, BATCHES), "{hec:?}");
 }

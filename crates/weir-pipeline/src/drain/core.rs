@@ -240,6 +240,13 @@ impl Drain {
         self.queue.iter().rev().take_while(is_of_it).count()
     }
 
+    /// Returns how many records at the front of the queue are from the same batch.
+    fn first_of_batch(&self) -> usize {
+        let first = self.queue.front();
+        let is_of_it = |row: &&Row| first.is_some_and(|first| Rc::ptr_eq(&row.taken, &first.taken));
+        self.queue.iter().take_while(is_of_it).count()
+    }
+
     /// Notes that the journal does not take or write its records. Returns whether that has lasted
     /// for a while.
     pub(super) fn is_refused_for_long(&mut self, now: Duration) -> bool {
@@ -369,6 +376,26 @@ impl Core {
         };
         let weight = |id: &&u64| self.drains.get(id).map_or(0, of_drain);
         self.active.iter().max_by_key(weight).copied()
+    }
+
+    /// Discards the first batch in memory of a lagging drain that cannot be delivered now: the one
+    /// with the most records there. A part of it may have been delivered, so that it cannot be put
+    /// back; until it is settled, the disk keeps what was settled after it.
+    pub(super) fn discard_taken(&mut self, now: Duration) {
+        let of_drain = |drain: &Drain| {
+            let is_stuck = drain.mode == Mode::Lagging
+                && drain.is_resting(now)
+                && drain.in_flight == InFlight::Nothing;
+            let rows = drain.queue.iter().filter(|_| is_stuck);
+            rows.map(Row::drain_bytes).sum::<usize>()
+        };
+        let weight = |id: &u64| self.drains.get(id).map_or(0, of_drain);
+        let weights = self.active.iter().map(|id| (weight(id), *id));
+        let Some((_, id)) = weights.max().filter(|(weight, _)| *weight > 0) else { return };
+        let Some(drain) = self.drains.get_mut(&id) else { return };
+        let count = drain.first_of_batch();
+        let rows: Vec<Row> = drain.queue.drain(..count).collect();
+        self.finish_all(id, &rows, Fate::discarded(DiscardReason::BufferFull));
     }
 
     /// Returns the first gathered records of a drain, and takes the stream to append them to.

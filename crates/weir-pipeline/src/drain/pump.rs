@@ -19,7 +19,9 @@ use super::book::DrainBook;
 use super::core::{Append, Appended, Core, Drain, Mode};
 use super::envelopes::Envelopes;
 use super::finished::FinishedRecords;
-use super::limits::{GATHER_BYTES, GATHER_INTERVAL, RELOCATE_AFTER, RELOCATE_EARLY_AFTER, TURNS};
+use super::limits::{
+    GATHER_BYTES, GATHER_INTERVAL, REFUSED_MAX, RELOCATE_AFTER, RELOCATE_EARLY_AFTER, TURNS,
+};
 use super::plan::DrainSpec;
 use super::stream::{DrainStream, source, stream_of};
 use super::taken::{Fate, Origin, Row, Taken};
@@ -47,6 +49,9 @@ pub(super) struct Pump {
     /// The drain that loses its records if the journal has had no room for them for a while: the
     /// drains hold up others, and this one the most.
     heaviest: Option<u64>,
+    /// Since when the disk is full with what lagging drains have taken: the journal cannot discard
+    /// that.
+    stuck_since: Option<Duration>,
     /// Streams left by an earlier run whose drains have not been added yet.
     left: HashSet<StreamId>,
 }
@@ -71,6 +76,7 @@ impl Pump {
         Self {
             left,
             heaviest: None,
+            stuck_since: None,
             core: Rc::default(),
             journal,
             clock,
@@ -254,7 +260,19 @@ impl Pump {
             }
             core.retire(id);
         }
+        self.give_up_if_stuck(now);
         self.settle();
+    }
+
+    /// Discards records that lagging drains have taken, if they keep the disk full for a while.
+    /// What waits in their streams is discarded by the journal before that.
+    fn give_up_if_stuck(&mut self, now: Duration) {
+        let is_stuck = self.lagging.fills_disk() && self.lagging.waiting_bytes() == 0;
+        let since = is_stuck.then(|| self.stuck_since.unwrap_or(now));
+        self.stuck_since = since;
+        if since.is_some_and(|since| now >= since + REFUSED_MAX) {
+            self.core.borrow_mut().discard_taken(now);
+        }
     }
 
     fn relocate_if_due(&mut self, id: u64, now: Duration, patience: Duration) {
