@@ -139,6 +139,11 @@ const SCENARIOS: &[Scenario] = &[
         run: peer::store_peer,
     },
     Scenario { name: "tail-idle", what: "1,000 files, nothing written", run: paced::idle },
+    Scenario {
+        name: "tail-quiet",
+        what: "memory of 50,000 quiet files, and the cost of removing them",
+        run: paced::quiet,
+    },
     Scenario { name: "journal", what: "append on stable storage", run: journal::journal },
     Scenario {
         name: "isolation",

@@ -107,6 +107,59 @@ pub(crate) fn idle(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Time after which quiet files are parked, and the memory that they had is back with the system.
+const REST: Duration = Duration::from_secs(40);
+
+/// `tail-quiet`.
+pub(crate) fn quiet(options: &Options) -> Result<Outcome> {
+    let count = options.scaled(50_000);
+    let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+    let logs = dir.path().join("logs");
+    let warm = logs.join("warm");
+    std::fs::create_dir_all(&warm)?;
+    quiet_files(&warm)?;
+    let source = source(&logs.join("*"), Shape::Raw);
+    let outputs = "[output.a]\ntype = \"blackhole\"\n[output.b]\ntype = \"blackhole\"\n";
+    let weir = Weir::start(dir.path(), &format!("{source}{outputs}"))?;
+    weir.wait_delivered("b", 1000, Duration::from_secs(20))?;
+    clock::wait(REST);
+    let memory = || Ok::<_, anyhow::Error>(weir.process().memory()?.0 as f64);
+    let before = memory()?;
+    for number in 0..count.div_ceil(1000) {
+        let dir = logs.join(number.to_string());
+        std::fs::create_dir(&dir)?;
+        quiet_files(&dir)?;
+    }
+    let count = count.div_ceil(1000) * 1000;
+    weir.wait_delivered("b", 1000 + count, Duration::from_mins(5))?;
+    clock::wait(REST);
+    let per_file = (memory()? - before) / count as f64;
+    let cpu_before = weir.process().cpu()?;
+    for number in 0..count.div_ceil(1000) {
+        std::fs::remove_dir_all(logs.join(number.to_string()))?;
+    }
+    weir.wait_asking_every(
+        Duration::from_secs(1),
+        "the files are forgotten",
+        Duration::from_mins(5),
+        || Ok(weir.metric("weir_source_open_files")? <= 1000.0),
+    )?;
+    let cpu = weir.process().cpu()?.since(&cpu_before);
+    clock::wait(REST);
+    let mut outcome =
+        Outcome::new(format!("{count} files of one line, two outputs; then they are removed."));
+    outcome.set_cpu(&cpu);
+    let per_removal = cpu.total.as_secs_f64() * 1e6 / count as f64;
+    outcome.measurements = vec![
+        Measurement::new("bytes of memory per quiet file", per_file).target(Target::AtMost(1024.0)),
+        Measurement::new("bytes that are kept of each after its removal", {
+            (memory()? - before) / count as f64
+        }),
+        Measurement::new("CPU per removal, microseconds", per_removal).target(Target::AtMost(25.0)),
+    ];
+    Ok(outcome)
+}
+
 /// Creates 1,000 files of one line.
 pub(super) fn quiet_files(dir: &Path) -> Result<()> {
     for number in 0..1000 {

@@ -342,19 +342,18 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
     };
     let abandoned = (0..fields.u8()).map(|_| abandoned(fields)).collect();
     let checkpoint = furthest.clone();
-    let known = StreamState {
+    let mut known = StreamState {
         source,
         group,
         checkpoint,
         furthest,
-        epoch_begins,
         is_unrepeatable: flags & FLAG_UNREPEATABLE != 0,
         is_durable: flags & FLAG_DURABLE != 0,
-        abandoned,
         cursor_streams,
         ..StreamState::default()
     };
-    state.streams.insert(stream, known);
+    known.restore_past(epoch_begins, abandoned);
+    state.streams.insert(stream, Box::new(known));
 }
 
 /// The entries of one record.
@@ -483,8 +482,8 @@ impl Records {
             let durable = u8::from(known.is_durable) * FLAG_DURABLE;
             out.push(unrepeatable | durable);
             put_checkpoint(out, furthest);
-            out.push(known.epoch_begins.len() as u8);
-            for begin in &known.epoch_begins {
+            out.push(known.epoch_begins().len() as u8);
+            for begin in known.epoch_begins() {
                 put_checkpoint(out, begin);
             }
             out.push(marks.len() as u8);
@@ -493,8 +492,8 @@ impl Records {
             }
             put_u32(out, known.cursor_streams.known() as u32);
             put_cursor_positions(out, &known.cursor_streams, furthest.end);
-            out.push(known.abandoned.len() as u8);
-            for abandoned in &known.abandoned {
+            out.push(known.abandoned().len() as u8);
+            for abandoned in known.abandoned() {
                 put_u32(out, abandoned.after.epoch);
                 let (segment, offset) = abandoned.last;
                 for number in [abandoned.after.offset, segment, offset] {

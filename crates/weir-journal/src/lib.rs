@@ -317,6 +317,12 @@ impl Journal {
         self.shared.change(|state| state.open_stream(spec, now))
     }
 
+    /// Returns the end of what was appended to a stream that a source of this run has opened, with
+    /// its counts and state: a source need not keep them for a stream that is quiet.
+    pub fn appended(&self, stream: StreamId) -> Option<ResumePoint> {
+        self.shared.lock().appended(stream)
+    }
+
     /// Releases the recovered frames of streams that no source opened (their files are gone) to the
     /// destinations. Call this once every source has opened the streams that it found.
     pub fn release_unclaimed(&self) {

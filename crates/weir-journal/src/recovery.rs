@@ -505,7 +505,7 @@ fn note_last_frame(stream: StreamId, location: Location, state: &mut State) {
     let here = (location.segment, location.offset);
     let is_ended = state.ended.get(&stream).is_some_and(|last| here <= *last);
     if let Some(known) = state.streams.get_mut(&stream).filter(|_| !is_ended) {
-        known.last_frame = known.last_frame.max(Some(here));
+        known.note_frame(here);
     }
 }
 

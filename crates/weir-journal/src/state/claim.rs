@@ -154,7 +154,7 @@ impl State {
         let known = self.streams.get(&stream);
         let of_cursors = self.cursor_streams(stream).map(|(_, cs)| &cs.mark);
         let of_stream = known.into_iter().flat_map(|known| {
-            [&known.furthest, &known.checkpoint].into_iter().chain(&known.epoch_begins)
+            [&known.furthest, &known.checkpoint].into_iter().chain(known.epoch_begins())
         });
         let of_frames =
             frames.iter().filter(|f| f.missing.is_none()).map(|frame| &frame.checkpoint);
@@ -212,6 +212,12 @@ impl State {
         let frames = |id| self.recovered.get(&id).map_or(&[][..], Vec::as_slice);
         let furthest = |id| Some((id, ResumePoint::at(&*self.furthest(id, frames(id))?, true)));
         self.stream_ids(source).into_iter().filter_map(furthest).collect()
+    }
+
+    /// Returns what was appended last to a stream that a source of this run has opened.
+    pub(crate) fn appended(&self, stream: StreamId) -> Option<ResumePoint> {
+        let known = self.streams.get(&stream).filter(|known| known.is_opened && !known.closed)?;
+        Some(ResumePoint::at(&known.checkpoint, true))
     }
 
     fn known_stream(&self, stream: StreamId) -> KnownStream {
@@ -383,11 +389,12 @@ impl State {
     /// Releases streams that were not opened, have no frames left, and cannot be read again by
     /// their sources: what destinations are owed of them is lost.
     fn release_without_frames(&mut self, now: Duration) {
-        let is_lost = |(stream, known): &(&StreamId, &StreamState)| {
+        let is_lost = |stream: &StreamId, known: &StreamState| {
             let is_owed = || known.cursor_streams.iter().any(|(_, cs)| cs.owed_rows.rows > 0);
             known.is_unrepeatable && !self.recovered.contains_key(stream) && is_owed()
         };
-        let mut lost: Vec<_> = self.streams.iter().filter(is_lost).map(|(id, _)| *id).collect();
+        let lost = self.streams.iter().filter(|(stream, known)| is_lost(stream, known));
+        let mut lost: Vec<_> = lost.map(|(id, _)| *id).collect();
         lost.sort_unstable();
         for stream in lost {
             self.close_stream(stream, now);

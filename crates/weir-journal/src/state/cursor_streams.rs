@@ -18,7 +18,7 @@ pub(crate) struct CursorStreams {
     /// Destinations from this index on do not know the stream.
     known: usize,
     /// Neither do these.
-    unknown: Vec<usize>,
+    unknown: Box<[usize]>,
 }
 
 impl CursorStreams {
@@ -55,7 +55,7 @@ impl CursorStreams {
 
     /// Lists a destination, which knows the stream from now on.
     pub(crate) fn set(&mut self, index: usize, place: CursorStream) {
-        self.unknown.retain(|unknown| *unknown != index);
+        self.change_unknown(|unknown| unknown.retain(|unknown| *unknown != index));
         match self.find(index) {
             Ok(at) => *self.listed[at].1 = place,
             Err(at) => self.listed.insert(at, (index, Box::new(place))),
@@ -64,14 +64,29 @@ impl CursorStreams {
 
     /// Marks the destination as done.
     pub(crate) fn remove(&mut self, index: usize) -> Option<CursorStream> {
-        self.find(index).ok().map(|at| *self.listed.remove(at).1)
+        let removed = self.find(index).ok().map(|at| *self.listed.remove(at).1);
+        self.give_back();
+        removed
+    }
+
+    /// Frees what a stream that is quiet again does not need.
+    fn give_back(&mut self) {
+        if self.listed.is_empty() {
+            self.listed = Vec::new();
+        }
+    }
+
+    fn change_unknown(&mut self, change: impl FnOnce(&mut Vec<usize>)) {
+        let mut unknown = std::mem::take(&mut self.unknown).into_vec();
+        change(&mut unknown);
+        self.unknown = unknown.into_boxed_slice();
     }
 
     /// Marks the destination as not knowing the stream, although its predecessor in the slot did.
     pub(crate) fn set_unknown(&mut self, index: usize) {
         self.remove(index);
         if index < self.known && !self.unknown.contains(&index) {
-            self.unknown.push(index);
+            self.change_unknown(|unknown| unknown.push(index));
         }
     }
 
@@ -113,7 +128,7 @@ impl CursorStreams {
         let known = self.known;
         self.known = known.max(cursors);
         let mut has_begun = false;
-        let mut unknown = std::mem::take(&mut self.unknown);
+        let mut unknown = std::mem::take(&mut self.unknown).into_vec();
         unknown.extend(known..cursors);
         unknown.retain(|index| {
             if self.find(*index).is_ok() {
@@ -128,7 +143,7 @@ impl CursorStreams {
             }
             false
         });
-        self.unknown = unknown;
+        self.unknown = unknown.into_boxed_slice();
         has_begun
     }
 
@@ -143,6 +158,7 @@ impl CursorStreams {
     /// Keeps the listed destinations for which `keep` returns true; the others are done.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize, &mut CursorStream) -> bool) {
         self.listed.retain_mut(|(index, place)| keep(*index, place));
+        self.give_back();
     }
 }
 

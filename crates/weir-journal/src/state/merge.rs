@@ -149,9 +149,8 @@ impl State {
         {
             return false;
         }
-        let has_several = |(_, known): &(&StreamId, &super::StreamState)| known.slots > 1;
-        let mut streams: Vec<_> =
-            self.streams.iter().filter(has_several).map(|(id, _)| *id).collect();
+        let several = self.streams.iter().filter(|(_, known)| known.slots > 1);
+        let mut streams: Vec<_> = several.map(|(id, _)| *id).collect();
         streams.sort_unstable();
         (self.rewriting.merge_pass.streams, self.rewriting.merge_pass.from) = (streams.into(), 0);
         true

@@ -33,6 +33,7 @@ mod soon;
 mod stream;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -61,6 +62,16 @@ pub(crate) use read::{BatchLocation, TakenBatch};
 pub(crate) use receipts::{Receipt, Receipts};
 pub(crate) use soon::PositionTicket;
 pub(crate) use stream::{AbandonedFrames, CursorStream, OwedRows, StreamState};
+
+/// Number of entries of a table from which on unused capacity is given back.
+const SHRUNK_FROM: usize = 1024;
+
+/// Gives back most of the capacity of a table that has lost three quarters of its entries.
+fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if table.capacity() > SHRUNK_FROM && table.len() < table.capacity() / 4 {
+        table.shrink_to(table.len() * 2);
+    }
+}
 
 /// The location of a frame on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -222,7 +233,8 @@ pub(crate) struct State {
     pub(crate) active: usize,
     /// Number of destinations that were removed while weir runs.
     pub(crate) detached: usize,
-    pub(crate) streams: HashMap<StreamId, StreamState>,
+    /// Boxed, so that a table that has room to grow costs little for each.
+    pub(crate) streams: HashMap<StreamId, Box<StreamState>>,
     pub(crate) sources: HashMap<SourceId, SourceState>,
     pub(crate) recovered: HashMap<StreamId, Vec<RecoveredFrame>>,
     pub(crate) segments: BTreeMap<u64, SegmentState>,
@@ -678,12 +690,13 @@ impl State {
         if is_needed || state.cursor_streams.iter().any(is_busy) {
             return;
         }
-        let last_frame = state.last_frame;
+        let last_frame = state.last_frame();
         if let Some(source) = state.source {
             let book = state.checkpoint.book();
             self.sources.entry(source).or_default().folded.add(&book);
         }
         let ended = self.streams.remove(&stream);
+        shrink(&mut self.streams);
         for cursor in self.cursors.iter_mut().filter(|cursor| cursor.divides_by_stream()) {
             cursor.parts.forget(stream.0);
         }
@@ -704,7 +717,7 @@ impl State {
     pub(crate) fn note_frame(&mut self, stream: StreamId, location: Location) {
         let here = (location.segment, location.offset);
         if let Some(known) = self.streams.get_mut(&stream) {
-            known.last_frame = known.last_frame.max(Some(here));
+            known.note_frame(here);
         } else {
             self.note_ended(stream, here);
             self.folded.push(EndedStream { stream });
@@ -736,7 +749,7 @@ impl State {
         self.ended.retain(|_, (segment, _)| *segment >= first);
         self.rewriting.moved_frames.failed.retain(|(_, segment)| *segment >= first);
         for known in self.streams.values_mut() {
-            known.abandoned.retain(|abandoned| abandoned.last.0 >= first);
+            known.forget_abandoned(first);
         }
     }
 

@@ -40,8 +40,6 @@ pub(crate) struct StreamState {
     /// The furthest position that a destination has settled, or that is permanently on stable
     /// storage.
     pub(crate) furthest: Arc<Checkpoint>,
-    /// Where epochs started, from that of `furthest` on, as far as that is known.
-    pub(crate) epoch_begins: VecDeque<Arc<Checkpoint>>,
     /// Its source cannot read again what it has appended.
     pub(crate) is_unrepeatable: bool,
     /// All rows up to `furthest` were settled or on stable storage: any that are missing are
@@ -56,17 +54,27 @@ pub(crate) struct StreamState {
     /// Number of batches that some destination needs, even one that is not configured, or that the
     /// writer is processing.
     pub(crate) slots: u64,
-    /// The last frame of it that was written, by segment and offset.
-    pub(crate) last_frame: Option<(u64, u64)>,
-    /// Frames on disk before which its source resumed, as it can read them again: the end of the
-    /// furthest one, and segment and offset of the last one.
-    pub(crate) passed_over: Option<(Position, (u64, u64))>,
-    /// Such frames that are permanently dead: the source found other content there.
-    pub(crate) abandoned: Vec<AbandonedFrames>,
     /// It is in the list of streams that changed.
     pub(crate) is_dirty: bool,
     /// Positions of the destinations that are not done.
     pub(crate) cursor_streams: CursorStreams,
+    /// What most streams never have.
+    pub(crate) past: Option<Box<StreamPast>>,
+}
+
+/// Epochs and frames of a stream. A stream whose file was never truncated and whose batches were
+/// all delivered from memory has neither, so that it takes little memory once it is quiet.
+#[derive(Debug, Default)]
+pub(crate) struct StreamPast {
+    /// Where epochs started, from that of `furthest` on, as far as that is known.
+    epoch_begins: VecDeque<Arc<Checkpoint>>,
+    /// The last frame of it that was written, by segment and offset.
+    last_frame: Option<(u64, u64)>,
+    /// Frames on disk before which its source resumed, as it can read them again: the end of the
+    /// furthest one, and segment and offset of the last one.
+    passed_over: Option<(Position, (u64, u64))>,
+    /// Such frames that are permanently dead: the source found other content there.
+    abandoned: Vec<AbandonedFrames>,
 }
 
 impl StreamState {
@@ -80,7 +88,9 @@ impl StreamState {
         if is_further || is_newer {
             self.furthest = checkpoint.clone();
             let epoch = checkpoint.end.epoch;
-            self.epoch_begins.retain(|begin| begin.end.epoch >= epoch);
+            if let Some(past) = &mut self.past {
+                past.epoch_begins.retain(|begin| begin.end.epoch >= epoch);
+            }
         }
         is_further
     }
@@ -105,9 +115,10 @@ impl StreamState {
     pub(crate) fn note_epoch(&mut self, base: Position, checkpoint: &Arc<Checkpoint>) -> bool {
         let is_begun = base == checkpoint.end && checkpoint.end.epoch > self.checkpoint.end.epoch;
         if is_begun {
-            self.epoch_begins.push_back(checkpoint.clone());
-            if self.epoch_begins.len() > EPOCHS_MAX {
-                self.epoch_begins.pop_front();
+            let epoch_begins = &mut self.past_mut().epoch_begins;
+            epoch_begins.push_back(checkpoint.clone());
+            if epoch_begins.len() > EPOCHS_MAX {
+                epoch_begins.pop_front();
             }
         }
         is_begun
@@ -115,33 +126,80 @@ impl StreamState {
 
     /// Returns whether a repeatable frame that ends and is located here was given up.
     pub(crate) fn is_given_up(&self, end: Position, here: (u64, u64)) -> bool {
-        self.abandoned.iter().any(|abandoned| end > abandoned.after && here <= abandoned.last)
+        self.abandoned().iter().any(|abandoned| end > abandoned.after && here <= abandoned.last)
     }
 
     /// Records that its source resumes before this frame, and can read it again.
     pub(crate) fn pass_over(&mut self, end: Position, at: Location) {
         let here = (at.segment, at.offset);
-        let (furthest, last) = self.passed_over.unwrap_or((end, here));
-        self.passed_over = Some((furthest.max(end), last.max(here)));
+        let passed_over = &mut self.past_mut().passed_over;
+        let (furthest, last) = passed_over.unwrap_or((end, here));
+        *passed_over = Some((furthest.max(end), last.max(here)));
     }
 
     /// Records that another epoch starts: frames that were passed over and not read again never
     /// will be. Returns true if there are any.
     pub(crate) fn give_up(&mut self) -> bool {
         let after = self.checkpoint.end;
-        let passed_over = self.passed_over.take().filter(|(furthest, _)| *furthest > after);
+        let Some(past) = &mut self.past else { return false };
+        let passed_over = past.passed_over.take().filter(|(furthest, _)| *furthest > after);
         let Some((_, last)) = passed_over else { return false };
-        self.abandoned.retain(|other| other.after < after || other.last > last);
-        if self.abandoned.len() == GIVEN_UP_MAX {
-            self.abandoned.remove(0);
+        past.abandoned.retain(|other| other.after < after || other.last > last);
+        if past.abandoned.len() == GIVEN_UP_MAX {
+            past.abandoned.remove(0);
         }
-        self.abandoned.push(AbandonedFrames { after, last });
+        past.abandoned.push(AbandonedFrames { after, last });
         true
     }
 
     /// Returns where that epoch started.
     pub(crate) fn begin_of(&self, epoch: u32) -> Option<&Arc<Checkpoint>> {
-        self.epoch_begins.iter().find(|begin| begin.end.epoch == epoch)
+        self.epoch_begins().find(|begin| begin.end.epoch == epoch)
+    }
+
+    /// Returns where epochs started, from that of `furthest` on, as far as that is known.
+    pub(crate) fn epoch_begins(&self) -> impl ExactSizeIterator<Item = &Arc<Checkpoint>> {
+        static NONE: VecDeque<Arc<Checkpoint>> = VecDeque::new();
+        self.past.as_ref().map_or(&NONE, |past| &past.epoch_begins).iter()
+    }
+
+    /// Returns the frames that were given up.
+    pub(crate) fn abandoned(&self) -> &[AbandonedFrames] {
+        self.past.as_ref().map_or(&[], |past| &past.abandoned)
+    }
+
+    /// Sets where epochs started, and the frames that were given up, to what was persisted.
+    pub(crate) fn restore_past(
+        &mut self,
+        epoch_begins: VecDeque<Arc<Checkpoint>>,
+        abandoned: Vec<AbandonedFrames>,
+    ) {
+        if !epoch_begins.is_empty() || !abandoned.is_empty() {
+            let past = self.past_mut();
+            (past.epoch_begins, past.abandoned) = (epoch_begins, abandoned);
+        }
+    }
+
+    /// Forgets given-up frames in segments before `first`.
+    pub(crate) fn forget_abandoned(&mut self, first: u64) {
+        if let Some(past) = &mut self.past {
+            past.abandoned.retain(|abandoned| abandoned.last.0 >= first);
+        }
+    }
+
+    /// Records that a frame of it was written here, by segment and offset.
+    pub(crate) fn note_frame(&mut self, here: (u64, u64)) {
+        let last_frame = &mut self.past_mut().last_frame;
+        *last_frame = (*last_frame).max(Some(here));
+    }
+
+    /// Returns the last frame of it that was written, by segment and offset.
+    pub(crate) fn last_frame(&self) -> Option<(u64, u64)> {
+        self.past.as_ref().and_then(|past| past.last_frame)
+    }
+
+    fn past_mut(&mut self) -> &mut StreamPast {
+        self.past.get_or_insert_default()
     }
 }
 

@@ -19,6 +19,7 @@ use weir_host::file_tree::{
 use weir_host::{FileTree, TreeFile, TreeWatch, WakeFd};
 
 use super::layout::{Class, Layout, Rule};
+use super::parked::shrink;
 use crate::source::OwnPaths;
 use crate::stats::{SourceStats, set};
 
@@ -27,9 +28,13 @@ use logged::LoggedPaths;
 use reported::{NameStates, Named, ReportedFiles};
 use touched::Touched;
 
+pub(super) use known::Known;
+#[cfg(test)]
+pub(super) use known::Nothing;
 pub(super) use reported::{ExpectedFile, FirstSighting};
 
 mod closed;
+mod known;
 mod links;
 mod logged;
 mod reported;
@@ -46,8 +51,8 @@ pub(super) type FileKey = usize;
 pub(super) struct FileLocation {
     /// The directory.
     pub dir: DirId,
-    /// The name in it.
-    pub name: OsString,
+    /// The name in it, shared with what is bound to it.
+    pub name: Arc<OsStr>,
 }
 
 /// What a name leads to at this moment.
@@ -102,9 +107,11 @@ struct Dir {
     /// What the kernel reported about names.
     name_states: NameStates,
     /// Names that lead to followed files.
-    bound: HashMap<OsString, FileKey>,
+    bound: HashMap<Arc<OsStr>, FileKey>,
     /// Links (directory and name) to names in this directory.
     links: Vec<(OsString, FileLocation)>,
+    /// Its rules have changed since it was last listed, and may say something else of its names.
+    is_reclassified: bool,
     alive: bool,
 }
 
@@ -217,7 +224,7 @@ impl Discovery {
     /// Returns true if the name was touched and [`Self::look`] has not looked at it yet.
     pub(super) fn is_name_touched(&self, location: &FileLocation) -> bool {
         let touched = &self.dirs[location.dir].touched;
-        touched.is_everything || touched.names.contains(&location.name)
+        touched.is_everything || touched.names.contains(&*location.name)
     }
 
     /// Returns true if names in the directory were touched that [`Self::look`] has not looked at
@@ -243,7 +250,15 @@ impl Discovery {
 
     /// Removes the binding of a location.
     pub(super) fn unbind(&mut self, location: &FileLocation) {
-        self.dirs[location.dir].bound.remove(&location.name);
+        let bound = &mut self.dirs[location.dir].bound;
+        bound.remove(&location.name);
+        shrink(bound);
+    }
+
+    /// Records that nothing more is expected of a followed file of this name: what the kernel
+    /// reported before is as good as forgotten.
+    pub(super) fn settled(&mut self, location: &FileLocation) {
+        self.dirs[location.dir].name_states.settled(&location.name);
     }
 
     /// Makes the next [`Self::look`] look at this name again.
@@ -275,7 +290,7 @@ impl Discovery {
         let FileLocation { dir, name } = sighting.location;
         let dir = &mut self.dirs[dir];
         if let Some(class) = sighting.class.filter(|class| class.wanted && dir.wd.is_some()) {
-            ReportedFiles::lost(&mut dir.name_states, name, (class, sighting.shown));
+            ReportedFiles::lost(&mut dir.name_states, &name, (class, sighting.shown));
         }
     }
 
@@ -396,8 +411,8 @@ impl Discovery {
     }
 
     /// Looks at everything that was touched. Files whose name is not in the layout are reported
-    /// only if `is_known` recognizes their inode.
-    pub(super) fn look(&mut self, is_known: &dyn Fn(u64) -> bool) -> Report {
+    /// only if their inode is known.
+    pub(super) fn look(&mut self, known: &dyn Known) -> Report {
         let mut report = Report::default();
         if self.missing_roots {
             self.ensure_roots();
@@ -405,10 +420,10 @@ impl Discovery {
         while let Some(dir) = self.dirty.pop() {
             let touched = std::mem::take(&mut self.dirs[dir].touched);
             if touched.is_everything {
-                self.list(dir, is_known, &mut report);
+                self.list(dir, known, &mut report);
             } else {
                 for name in &touched.names {
-                    self.examine(dir, name, is_known, &mut report);
+                    self.examine(dir, name, known, &mut report);
                 }
             }
             if self.missing_roots || self.dirs[dir].rules.contains(&Rule::Ancestor) {
@@ -479,6 +494,7 @@ impl Discovery {
             let mut next = Some(rule);
             while let Some(rule) = next.filter(|r| !self.dirs[dir].rules.contains(r)) {
                 self.dirs[dir].rules.push(rule);
+                self.dirs[dir].is_reclassified = true;
                 is_new = true;
                 next = self.layout.implied(rule);
             }
@@ -503,6 +519,7 @@ impl Discovery {
             name_states: NameStates::default(),
             bound: HashMap::new(),
             links: Vec::new(),
+            is_reclassified: false,
             alive: true,
         };
         let dir = if let Some(dir) = self.free.pop() {
@@ -579,17 +596,18 @@ impl Discovery {
         self.free.push(dir);
     }
 
-    fn list(&mut self, dir: DirId, is_known: &dyn Fn(u64) -> bool, report: &mut Report) {
+    fn list(&mut self, dir: DirId, known: &dyn Known, report: &mut Report) {
         if !self.dirs[dir].alive {
             return;
         }
         self.watch(dir);
         let (tree, path) = (Arc::clone(&self.tree), self.dirs[dir].path.clone());
-        let mut absent: BTreeSet<OsString> = self.dirs[dir].bound.keys().cloned().collect();
+        let mut absent: BTreeSet<Arc<OsStr>> = self.dirs[dir].bound.keys().cloned().collect();
         let listed = tree.list(&path, &mut |entry| {
-            absent.remove(&entry.name);
-            self.examine_listed(dir, &entry, is_known, report);
+            absent.remove(&*entry.name);
+            self.examine_listed(dir, &entry, known, report);
         });
+        self.dirs[dir].is_reclassified = false;
         if let Err(error) = listed {
             return self.unlistable(dir, &error, report);
         }
@@ -602,19 +620,22 @@ impl Discovery {
         &mut self,
         dir: DirId,
         entry: &TreeEntry,
-        is_known: &dyn Fn(u64) -> bool,
+        known: &dyn Known,
         report: &mut Report,
     ) {
         let TreeEntry { name, inode, kind } = entry;
         let listed = &self.dirs[dir];
-        let holds_files = listed.rules.iter().any(|rule| self.layout.holds_files(*rule));
-        let is_wanted = holds_files && self.class_of(dir, name).is_some();
         let is_sought =
-            listed.bound.contains_key(name) || listed.name_states.expected(name).is_some();
-        if *kind == FileType::RegularFile && !is_wanted && !is_known(*inode) && !is_sought {
+            || listed.bound.contains_key(&**name) || listed.name_states.expected(name).is_some();
+        let is_wanted = || {
+            let holds_files = listed.rules.iter().any(|rule| self.layout.holds_files(*rule));
+            holds_files && self.class_of(dir, name).is_some()
+        };
+        let is_other = || !is_sought() && !known.has_inode(*inode) && !is_wanted();
+        if *kind == FileType::RegularFile && is_other() {
             return self.note_description(dir, name, report);
         }
-        self.examine(dir, name, is_known, report);
+        self.examine(dir, name, known, report);
     }
 
     fn unlistable(&mut self, dir: DirId, error: &std::io::Error, report: &mut Report) {
@@ -633,8 +654,10 @@ impl Discovery {
     }
 
     fn gone(&mut self, dir: DirId, name: &OsStr, report: &mut Report) {
-        if let Some(key) = self.dirs[dir].bound.remove(name) {
-            report.gone.push((FileLocation { dir, name: name.to_owned() }, key));
+        let bound = &mut self.dirs[dir].bound;
+        if let Some((name, key)) = bound.remove_entry(name) {
+            report.gone.push((FileLocation { dir, name }, key));
+            shrink(bound);
         }
     }
 
@@ -649,13 +672,7 @@ impl Discovery {
     }
 
     /// Looks at what one name leads to now.
-    fn examine(
-        &mut self,
-        dir: DirId,
-        name: &OsStr,
-        is_known: &dyn Fn(u64) -> bool,
-        report: &mut Report,
-    ) {
+    fn examine(&mut self, dir: DirId, name: &OsStr, known: &dyn Known, report: &mut Report) {
         if !self.dirs[dir].alive {
             return;
         }
@@ -671,7 +688,7 @@ impl Discovery {
         match stat.kind {
             FileType::RegularFile => {
                 self.note_description(dir, name, report);
-                return self.sight(dir, name, stat, is_known, report);
+                return self.sight(dir, name, stat, known, report);
             }
             FileType::Symlink => self.examine_link(dir, name, &path, report),
             FileType::Directory => self.descend(dir, name, &path, false),
@@ -686,16 +703,23 @@ impl Discovery {
         dir: DirId,
         name: &OsStr,
         stat: FileStat,
-        is_known: &dyn Fn(u64) -> bool,
+        known: &dyn Known,
         report: &mut Report,
     ) {
         let entry = &self.dirs[dir];
+        if !entry.is_reclassified
+            && entry.name_states.is_nothing_known(name)
+            && let Some(key) = entry.bound.get(name)
+            && known.is_unchanged(*key, (dir, name), &stat)
+        {
+            return;
+        }
         let class = self.class_of(dir, name);
         let is_wanted = class.as_ref().is_some_and(|class| class.wanted);
         let expected = entry.name_states.expected(name).filter(|_| !is_wanted).cloned();
-        if class.is_some() || expected.is_some() || is_known(stat.id.inode) {
+        if class.is_some() || expected.is_some() || known.has_inode(stat.id.inode) {
             report.sightings.push(Sighting {
-                location: FileLocation { dir, name: name.to_owned() },
+                location: FileLocation { dir, name: name.into() },
                 stat,
                 shown: entry.shown.join(name),
                 is_copy: entry.name_states.is_copy(name),

@@ -26,8 +26,12 @@ const NAMELESS_MAX: Duration = Duration::from_secs(1);
 /// How long deleted files are read at shutdown: the rest of them is lost with the process.
 const LAST_READS: Duration = Duration::from_secs(2);
 
-/// Number of descriptors to close at a time when too many are open.
+/// Minimum number of descriptors to close at a time when too many are open.
 const CLOSED_AT_A_TIME: usize = 32;
+
+/// The part of the open descriptors to close at a time: finding those that have been idle longest
+/// takes a look at every file.
+const CLOSED_PART: usize = 32;
 
 impl Engine {
     /// Handles a file that has nothing more to read at present.
@@ -218,11 +222,11 @@ impl Engine {
 
     /// Returns true if a younger file of the container is waiting for its turn: open lines of this
     /// file continue in it, however long that takes.
-    fn is_continued(&self, file: &File) -> bool {
+    fn is_continued(&mut self, file: &File) -> bool {
+        self.unpark_group(file.group);
         let waits = |other: &File| !other.is_claimed && other.size > 0;
-        let members = self.groups.get(&file.group).into_iter().flatten();
-        members
-            .filter_map(|key| self.files.get(key))
+        self.members(file.group)
+            .filter_map(|key| self.files.get(&key))
             .any(|other| waits(other) && other.restart == file.restart && file.is_before(other))
     }
 
@@ -254,6 +258,7 @@ impl Engine {
     /// Starts reading a file once the older ones of its group were read to their end. Returns false
     /// if they were not; they will wake it.
     pub(super) fn begin(&mut self, file: &mut File) -> bool {
+        self.unpark_group(file.group);
         let older: Vec<FileKey> = self.older(file);
         let (mut may_begin, mut is_oldest_waiting) = (true, true);
         for key in &older {
@@ -277,10 +282,9 @@ impl Engine {
     }
 
     fn older(&self, file: &File) -> Vec<FileKey> {
-        let members = self.groups.get(&file.group).map_or(&[][..], Vec::as_slice);
+        let members = self.members(file.group);
         let mut older: Vec<&File> = members
-            .iter()
-            .filter_map(|key| self.files.get(key).map(Box::as_ref))
+            .filter_map(|key| self.files.get(&key).map(Box::as_ref))
             .filter(|other| other.is_before(file))
             .collect();
         older.sort_by(|a, b| {
@@ -314,9 +318,10 @@ impl Engine {
 
     /// Wakes the oldest waiting file of the group: no other one can start before it.
     fn wake_younger(&mut self, file: &File) {
-        let members = self.groups.get(&file.group).into_iter().flatten();
-        let waiting = members
-            .filter_map(|key| self.files.get(key))
+        self.unpark_group(file.group);
+        let waiting = self
+            .members(file.group)
+            .filter_map(|key| self.files.get(&key))
             .filter(|f| !f.is_claimed && !f.is_read_to_end());
         if let Some(next) = waiting.reduce(|a, b| if b.is_before(a) { b } else { a }) {
             self.make_ready(next.key);
@@ -457,15 +462,20 @@ impl Engine {
                 && !f.has_tail()
                 && !f.has_partials()
         };
-        let mut idle: Vec<(Duration, FileKey)> =
-            self.files.values().filter(|f| is_idle(f)).map(|f| (f.grown_at, f.key)).collect();
-        idle.sort_unstable();
-        idle.truncate(CLOSED_AT_A_TIME);
+        let idle = self.files.values().filter(|f| is_idle(f)).map(|f| (f.grown_at, f.key));
+        let mut idle: Vec<(Duration, FileKey)> = idle.chain(self.parked.open()).collect();
+        let count = (self.open_files / CLOSED_PART).max(CLOSED_AT_A_TIME).min(idle.len());
+        if count < idle.len() {
+            idle.select_nth_unstable(count);
+            idle.truncate(count);
+        }
         for (_, key) in &idle {
             if let Some(file) = self.files.get_mut(key) {
                 file.handle = None;
-                self.open_files -= 1;
+            } else {
+                self.parked.close(*key);
             }
+            self.open_files -= 1;
         }
         !idle.is_empty()
     }
@@ -473,6 +483,9 @@ impl Engine {
     /// At shutdown, reads files that only this process can still read, for a short time.
     pub(super) fn read_unlinked(&mut self) {
         let until = self.now() + LAST_READS;
+        for key in self.parked.without_links() {
+            self.unpark(key);
+        }
         // Including files that the kernel has reported and that were not looked at yet.
         let is_nameless = |f: &File| {
             let links = f.handle().and_then(|handle| handle.stat().ok()).map(|stat| stat.links);

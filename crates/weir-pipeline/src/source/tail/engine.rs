@@ -21,6 +21,7 @@ use weir_model::{BatchBuilder, Position, SourceId, StreamId};
 
 use super::discovery::{Discovery, FileKey};
 use super::file::{File, Phase};
+use super::parked::{Followed, ParkedFiles, shrink, shrink_queue};
 use crate::config::{Format, TailSettings};
 use crate::rule::{RuleSwitch, Workspace};
 use crate::stats::{SourceStats, add, publish_cpu, set, shift};
@@ -79,9 +80,12 @@ pub(super) struct Engine {
     pub(super) source: SourceId,
     pub(super) discovery: Discovery,
     pub(super) files: HashMap<FileKey, Box<File>>,
+    pub(super) parked: ParkedFiles,
     next_key: FileKey,
-    pub(super) by_id: HashMap<FileId, FileKey>,
-    pub(super) groups: HashMap<u64, Vec<FileKey>>,
+    /// By what the identity of a file results in.
+    pub(super) by_stream: HashMap<StreamId, FileKey>,
+    /// The files of each group.
+    pub(super) groups: BTreeSet<(u64, FileKey)>,
     /// Inodes that are followed or remembered, with the number of followed files of each: one is
     /// reused while a deleted file is still read.
     pub(super) inodes: HashMap<u64, u32>,
@@ -146,9 +150,10 @@ impl Engine {
             parts,
             discovery,
             files: HashMap::new(),
+            parked: ParkedFiles::default(),
             next_key: 0,
-            by_id: HashMap::new(),
-            groups: HashMap::new(),
+            by_stream: HashMap::new(),
+            groups: BTreeSet::new(),
             inodes: HashMap::new(),
             remembered: BTreeMap::new(),
             began_ns: 0,
@@ -254,6 +259,9 @@ impl Engine {
             self.retry_blocked();
         }
         self.visit_ready();
+        if self.parked.next_look().is_some_and(|at| now >= at) {
+            self.park_quiet(now);
+        }
         if now.saturating_sub(self.published_at) >= PUBLISH_PAUSE {
             self.publish(now);
         }
@@ -301,6 +309,7 @@ impl Engine {
         let mut written = Vec::new();
         self.discovery.drain(&mut written);
         for key in &written {
+            self.unpark(*key);
             if let Some(file) = self.files.get_mut(key) {
                 file.is_written_closed = file.handle.is_none();
             }
@@ -313,8 +322,8 @@ impl Engine {
 
     /// Looks at every touched name and processes what they lead to now.
     fn look(&mut self) {
-        let inodes = &self.inodes;
-        let report = self.discovery.look(&|inode| inodes.contains_key(&inode));
+        let known = Followed { inodes: &self.inodes, parked: &self.parked };
+        let report = self.discovery.look(&known);
         self.take_in(report);
     }
 
@@ -336,6 +345,7 @@ impl Engine {
 
     /// Queues a file for the next round.
     pub(super) fn make_ready(&mut self, key: FileKey) {
+        self.unpark(key);
         if let Some(file) = self.files.get_mut(&key)
             && !file.is_queued
         {
@@ -433,7 +443,7 @@ impl Engine {
     /// Removes a file that is permanently gone.
     pub(super) fn forget(&mut self, file: &File) {
         self.parts.journal.close_stream(file.stream);
-        let is_known = self.by_id.remove(&file.id).is_some();
+        let is_known = self.by_stream.remove(&file.stream).is_some();
         if let Entry::Occupied(mut files) = self.inodes.entry(file.id.inode) {
             *files.get_mut() -= u32::from(is_known);
             // The inode may already belong to a younger file.
@@ -450,12 +460,29 @@ impl Engine {
         if file.handle.is_some() {
             self.open_files -= 1;
         }
-        if let Some(group) = self.groups.get_mut(&file.group) {
-            group.retain(|key| *key != file.key);
-            if group.is_empty() {
-                self.groups.remove(&file.group);
-            }
+        self.groups.remove(&(file.group, file.key));
+        shrink(&mut self.files);
+        shrink(&mut self.by_stream);
+        shrink(&mut self.inodes);
+    }
+
+    /// Gives back memory that was needed while many files were read.
+    pub(super) fn give_back(&mut self) {
+        shrink_queue(&mut self.ready);
+        if self.timers.len() < self.timers.capacity() / 4 {
+            self.timers.shrink_to(self.timers.len() * 2);
         }
+        if self.behind.is_empty() {
+            self.behind = HashSet::new();
+        }
+        if self.with_backlog.is_empty() {
+            self.with_backlog = HashSet::new();
+        }
+    }
+
+    /// Returns the files of a group, in the order in which they were found.
+    pub(super) fn members(&self, group: u64) -> impl Iterator<Item = FileKey> {
+        self.groups.range((group, 0)..=(group, FileKey::MAX)).map(|(_, key)| *key)
     }
 
     fn publish(&mut self, now: Duration) {
@@ -493,6 +520,9 @@ impl Engine {
         }
         until = until.min(self.timers.peek().map_or(until, |Reverse((at, _))| *at));
         until = until.min(self.retry_open_at.unwrap_or(until));
+        if !self.discovery.has_touched() {
+            until = until.min(self.parked.next_look().unwrap_or(until));
+        }
         let is_draining = now < self.next_drain;
         if is_draining {
             // Writes accumulate meanwhile: one look per interval, not one per write.

@@ -229,6 +229,8 @@ impl File {
     pub(super) fn add_name(&mut self, location: &FileLocation, class: Option<&Class>) {
         let at = self.locations.iter().position(|known| known == location);
         let at = at.unwrap_or_else(|| {
+            // Nearly all have one name.
+            self.locations.reserve_exact(1);
             self.locations.push(location.clone());
             self.locations.len() - 1
         });

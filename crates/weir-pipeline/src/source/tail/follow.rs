@@ -127,7 +127,7 @@ impl Engine {
         let Some(location) = file.locations.first() else {
             return Some(self.give_up(file, AbandonReason::Vanished));
         };
-        let path = self.discovery.dir_path(location.dir).join(&location.name);
+        let path = self.discovery.dir_path(location.dir).join(&*location.name);
         match self.open_path(&path) {
             Ok(handle) if handle.stat().is_ok_and(|stat| stat.id == file.id) => {
                 file.handle = Some(handle);
@@ -631,16 +631,25 @@ impl Engine {
         true
     }
 
-    /// Encodes the attributes that every file has.
-    pub(super) fn encode_resource(&self, mut attributes: weir_model::Resource, file: &mut File) {
+    /// Sets the attributes of the file's records.
+    pub(super) fn encode_resource(&self, attributes: weir_model::Resource, file: &mut File) {
+        file.resource = Arc::from(self.resource_of(attributes, &file.shown));
+    }
+
+    /// Encodes attributes together with those that every file has.
+    pub(super) fn resource_of(
+        &self,
+        mut attributes: weir_model::Resource,
+        shown: &Path,
+    ) -> Vec<u8> {
         attributes.set("host.name", self.parts.host.as_str());
-        attributes.set("log.file.path", file.shown.to_string_lossy().into_owned());
+        attributes.set("log.file.path", shown.to_string_lossy().into_owned());
         let mut encoded = attributes.encode();
         if encoded.len() > weir_model::limits::RESOURCE_BYTES_MAX {
             // Only a path can be that long; records without attributes are better than no records.
             encoded =
                 weir_model::Resource::new().with("host.name", self.parts.host.as_str()).encode();
         }
-        file.resource = Arc::from(encoded);
+        encoded
     }
 }

@@ -58,7 +58,7 @@ impl Engine {
         }
         let mut fresh = Vec::new();
         for sighting in report.sightings {
-            match self.by_id.get(&sighting.stat.id).copied() {
+            match self.followed_as(&sighting.stat.id) {
                 Some(key) => self.sighted_again(key, &sighting),
                 None => fresh.push(sighting),
             }
@@ -67,7 +67,7 @@ impl Engine {
         fresh.sort_by_key(|s| !s.class.as_ref().is_some_and(|class| class.wanted));
         for sighting in fresh {
             // The same file may have been seen under two names.
-            match self.by_id.get(&sighting.stat.id).copied() {
+            match self.followed_as(&sighting.stat.id) {
                 Some(key) => self.sighted_again(key, &sighting),
                 None => self.adopt(sighting),
             }
@@ -90,7 +90,7 @@ impl Engine {
     fn account_gone(&mut self, vanished: &[Sighting]) {
         let is_counted = |s: &&Sighting| {
             let is_wanted = s.class.as_ref().is_some_and(|class| class.wanted);
-            is_wanted && s.expected.is_none() && !self.by_id.contains_key(&s.stat.id)
+            is_wanted && s.expected.is_none() && self.followed_as(&s.stat.id).is_none()
         };
         let unseen: Vec<PathBuf> =
             vanished.iter().filter(is_counted).map(|s| s.shown.clone()).collect();
@@ -100,13 +100,24 @@ impl Engine {
     /// Another file has the name now: unbinds the one that had it.
     fn displace(&mut self, sighting: &Sighting) -> Option<FileKey> {
         let key = self.discovery.bound(&sighting.location)?;
-        self.files.get(&key).filter(|f| f.id != sighting.stat.id)?;
+        self.id_of(key).filter(|id| *id != sighting.stat.id)?;
         self.remove_name(key, &sighting.location);
         self.discovery.unbind(&sighting.location);
         Some(key)
     }
 
+    /// Returns the followed file with this identity.
+    fn followed_as(&self, id: &FileId) -> Option<FileKey> {
+        self.by_stream.get(&stream_of(id, self.source)).copied()
+    }
+
+    fn id_of(&self, key: FileKey) -> Option<FileId> {
+        let parked = || self.parked.get(key).map(|file| file.id);
+        self.files.get(&key).map(|file| file.id).or_else(parked)
+    }
+
     fn remove_name(&mut self, key: FileKey, location: &FileLocation) {
+        self.unpark(key);
         let Some(file) = self.files.get_mut(&key) else { return };
         if file.remove_name(location) {
             file.locations.iter().for_each(|other| self.discovery.touch(other));
@@ -115,6 +126,7 @@ impl Engine {
 
     fn sighted_again(&mut self, key: FileKey, sighting: &Sighting) {
         self.discovery.bind(&sighting.location, key);
+        self.unpark(key);
         let now = self.now();
         let Some(file) = self.files.get_mut(&key) else { return };
         self.discovery.found(&sighting.location, file.found);
@@ -161,9 +173,10 @@ impl Engine {
         if self.copies.contains(&sighting.stat.id) {
             return false;
         }
-        let members = self.groups.get(&group).into_iter().flatten();
+        self.unpark_group(group);
+        let members = self.members(group);
         let members: Vec<&File> =
-            members.filter_map(|key| self.files.get(key).map(Box::as_ref)).collect();
+            members.filter_map(|key| self.files.get(&key).map(Box::as_ref)).collect();
         if born == 0 || members.iter().any(|f| !f.is_rotated() && f.id.born_ns < born) {
             return false;
         }
@@ -195,7 +208,7 @@ impl Engine {
         {
             return self.discovery.forget_expected(&sighting.location);
         }
-        let path = self.discovery.dir_path(sighting.location.dir).join(&sighting.location.name);
+        let path = self.discovery.dir_path(sighting.location.dir).join(&*sighting.location.name);
         let handle = match self.open_path(&path) {
             Ok(handle) => handle,
             Err(Errno::NOENT) => return self.lost(sighting),
@@ -251,9 +264,9 @@ impl Engine {
 
     fn insert(&mut self, mut file: Box<File>) {
         let key = file.key;
-        let is_new = self.by_id.insert(file.id, key).is_none();
+        let is_new = self.by_stream.insert(file.stream, key).is_none();
         *self.inodes.entry(file.id.inode).or_default() += u32::from(is_new);
-        self.groups.entry(file.group).or_default().push(key);
+        self.groups.insert((file.group, key));
         let is_reported = self.lost.remove(&file.id) || !self.is_older(&file.id);
         for location in &file.locations {
             self.discovery.bind(location, key);
@@ -261,6 +274,7 @@ impl Engine {
             self.discovery.found(location, file.found);
         }
         self.files.insert(key, file);
+        self.parked.watch(key, self.now());
         self.make_ready(key);
     }
 
@@ -298,6 +312,7 @@ impl Engine {
 
     /// Updates the attributes when docker wrote a container's metadata after its log was found.
     fn describe_again(&mut self, key: FileKey) {
+        self.unpark(key);
         let Some(mut file) = self.files.remove(&key) else { return };
         if let Some(location) = file.locations.first() {
             let dir = self.discovery.dir_path(location.dir);
@@ -384,7 +399,7 @@ impl Engine {
     }
 
     /// Restores position, counts and state. Returns false if the file's content has changed.
-    fn resume_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
+    pub(super) fn resume_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
         file.appended.position = resume.position;
         file.appended.book = resume.book;
         file.book = resume.book;
@@ -431,7 +446,7 @@ impl Engine {
             }
             match self.give_up(&mut file, AbandonReason::Vanished) {
                 Next::Blocked => {
-                    self.groups.entry(file.group).or_default().push(file.key);
+                    self.groups.insert((file.group, file.key));
                     let key = file.key;
                     self.files.insert(key, file);
                     self.blocked.insert(key);
@@ -480,9 +495,10 @@ impl Engine {
     /// A file whose successor is already known handed its open lines over before the restart.
     fn mark_handed_over(&mut self) {
         let mut handed = Vec::new();
-        for members in self.groups.values().filter(|members| members.len() > 1) {
-            let files: Vec<&File> =
-                members.iter().filter_map(|key| self.files.get(key).map(Box::as_ref)).collect();
+        let groups: Vec<(u64, FileKey)> = self.groups.iter().copied().collect();
+        for members in groups.chunk_by(|(a, _), (b, _)| a == b) {
+            let files = members.iter().filter_map(|(_, key)| self.files.get(key));
+            let files: Vec<&File> = files.map(Box::as_ref).collect();
             for file in &files {
                 let continues = |other: &File| {
                     other.is_claimed && other.restart == file.restart && file.is_before(other)
@@ -507,11 +523,8 @@ impl Engine {
         // Not to the log of the same container after a restart.
         let base = base_name(&file.shown);
         let members: Vec<&File> = self
-            .groups
-            .get(&file.group)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.files.get(key).map(Box::as_ref))
+            .members(file.group)
+            .filter_map(|key| self.files.get(&key).map(Box::as_ref))
             .filter(|other| base_name(&other.shown) == base)
             .collect();
         if members.iter().any(|other| other.is_claimed) {

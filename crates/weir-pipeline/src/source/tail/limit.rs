@@ -40,6 +40,12 @@ impl TokenBucket {
         self.lines.max(0.0) as u64
     }
 
+    /// Returns true if it is as if nothing had been taken out.
+    pub(super) fn is_full(&mut self, now: Duration) -> bool {
+        self.fill(now);
+        self.lines >= self.limit.lines_per_second.max(1.0)
+    }
+
     /// Takes lines out; may overdraw the bucket.
     pub(super) fn take(&mut self, lines: u64) {
         self.lines -= lines as f64;

@@ -3,7 +3,7 @@
 //! Modules: `discovery` (which names lead to which files, by inotify and rescan), `identity` (which
 //! file it is, independent of its name), `reader` and `follow` (blocks into batches), `ending`
 //! (rotation, hand-over, truncation, deletion), `intake` (new files, and those of the last run),
-//! `engine` (the loop).
+//! `parked` (what is kept of quiet files), `engine` (the loop).
 //!
 //! Descriptors: a followed file is kept open, because an idle one may get its last lines and be
 //! removed within a millisecond. An idle descriptor costs no CPU. Only when three quarters of the
@@ -20,6 +20,7 @@ mod identity;
 mod intake;
 mod layout;
 mod limit;
+mod parked;
 mod reader;
 mod rotation;
 mod state;

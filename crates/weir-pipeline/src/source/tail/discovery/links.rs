@@ -50,7 +50,7 @@ impl Discovery {
         match stat.kind {
             FileType::Directory => self.descend(dir, name, &real, true),
             FileType::RegularFile if class.is_some() => {
-                let link = FileLocation { dir, name: name.to_owned() };
+                let link = FileLocation { dir, name: name.into() };
                 self.sight_target(&link, path, &real, stat, report);
             }
             _ => {}
@@ -90,7 +90,7 @@ impl Discovery {
                 None => return,
             },
         };
-        let location = FileLocation { dir, name: name.to_owned() };
+        let location = FileLocation { dir, name: name.into() };
         let shown = shown.to_owned();
         report.sightings.push(Sighting {
             location,

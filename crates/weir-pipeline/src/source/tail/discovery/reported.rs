@@ -16,6 +16,7 @@ use weir_host::file_tree::NameChange;
 use weir_model::hash64;
 
 use super::super::layout::Class;
+use super::super::parked::shrink;
 
 /// Number of turns after which all events before a look have been reported, including both sides of
 /// a rename: one is needed, and a few more if the program that renames was interrupted in between.
@@ -84,6 +85,23 @@ impl NameStates {
     pub(super) fn forget_expected(&mut self, name: &OsStr) {
         if let Some(name_state) = self.0.get_mut(name) {
             name_state.expected = None;
+        }
+    }
+
+    /// Returns true if the kernel has reported nothing of the name, or nothing that still counts.
+    pub(super) fn is_nothing_known(&self, name: &OsStr) -> bool {
+        !self.0.contains_key(name)
+    }
+
+    /// Forgets how the file with this name, which is followed, was found: a file that existed
+    /// before the directory was watched has no state either.
+    pub(super) fn settled(&mut self, name: &OsStr) {
+        let is_found = |name_state: &NameState| {
+            name_state.expected.as_ref().is_some_and(|expected| expected.is_found)
+        };
+        if self.0.get(name).is_some_and(is_found) {
+            self.0.remove(name);
+            shrink(&mut self.0);
         }
     }
 
@@ -240,8 +258,8 @@ impl ReportedFiles {
     }
 
     /// Records that a file of this name was seen but was gone when it was opened.
-    pub(super) fn lost(name_states: &mut NameStates, name: OsString, named: Named) {
-        name_states.0.entry(name).or_insert_with(|| NameState {
+    pub(super) fn lost(name_states: &mut NameStates, name: &OsStr, named: Named) {
+        name_states.0.entry(name.to_owned()).or_insert_with(|| NameState {
             is_copy: false,
             expected: Some(Box::new(ExpectedFile::new(named, Certainty::Listed))),
         });
@@ -484,7 +502,7 @@ mod tests {
             let mut dir = Dir::default();
             ReportedFiles::lost(
                 &mut dir.name_states,
-                "a.log".into(),
+                "a.log".as_ref(),
                 (single("a".as_ref()), "a.log".into()),
             );
             dir

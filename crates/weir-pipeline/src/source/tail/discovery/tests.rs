@@ -30,7 +30,7 @@ fn discovery(include: &str) -> Discovery {
 
 /// Returns the names of the files that a look finds.
 fn found(discovery: &mut Discovery) -> Vec<String> {
-    let report = discovery.look(&|_| false);
+    let report = discovery.look(&Nothing);
     let mut names: Vec<String> = report
         .sightings
         .iter()
@@ -116,7 +116,7 @@ fn unseen(discovery: &mut Discovery) -> Vec<OsString> {
     let mut names = Vec::new();
     let mut turns = 0;
     while discovery.has_touched() {
-        let unseen = discovery.look(&|_| false).unseen;
+        let unseen = discovery.look(&Nothing).unseen;
         names.extend(unseen.iter().map(|path| path.file_name().unwrap().to_owned()));
         discovery.end_turn();
         turns += 1;
@@ -137,10 +137,10 @@ fn a_file_that_goes_before_it_is_found_is_unseen_and_one_that_was_renamed_is_fou
     remove_file(path("a.log")).unwrap();
     rename(path("b.log"), path("b.old")).unwrap();
     // Their creation has been reported, but not yet what became of them.
-    let report = discovery.look(&|_| false);
+    let report = discovery.look(&Nothing);
     assert!(report.unseen.is_empty() && report.sightings.is_empty());
     discovery.drain(&mut Vec::new());
-    let sighting = discovery.look(&|_| false).sightings.remove(0);
+    let sighting = discovery.look(&Nothing).sightings.remove(0);
     assert_eq!(sighting.shown, path("b.old"));
     assert_eq!(sighting.expected.as_ref().unwrap().shown, path("b.log"));
     adopt(&mut discovery, &sighting);
@@ -187,7 +187,7 @@ fn a_file_that_is_moved_out_of_every_watched_directory_is_unseen_after_a_while()
     // A file that has been found may be moved anywhere.
     write(dir.path().join("b.log"), "").unwrap();
     discovery.drain(&mut Vec::new());
-    let sighting = discovery.look(&|_| false).sightings.remove(0);
+    let sighting = discovery.look(&Nothing).sightings.remove(0);
     adopt(&mut discovery, &sighting);
     rename(dir.path().join("b.log"), away.path().join("b.log")).unwrap();
     assert!(unseen(&mut discovery).is_empty());
@@ -206,7 +206,7 @@ fn renamed_files_are_found_among_more_names_than_are_looked_at_one_by_one() {
         rename(path(format!("r{n}.log")), path(format!("done-{n}"))).unwrap();
     }
     discovery.drain(&mut Vec::new());
-    let report = discovery.look(&|_| false);
+    let report = discovery.look(&Nothing);
     assert_eq!(report.sightings.iter().filter(|s| s.expected.is_some()).count(), 500);
     assert!(report.unseen.is_empty());
 }

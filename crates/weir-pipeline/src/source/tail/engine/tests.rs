@@ -6,7 +6,9 @@ use weir_host::{RealClock, RealDisk, RealFileTree};
 use weir_journal::{Cursor, CursorSpec, JournalConfig, Outcome, WhenFull};
 use weir_testkit::{FakeClock, journal_config};
 
+use super::super::discovery::Nothing;
 use super::super::layout::Layout;
+use super::super::parked::PARKED_AFTER;
 use super::*;
 use crate::config::{FileSource, RateLimit};
 use crate::rule::{Keep, RulePlan, Rules};
@@ -304,7 +306,7 @@ fn a_file_reusing_the_name_of_an_unopened_one_is_not_a_copy() {
     }
     run.engine.drain();
     // Between the look and the opening everything moves on.
-    let report = run.engine.discovery.look(&|_| false);
+    let report = run.engine.discovery.look(&Nothing);
     rename(log("app.log.2"), log("app.log.3")).unwrap();
     rename(log("app.log.1"), log("app.log.2")).unwrap();
     write(log("app.log"), docker("file 2\\n")).unwrap();
@@ -338,7 +340,7 @@ fn files_whose_names_are_made_anew_between_look_and_kernel_are_counted_each_once
     std::fs::remove_file(&log).unwrap();
     write(&log, docker("never read\\n")).unwrap();
     run.engine.drain();
-    let report = run.engine.discovery.look(&|_| false);
+    let report = run.engine.discovery.look(&Nothing);
     std::fs::remove_file(&log).unwrap();
     run.engine.take_in(report);
     world.turns(&mut run);
@@ -432,5 +434,97 @@ fn a_backlog_that_a_full_buffer_holds_up_or_that_is_gone_is_not_read() {
         run.bodies();
     }
     assert!(run.engine.with_backlog.is_empty());
+    run.stop();
+}
+
+impl World {
+    /// Lets time pass until quiet files are parked.
+    fn rest(&self, run: &mut Run) {
+        self.turns(run);
+        self.clock.advance(2 * PARKED_AFTER);
+        self.turns(run);
+    }
+}
+
+#[test]
+fn a_quiet_file_is_parked_and_continues_where_it_was() {
+    let world = World::new();
+    let log = |name: &str| world.path("logs").join(name);
+    let mut run = world.start(None);
+    write(log("app.log"), docker("one\\n")).unwrap();
+    world.rest(&mut run);
+    let is_parked = |run: &Run| run.engine.files.is_empty() && run.engine.groups.len() == 1;
+    assert!(is_parked(&run), "{:?}", run.engine.files);
+    assert_eq!(run.bodies(), ["one"]);
+
+    let append = |text: &str| {
+        use std::io::Write as _;
+        let mut file = std::fs::File::options().append(true).open(log("app.log")).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    append(&docker("begin "));
+    world.clock.advance(TIMEOUT / 2);
+    run.turns();
+    assert!(!is_parked(&run));
+    append(&docker("end\\n"));
+    world.rest(&mut run);
+    assert!(is_parked(&run));
+    assert_eq!(run.bodies(), ["begin end"]);
+
+    // Another content shows when it is looked at, as it would in a file that is not parked.
+    let len = std::fs::metadata(log("app.log")).unwrap().len();
+    let lines = ["another", "content", "that is", "longer"];
+    let other: String = lines.iter().map(|line| docker(&format!("{line}\\n"))).collect();
+    assert!(other.len() as u64 > len);
+    write(log("app.log"), &other).unwrap();
+    world.rest(&mut run);
+    assert_eq!(run.bodies(), lines);
+    assert!(is_parked(&run));
+    run.stop();
+}
+
+#[test]
+fn parked_files_are_renamed_followed_by_others_and_removed() {
+    let world = World::new();
+    let log = |name: &str| world.path("logs").join(name);
+    let mut run = world.start(None);
+    write(log("app.log"), docker("first\\n")).unwrap();
+    world.rest(&mut run);
+    assert!(run.engine.files.is_empty());
+    rename(log("app.log"), log("app.log.1")).unwrap();
+    write(log("app.log"), docker("second\\n")).unwrap();
+    world.rest(&mut run);
+    assert!(run.engine.files.is_empty(), "the finished one is parked too");
+    assert_eq!(run.engine.groups.len(), 2);
+    std::fs::remove_file(log("app.log.1")).unwrap();
+    std::fs::remove_file(log("app.log")).unwrap();
+    world.rest(&mut run);
+    world.rest(&mut run);
+    assert!(run.engine.groups.is_empty(), "{:?}", run.engine.files);
+    assert_eq!((run.engine.open_files, run.engine.followed), (0, 0));
+    assert_eq!(run.bodies(), ["first", "second"]);
+    run.stop();
+}
+
+#[test]
+fn a_rescan_leaves_parked_files_alone_and_finds_what_happened_unreported() {
+    let world = World::new();
+    let log = |name: &str| world.path("logs").join(name);
+    let mut run = world.start(None);
+    write(log("app.log"), docker("one\\n")).unwrap();
+    write(log("other.txt"), docker("not collected\\n")).unwrap();
+    world.rest(&mut run);
+    run.engine.discovery.rescan();
+    let known = Followed { inodes: &run.engine.inodes, parked: &run.engine.parked };
+    let report = run.engine.discovery.look(&known);
+    assert!(report.sightings.is_empty(), "{:?}", report.sightings);
+    write(log("app.log"), docker("one\\n") + &docker("two\\n")).unwrap();
+    run.engine.discovery.rescan();
+    let known = Followed { inodes: &run.engine.inodes, parked: &run.engine.parked };
+    let report = run.engine.discovery.look(&known);
+    assert_eq!(report.sightings.len(), 1);
+    run.engine.take_in(report);
+    world.turns(&mut run);
+    assert_eq!(run.bodies(), ["one", "two"]);
     run.stop();
 }

@@ -16,6 +16,7 @@ mod world;
 
 use weir_testkit::history::{self, Trace};
 
+use super::super::parked::WOKEN;
 use plan::{Event, Settings};
 use world::World;
 
@@ -36,4 +37,15 @@ fn every_line_has_arrived_at_each_destination_or_the_books_say_why_not() {
 #[test]
 fn equal_seeds_give_equal_histories() {
     history::check_repeatable(20, plan, run);
+}
+
+#[test]
+fn files_are_parked_and_woken_in_most_histories() {
+    const SEEDS: u64 = 50;
+    for seed in 0..SEEDS {
+        let (settings, events) = plan(seed);
+        run(settings, &events, &Trace::default());
+    }
+    let woken = WOKEN.get();
+    assert!(woken > SEEDS, "{woken} parked files were woken in {SEEDS} histories");
 }
