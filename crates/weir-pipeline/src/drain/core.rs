@@ -596,7 +596,9 @@ impl Core {
         let mut back: Vec<Rc<Taken>> = Vec::new();
         while let Some(last) = drain.queue.back().map(|row| row.taken.clone()) {
             let count = drain.last_of(&last);
-            if !last.is_untouched(count) || last.delivery.record_count != count as u64 {
+            let is_whole = last.is_untouched(count) && last.delivery.record_count == count as u64;
+            let is_last = |stream: &DrainStream| stream.is_last(&last.delivery);
+            if !is_whole || !drain.stream.as_ref().is_none_or(is_last) {
                 break;
             }
             drain.queue.truncate(drain.queue.len() - count);

@@ -134,6 +134,14 @@ impl DrainStream {
         missing
     }
 
+    /// Returns whether a batch is the last one that was taken and not put back. If a later one is
+    /// finished, this one cannot be put back: what is found missing after it is taken again would
+    /// include the records of that one.
+    pub(super) fn is_last(&self, delivery: &Delivery) -> bool {
+        let end = delivery.batch.header().end();
+        if end.epoch == self.read.epoch { end == self.read } else { self.read.offset == 0 }
+    }
+
     /// Notes that the last taken batch, with `lost` records before it, will be taken again.
     pub(super) fn put_back(&mut self, delivery: &Delivery, lost: u64) {
         let base = delivery.batch.header().base();
