@@ -601,8 +601,8 @@ fn write_generation(disk: &dyn Disk, dir: &Path, records: &Records) -> io::Resul
 }
 
 impl CursorLog {
-    /// Returns how much space the log may need before frames can be freed: until it is rewritten, and
-    /// for that.
+    /// Returns how much space the log may need before frames can be freed: until it is rewritten,
+    /// and for that.
     pub(crate) fn reserve_bytes(&self) -> u64 {
         POSITIONS_RESERVE_BYTES_MIN.max(2 * self.len).max(4 * self.snapshot_len)
     }
@@ -643,13 +643,14 @@ impl CursorLog {
         self.failed = true;
     }
 
-    /// Starts the next generation with the full state. If there is no space for it, nothing changes.
+    /// Starts the next generation with the full state. If there is no space for it, nothing
+    /// changes.
     pub(crate) fn rewrite(&mut self, disk: &dyn Disk, records: &Records) -> io::Result<()> {
         // Segments that were removed must stay removed, because their streams may be forgotten now.
         disk.sync_dir(&self.dir)?;
         let next = write_generation(disk, &self.dir, records)?;
-        // Until this succeeds, nothing may be appended to the old generation: if the attempt gets as
-        // far as renaming, the new generation takes precedence over such records.
+        // Until this succeeds, nothing may be appended to the old generation: if the attempt gets
+        // as far as renaming, the new generation takes precedence over such records.
         self.failed = true;
         disk.rename(&next.path, &file_name(&self.dir, self.generation + 1))?;
         disk.sync_dir(&self.dir)?;
