@@ -280,11 +280,18 @@ fn large_logs_over_several_connections_arrive_once_or_are_counted_within_the_mem
     let is_rising = |numbers: &Vec<u64>| numbers.windows(2).all(|pair| pair[0] < pair[1]);
     assert!(found.values().all(is_rising), "in order, and each once");
     assert_eq!(found.values().map(|of| of.len() as u64).sum::<u64>() + dropped, all_logs);
-    assert_eq!(settled(&weir, "egress", all_logs)["lost"], dropped);
+    let of = |books: &Books, name: &str| service(books, "egress")[name].as_u64().unwrap();
     let books = weir.wait_books("all is delivered", PATIENCE, |books| {
-        books.delivered("none") == all_logs && books.in_flight("none") == 0
+        // On a busy machine some are not even compared with what readers want.
+        let compared = of(books, "matched") + of(books, "missed");
+        compared == all_logs
+            && of(books, "queued") == 0
+            && books.delivered("none") == all_logs
+            && books.in_flight("none") == 0
     });
     books.assert_balanced();
+    assert_eq!(of(&books, "lost") + of(&books, "missed"), dropped, "{books}");
+    assert_eq!(service(&books, "egress")["unaccounted"], 0);
     assert_eq!(books.records(), all_logs, "{books}");
     let memory = weir.memory_max_bytes();
     println!("{dropped} of {all_logs} dropped, {} MiB", memory >> 20);
