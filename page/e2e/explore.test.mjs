@@ -1,7 +1,16 @@
 // Explore, as a newcomer and a keyboard user would use it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { inBatches, openPage, requests, stored, until, world } from './harness.mjs'
+import {
+  exploring,
+  inBatches,
+  matched,
+  parameter,
+  requests,
+  stored,
+  until,
+  world,
+} from './harness.mjs'
 
 const here = world(async (weir) => {
   const records = requests(1_000)
@@ -9,18 +18,9 @@ const here = world(async (weir) => {
   await stored(weir, '', records.length)
 })
 
-async function withPage(path, act, options) {
-  const { page, complaints, close } = await openPage(here.browser, options)
-  await page.goto(here.server.address + path)
-  await page.locator('.record-space .record').first().waitFor()
-  await act(page)
-  await close()
-  assert.deepEqual(complaints, [])
-}
+const withPage = exploring(here)
 
 const rowTexts = (page) => page.locator('.record-space .record .message').allInnerTexts()
-const matched = (page) => page.locator('.summary strong').innerText()
-const parameter = (page, name) => new URL(page.url()).searchParams.get(name)
 
 test('a newcomer sees records, finds an error by clicking, and opens its trace', () =>
   withPage('/', async (page) => {

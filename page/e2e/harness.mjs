@@ -1,5 +1,6 @@
 // A real weir with its data in a temporary directory, the built page in front of it, and a browser.
 // Script errors and violations of the security policy fail a test.
+import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -233,5 +234,23 @@ export function world(fill = async () => undefined, options = {}) {
   })
   return found
 }
+
+/** What tests of Explore do: open an address of it with its records, act, and expect no complaints. */
+export function exploring(here) {
+  return async (path, act, options) => {
+    const { page, complaints, close } = await openPage(here.browser, options)
+    await page.goto(here.server.address + path)
+    await page.locator('.record-space .record').first().waitFor()
+    await act(page)
+    await close()
+    assert.deepEqual(complaints, [])
+  }
+}
+
+/** A parameter in the address of the page. */
+export const parameter = (page, name) => new URL(page.url()).searchParams.get(name)
+
+/** The number of matching records that is shown. */
+export const matched = (page) => page.locator('.summary strong').innerText()
 
 export { serve }

@@ -2,7 +2,7 @@
 // copied exactly.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openPage, stored, until, world } from './harness.mjs'
+import { exploring, matched, parameter, stored, until, world } from './harness.mjs'
 
 /** More than a number of JavaScript holds exactly. */
 const id = '1234567890123456789'
@@ -35,17 +35,7 @@ const here = world(async (weir) => {
   await stored(weir, '', 301)
 })
 
-async function withPage(path, act, options) {
-  const { page, complaints, close } = await openPage(here.browser, options)
-  await page.goto(here.server.address + path)
-  await page.locator('.record-space .record').first().waitFor()
-  await act(page)
-  await close()
-  assert.deepEqual(complaints, [])
-}
-
-const parameter = (page, name) => new URL(page.url()).searchParams.get(name)
-const matched = (page) => page.locator('.summary strong').innerText()
+const withPage = exploring(here)
 
 test('any field is filtered by from the list of fields, and from the record', async () => {
   for (const [name, [value, term]] of Object.entries(odd)) {

@@ -64,3 +64,12 @@ export function Button(props: ButtonProps) {
     </button>
   )
 }
+
+/** For a page that only loading it again can help. */
+export function ReloadButton() {
+  return (
+    <button type="button" class="button" onClick={() => window.location.reload()}>
+      Reload the page
+    </button>
+  )
+}

@@ -2,6 +2,7 @@
 import { signal } from '@preact/signals'
 import type { ComponentType, VNode } from 'preact'
 import { useEffect } from 'preact/hooks'
+import { ReloadButton } from './button'
 import { Empty } from './states'
 
 export interface Lazy {
@@ -34,14 +35,7 @@ export function Suspense({ part, fallback }: { part: Lazy; fallback: VNode }) {
   if (Found) return <Found />
   if (!part.failed.value) return fallback
   return (
-    <Empty
-      title="This part of the page could not be fetched"
-      actions={
-        <button type="button" class="button" onClick={() => window.location.reload()}>
-          Reload the page
-        </button>
-      }
-    >
+    <Empty title="This part of the page could not be fetched" actions={<ReloadButton />}>
       <p>weir may have been stopped or upgraded since the page was loaded.</p>
     </Empty>
   )
