@@ -53,6 +53,9 @@ enum Part {
     /// Appends to a journal as a source does.
     #[command(hide = true, name = "drive-journal")]
     Journal(scenario::journal::Settings),
+    /// Fills a journal that no destination reads.
+    #[command(hide = true, name = "fill-journal")]
+    Fill(scenario::backlog::Settings),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +73,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Some(Part::Sink(settings)) => sink::serve(&settings),
         Some(Part::Write(settings)) => writer::write(&settings),
         Some(Part::Journal(settings)) => scenario::journal::drive(&settings),
+        Some(Part::Fill(settings)) => scenario::backlog::fill(&settings),
         None => scenario::run(cli.scenario.as_deref(), &cli.options),
     }
 }

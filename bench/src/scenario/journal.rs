@@ -3,7 +3,7 @@
 //! The driver is a separate process, so that its CPU time is that of the journal and nothing else.
 
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use weir_host::{RealClock, RealDisk, WakeFd};
+use weir_host::{Disk, RealClock, RealDisk, WakeFd};
 use weir_journal::{
     AppendTicket, CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy,
 };
@@ -128,7 +128,8 @@ fn drive_process(records: usize, batches: u64, rate: u64) -> Result<Driven> {
 
 /// Appends batches and waits until each is on stable storage; prints the cost.
 pub(crate) fn drive(settings: &Settings) -> Result<()> {
-    let journal = open(&settings.dir)?;
+    let config = config(settings.dir.join("journal"), 64 << 20, 16 << 30);
+    let journal = open(config, "bench", Arc::new(RealDisk))?;
     let wake = WakeFd::new()?;
     journal.on_room(wake.clone());
     let mut generator = BatchGenerator::new(settings.records);
@@ -166,26 +167,35 @@ pub(crate) fn drive(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Opens a journal with one destination that takes nothing, so that everything must stay on disk.
-fn open(dir: &Path) -> Result<Journal> {
-    let config = JournalConfig {
-        dir: dir.join("journal"),
+/// Returns a configuration for that directory, size of segments and total size.
+pub(super) fn config(dir: PathBuf, segment_bytes: u64, bytes_max: u64) -> JournalConfig {
+    JournalConfig {
+        dir,
         ring_bytes: 64 << 20,
-        bytes_max: 16 << 30,
+        bytes_max,
         free_bytes_min: 1 << 30,
-        segment_bytes: 64 << 20,
+        segment_bytes,
         taken_bytes_max: u64::MAX,
         commit_interval: Duration::from_millis(20),
         merge_from_batches: weir_journal::MERGE_FROM_BATCHES,
         punch_bytes_min: weir_journal::PUNCH_BYTES_MIN,
         verify_time_max: Duration::from_secs(1),
         spill_after: Duration::from_millis(100),
-    };
-    let journal = Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new()))?;
+    }
+}
+
+/// Opens a journal with one destination that takes nothing, so that everything must stay on disk.
+pub(super) fn open(
+    config: JournalConfig,
+    destination: &str,
+    disk: Arc<dyn Disk>,
+) -> Result<Journal> {
+    let buffer_bytes_max = config.bytes_max;
+    let journal = Journal::open(config, disk, Arc::new(RealClock::new()))?;
     journal.cursor(CursorSpec {
-        name: "bench".to_owned(),
+        name: destination.to_owned(),
         when_full: WhenFull::Block,
-        buffer_bytes_max: 16 << 30,
+        buffer_bytes_max,
         window_bytes: 16 << 20,
     })?;
     journal.register_source(SOURCE);
@@ -207,7 +217,7 @@ fn open(dir: &Path) -> Result<Journal> {
 const STREAMS: u64 = 8;
 
 /// Appends a batch, waiting for room as a source does.
-fn append(journal: &Journal, batch: Batch, wake: &WakeFd) -> Result<AppendTicket> {
+pub(super) fn append(journal: &Journal, batch: Batch, wake: &WakeFd) -> Result<AppendTicket> {
     let mut batch = batch;
     loop {
         match journal.append(batch, WritePolicy::OnAppend) {
@@ -222,8 +232,9 @@ fn append(journal: &Journal, batch: Batch, wake: &WakeFd) -> Result<AppendTicket
 }
 
 /// Creates batches of the same bodies at increasing positions.
-struct BatchGenerator {
+pub(super) struct BatchGenerator {
     body: Vec<u8>,
+    record_bytes: usize,
     records: usize,
     made: u64,
     builder: BatchBuilder,
@@ -233,10 +244,16 @@ impl BatchGenerator {
     fn new(records: usize) -> Self {
         let mut lines = Lines::new(Shape::Raw, RECORD_BYTES);
         let body = (0..records as u64).flat_map(|seq| lines.line(0, seq).to_vec()).collect();
-        Self { body, records, made: 0, builder: BatchBuilder::new(Position::default()) }
+        Self::of(body, records)
     }
 
-    fn next(&mut self) -> Batch {
+    /// Creates batches of this many records of equal length.
+    pub(super) fn of(body: Vec<u8>, records: usize) -> Self {
+        let builder = BatchBuilder::new(Position::default());
+        Self { record_bytes: body.len() / records, body, records, made: 0, builder }
+    }
+
+    pub(super) fn next(&mut self) -> Batch {
         let stream = StreamId(self.made % STREAMS);
         let base = self.made / STREAMS * self.body.len() as u64;
         self.made += 1;
@@ -245,11 +262,11 @@ impl BatchGenerator {
         room.copy_from_slice(&self.body);
         let span = self.builder.advance(self.body.len());
         for index in 0..self.records {
-            let start = span.start + index * RECORD_BYTES;
+            let start = span.start + index * self.record_bytes;
             let record = NewRecord {
                 timestamp_ns: 0,
-                end_offset: base + ((index + 1) * RECORD_BYTES) as u64,
-                body: start..start + RECORD_BYTES - 1,
+                end_offset: base + ((index + 1) * self.record_bytes) as u64,
+                body: start..start + self.record_bytes - 1,
                 severity: Severity::UNSPECIFIED,
                 flags: RecordFlags::default(),
                 ..NewRecord::default()
@@ -258,7 +275,7 @@ impl BatchGenerator {
         }
         self.builder.route_all(&[0]);
         let end = base + self.body.len() as u64;
-        let count = end / RECORD_BYTES as u64;
+        let count = end / self.record_bytes as u64;
         let book =
             SourceBook { lines: count, records: count, bytes_read: end, ..SourceBook::default() };
         self.builder.seal(&Seal {

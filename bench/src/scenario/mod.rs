@@ -1,6 +1,7 @@
 //! The scenarios: one list, one function each.
 
 mod agent;
+pub(crate) mod backlog;
 mod bulk;
 mod isolation;
 pub(crate) mod journal;
@@ -145,6 +146,11 @@ const SCENARIOS: &[Scenario] = &[
         run: paced::quiet,
     },
     Scenario { name: "journal", what: "append on stable storage", run: journal::journal },
+    Scenario {
+        name: "backlog",
+        what: "a start with 100 GB of waiting journal",
+        run: backlog::backlog,
+    },
     Scenario {
         name: "isolation",
         what: "one output hung for a minute next to a healthy one, then a full buffer",
