@@ -18,7 +18,7 @@ use crate::cursor_log::{self, CursorLog};
 use crate::index::{self, FrameKey, IndexEntry, SegmentIndex, StreamEnd};
 use crate::limits::{BEGINNING_BYTES_MAX, COPY_BYTES};
 use crate::scan::{self, Scan};
-use crate::segment::{self, SegmentHeader};
+use crate::segment::{self, ReadError, SegmentHeader};
 use crate::spec::JournalError;
 use crate::state::{Checkpoint, Location, MovedFrames, RecoveredFrame, SegmentState, State};
 
@@ -596,34 +596,70 @@ fn forget_replaced(
     });
 }
 
-/// Removes missing frames whose content is in other frames too: uncertain writes were repeated.
+/// Removes missing frames whose content is in other frames too: uncertain writes were repeated. Of
+/// those that its source had begun to read again, only the rest is missing.
 fn forget_missing_copies(state: &mut State) {
     for frames in state.recovered.values_mut() {
         if frames.iter().all(|frame| frame.missing.is_none()) {
             continue;
         }
-        let mut covered: Vec<(Position, Position)> = Vec::new();
-        for frame in frames.iter().filter(|frame| frame.missing.is_none()) {
-            match covered.last_mut().filter(|(_, end)| frame.base <= *end) {
-                Some((_, end)) => *end = frame.checkpoint.end.max(*end),
-                None => covered.push((frame.base, frame.checkpoint.end)),
+        let (mut missing, mut present): (Vec<_>, Vec<_>) =
+            frames.drain(..).partition(|frame| frame.missing.is_some());
+        let covered = covered_ranges(&present);
+        // One that was merged or moved may be missing together with what it was made from.
+        let mut reached = Position::default();
+        missing.sort_by_key(|f| (f.base, Reverse(f.checkpoint.end)));
+        for mut frame in missing {
+            if frame.checkpoint.end <= reached {
+                state.dead.push(frame.location);
+                continue;
             }
-        }
-        frames.retain(|frame| {
+            reached = frame.checkpoint.end;
             let at = covered.partition_point(|(begin, _)| *begin <= frame.base);
             let around = at.checked_sub(1).map(|at| covered[at].1);
-            let is_copy =
-                frame.missing.is_some() && around.is_some_and(|end| frame.checkpoint.end <= end);
-            if is_copy {
-                state.dead.push(frame.location);
+            match around.filter(|end| *end > frame.base) {
+                Some(end) if frame.checkpoint.end <= end => state.dead.push(frame.location),
+                Some(end) => {
+                    cut_beginning(&mut frame, &present, end);
+                    frames.push(frame);
+                }
+                None => frames.push(frame),
             }
-            !is_copy
-        });
+        }
+        frames.append(&mut present);
+        frames.sort_by_key(|f| (f.base, f.checkpoint.end, f.location));
     }
 }
 
+/// Returns what frames cover without a gap, in order. They are sorted.
+fn covered_ranges(present: &[RecoveredFrame]) -> Vec<(Position, Position)> {
+    let mut covered: Vec<(Position, Position)> = Vec::new();
+    for frame in present {
+        match covered.last_mut().filter(|(_, end)| frame.base <= *end) {
+            Some((_, end)) => *end = frame.checkpoint.end.max(*end),
+            None => covered.push((frame.base, frame.checkpoint.end)),
+        }
+    }
+    covered
+}
+
+/// Removes what is before `end` from a missing frame, as the others cover it: the rows that are
+/// found in them are not missing.
+fn cut_beginning(missing: &mut RecoveredFrame, present: &[RecoveredFrame], end: Position) {
+    let mut reached = missing.base;
+    for frame in present.iter().filter(|frame| frame.base < end) {
+        for (index, rows) in &mut missing.routed {
+            // Rules may route repeated rows differently than before.
+            *rows -= frame.routed_after(*index, reached).min(*rows);
+        }
+        reached = reached.max(frame.checkpoint.end);
+    }
+    missing.routed.retain(|(_, rows)| *rows > 0);
+    missing.base = end;
+}
+
 /// Frames of which a part may be skipped (a position was committed inside, or they overlap an
-/// earlier frame) get the exact positions of their records.
+/// earlier frame), or inside which a missing one begins, get the exact positions of their records.
 fn load_partial_positions(state: &mut State) {
     let committed: HashMap<StreamId, Vec<Position>> = state
         .recovered
@@ -635,31 +671,50 @@ fn load_partial_positions(state: &mut State) {
         })
         .collect();
     let segments = &state.segments;
+    let mut damaged = Vec::new();
     for (stream, frames) in &mut state.recovered {
         let mut reached = Position::default();
+        let is_missing = |frame: &&RecoveredFrame| frame.missing.is_some();
+        let begins: Vec<Position> = frames.iter().filter(is_missing).map(|f| f.base).collect();
         for frame in frames {
             if frame.missing.is_some() {
                 continue;
             }
             let inside = |p: &Position| *p > frame.base && *p < frame.checkpoint.end;
-            if inside(&reached) || committed[stream].iter().any(inside) {
-                frame.positions = exact_positions(segments, frame);
+            if inside(&reached) || committed[stream].iter().chain(&begins).any(inside) {
+                match exact_positions(segments, frame) {
+                    Some(positions) => frame.positions = positions,
+                    // Its rows are not where the index says, so only the log knows their number.
+                    None => {
+                        frame.missing = Some(DiscardReason::Damaged);
+                        damaged.push(frame.location);
+                        continue;
+                    }
+                }
             }
             reached = reached.max(frame.checkpoint.end);
         }
     }
+    for at in damaged {
+        state.note_damage(at);
+    }
 }
 
+/// Returns the positions of the frame's records for each destination, or `None` if it is damaged.
 fn exact_positions(
     segments: &std::collections::BTreeMap<u64, SegmentState>,
     frame: &RecoveredFrame,
-) -> Vec<(usize, Vec<Position>)> {
-    let Some(segment) = segments.get(&frame.location.segment) else { return Vec::new() };
-    let Ok(batch) = segment::read_frame(&*segment.file, frame.location) else { return Vec::new() };
+) -> Option<Vec<(usize, Vec<Position>)>> {
+    let Some(segment) = segments.get(&frame.location.segment) else { return Some(Vec::new()) };
+    let batch = match segment::read_frame(&*segment.file, frame.location) {
+        Ok(batch) => batch,
+        Err(ReadError::Io(error)) if !segment::is_damage(&error) => return Some(Vec::new()),
+        Err(_) => return None,
+    };
     let of_cursor = |(index, _): &(usize, u64)| {
         let rows = batch.routed_rows(*index);
         let routed = batch.records().enumerate().filter(|(i, _)| rows.contains(*i));
         (*index, routed.map(|(_, r)| r.position).collect())
     };
-    frame.routed.iter().map(of_cursor).collect()
+    Some(frame.routed.iter().map(of_cursor).collect())
 }

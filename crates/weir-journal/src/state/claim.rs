@@ -5,7 +5,7 @@
 //! dropped. Frames of streams that are no longer opened are all that is left of them, and are
 //! delivered.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl RecoveredFrame {
     }
 
     /// Returns the number of records for that cursor after `position`.
-    fn routed_after(&self, cursor: usize, position: Position) -> u64 {
+    pub(crate) fn routed_after(&self, cursor: usize, position: Position) -> u64 {
         if position >= self.checkpoint.end {
             return 0;
         }
@@ -99,8 +99,9 @@ impl State {
     ) -> Option<Arc<Checkpoint>> {
         let known = self.streams.get(&stream)?;
         let may_have_forgotten = |(index, c): (usize, &CursorState)| {
-            c.is_active() && !c.fresh && !known.cursor_streams.is_known_to(index)
+            c.is_active() && !known.cursor_streams.is_known_to(index)
         };
+        // Even one that seems to be new may have been there before.
         let is_log_damaged = self.recovery.damaged_cursor_records > 0;
         if is_log_damaged && self.cursors.iter().enumerate().any(may_have_forgotten) {
             return None;
@@ -246,7 +247,8 @@ impl State {
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
         let known = self.resume_checkpoint(spec.stream, &frames);
         let is_known = known.is_some();
-        let begin = begin_of_unknown(spec, &frames);
+        let known_stream = self.streams.get(&spec.stream).map(|known| &**known);
+        let begin = begin_of_unknown(known_stream, spec, &frames);
         let last = self.furthest(spec.stream, &frames);
         let is_repeatable = self.streams.get(&spec.stream).is_none_or(|s| !s.is_unrepeatable)
             && frames.iter().all(|frame| frame.repeatable);
@@ -445,6 +447,7 @@ impl State {
         let mut is_older_settled = content.epoch == 0 || is_gone;
         let mut is_settled = !is_gone;
         let mut on_disk = None;
+        let mut missing_rows = BTreeMap::new();
         for frame in frames {
             self.note_frame(stream, frame.location);
             if !is_older_settled && frame.base.epoch >= content.epoch {
@@ -465,7 +468,7 @@ impl State {
                 continue;
             }
             if let Some(reason) = frame.missing {
-                self.lose_frame(stream, &frame, stated, reason, now);
+                self.lose_frame(stream, &frame, (stated, &mut missing_rows), reason, now);
             } else {
                 self.admit_frame(stream, &frame, stated, now);
             }
@@ -492,24 +495,31 @@ impl State {
 
     /// Counts a missing frame that no source reads again. Up to the furthest position in the cursor
     /// log, its records are part of what destinations are owed: only those after it are counted
-    /// here, from the index of the segment.
+    /// here, from the index of the segment. `missing_rows` are those of earlier missing frames, by
+    /// destination, that are part of what it is owed.
     fn lose_frame(
         &mut self,
         stream: StreamId,
         frame: &RecoveredFrame,
-        stated: &Arc<Checkpoint>,
+        (stated, missing_rows): (&Arc<Checkpoint>, &mut BTreeMap<usize, u64>),
         reason: DiscardReason,
         now: Duration,
     ) {
         self.dead.push(frame.location);
-        if frame.checkpoint.end <= stated.end {
-            return;
-        }
         for (index, _) in frame.routed.iter().copied() {
             let Some(seen) = self.seen_from(index, stream, stated) else { continue };
             let rows = frame.routed_after(index, seen);
-            if rows > 0 && !self.cursors[index].dropped && !frame.was_missed_by(index) {
-                self.count_lost(index, stream, &frame.checkpoint, (rows, reason), now);
+            if rows == 0 || self.cursors[index].dropped || frame.was_missed_by(index) {
+                continue;
+            }
+            // What is owed and is in no other frame is in this one.
+            let known = self.streams.get(&stream).and_then(|s| s.cursor_streams.get(index));
+            let unpaid = known.map_or(0, |cs| cs.owed_rows.rows);
+            let missing = missing_rows.entry(index).or_default();
+            let owed = rows.min(unpaid - unpaid.min(*missing));
+            *missing += owed;
+            if frame.checkpoint.end > stated.end && rows > owed {
+                self.count_lost(index, stream, &frame.checkpoint, (rows - owed, reason), now);
             }
         }
     }
@@ -641,11 +651,23 @@ impl Furthest {
     }
 }
 
-/// Returns where a stream starts that the log does not know: where its source says, or with its
-/// first frame on disk.
-fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<Checkpoint> {
+/// Returns where a stream is read again of which the log does not know enough: where its latest
+/// content starts, so that no destination takes it for what it has; or where its source says, or
+/// with its first frame on disk.
+fn begin_of_unknown(
+    known: Option<&StreamState>,
+    spec: &StreamSpec<'_>,
+    frames: &[RecoveredFrame],
+) -> Arc<Checkpoint> {
     let mut book = Vec::new();
     spec.book.encode(&mut book);
+    if let Some(known) = known {
+        let content = Content::of(known, frames);
+        if content.begin > spec.start {
+            let begin = || Arc::new(Checkpoint::new(content.begin, &book, spec.state));
+            return known.begin_of(content.epoch).cloned().unwrap_or_else(begin);
+        }
+    }
     let start = Checkpoint::new(spec.start, &book, spec.state);
     let first = frames.first().filter(|f| f.base < spec.start);
     Arc::new(first.map_or(start, |f| Checkpoint::at(f.base)))

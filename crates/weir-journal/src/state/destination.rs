@@ -238,12 +238,16 @@ impl State {
         self.spill_queue.extend(all);
     }
 
-    /// Returns the streams of which something waits for the destination.
+    /// Returns the streams of which something waits for the destination, in order: they are taken
+    /// in the same order each time.
     pub(super) fn streams_of(&self, index: usize) -> Vec<StreamId> {
         let waits = |known: &super::StreamState| {
             known.cursor_streams.get(index).is_some_and(|cs| !cs.entries.is_empty())
         };
-        self.streams.iter().filter(|(_, known)| waits(known)).map(|(stream, _)| *stream).collect()
+        let waiting = self.streams.iter().filter(|(_, known)| waits(known));
+        let mut streams: Vec<StreamId> = waiting.map(|(stream, _)| *stream).collect();
+        streams.sort_unstable();
+        streams
     }
 
     /// Makes batches that a reader has taken and not settled wait again, for the next one.

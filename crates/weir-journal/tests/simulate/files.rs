@@ -163,7 +163,10 @@ pub(crate) fn chain_at(oracle: &Oracle, resume: &ResumePoint) -> Chain {
     if resume.position == Position::default() && resume.book == SourceBook::default() {
         return Chain::new();
     }
-    let Some((begin, next)) = place_of(resume) else { panic!("no state at position: {resume:?}") };
+    let Some((begin, next)) = place_of(resume) else {
+        assert!(oracle.has_forgotten, "no state at position: {resume:?}");
+        return Chain::new();
+    };
     let chain = oracle.chain(begin, next);
     let epoch = oracle.begins[begin].epoch;
     assert_eq!(resume.position, Position::new(epoch, next * STEP), "the state of another position");
@@ -195,9 +198,14 @@ impl File {
         let resume = open_stream(journal, self.stream, begin, is_gone);
         let chain = chain_at(oracle, &resume);
         oracle.set_chain(self.stream, source_of(self.stream), chain.clone());
-        let place = place_of(&resume).unwrap_or((begin, 0));
-        if oracle.begins[place.0].content == self.content {
-            assert!(!is_gone, "the position is in the present content");
+        let place = place_of(&resume).unwrap_or_else(|| {
+            let epoch = resume.position.epoch;
+            (if epoch == 0 { begin } else { oracle.begin(self.content, epoch, chain.clone()) }, 0)
+        });
+        let is_here = oracle.begins[place.0].content == self.content;
+        // After damage to the log, nothing may be known at all.
+        assert!(!is_here || !is_gone || oracle.has_forgotten, "the position is in other content");
+        if is_here && !is_gone {
             assert!(place.1 <= self.written, "the journal knows more than was ever read");
             self.reading = Some(Reading { begin: place.0, next: place.1, is_begun: true });
             return;

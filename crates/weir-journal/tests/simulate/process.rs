@@ -16,7 +16,7 @@ use weir_model::{DiscardReason, Position, StreamId};
 use weir_testkit::FakeClock;
 
 use crate::files::{Reading, parse};
-use crate::oracle::{Fate, GOT, OFFERED, SURE, Sink};
+use crate::oracle::{Fate, OFFERED, SURE, Sink};
 use crate::support::ALL_IS_DUE;
 
 type Ticket = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
@@ -238,8 +238,7 @@ impl Reader {
         let taken = taken.find(|taken| taken.serial == serial).expect("it was taken");
         taken.is_settled = true;
         for (content, row) in &taken.rows {
-            sink.mark(*content, *row, GOT);
-            counts[sink.fate(*row) as usize] += 1;
+            counts[sink.settle(*content, *row) as usize] += 1;
         }
         let rejected = counts[Fate::Rejected as usize];
         Outcome {

@@ -301,6 +301,10 @@ impl<'a> World<'a> {
         self.met(if is_log { "DamageOfPositions" } else { "DamageOfFrames" });
         if is_log {
             self.oracle.forget();
+        } else {
+            self.oracle.damage_frames(self.settings.is_exact);
+            // Not everything that was written is still there.
+            self.is_killed = false;
         }
     }
 
@@ -684,7 +688,10 @@ impl<'a> World<'a> {
                 f.state == FileState::Gone || f.reading.as_ref().is_some_and(is_read)
             };
             let is_settled =
-                || self.ledger().is_some_and(|l| l.cursors.iter().all(|c| c.in_flight == 0));
+                // Damage to both log and segment takes the names of destinations.
+                || self.ledger().is_some_and(|l| {
+                    l.cursors.iter().all(|c| c.in_flight == 0 || c.name.is_empty())
+                });
             if self.files.iter().all(is_done) && have_begun && is_settled() && self.flush() {
                 break;
             }
