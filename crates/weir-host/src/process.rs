@@ -40,16 +40,25 @@ impl ProcessMetrics {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let kib = |name| number_of(&status, name).map(|kib| kib * 1024);
-        // One of the entries is the descriptor used to list them.
-        let open_fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64 - 1);
         Self {
             cpu_seconds: Some(cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9),
             resident_bytes: kib("VmRSS:"),
             virtual_bytes: kib("VmSize:"),
-            open_fds,
+            open_fds: open_fds(),
             max_fds: limit.current,
             threads: number_of(&status, "Threads:"),
         }
+    }
+}
+
+/// Since Linux 6.2 their number is the size of the directory that lists them; to read that takes
+/// tens of milliseconds if there are tens of thousands.
+fn open_fds() -> Option<u64> {
+    let dir = "/proc/self/fd";
+    match fs::metadata(dir).ok()?.len() {
+        // One of the entries is the descriptor used to list them.
+        0 => fs::read_dir(dir).ok().map(|fds| fds.count() as u64 - 1),
+        count => Some(count),
     }
 }
 

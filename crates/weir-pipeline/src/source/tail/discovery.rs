@@ -98,7 +98,8 @@ pub(super) struct Report {
 #[derive(Debug)]
 struct Dir {
     path: PathBuf,
-    shown: PathBuf,
+    /// Shared with the files that are parked in it.
+    shown: Arc<Path>,
     rules: Vec<Rule>,
     wd: Option<i32>,
     /// It was already logged that inotify refused it.
@@ -208,6 +209,11 @@ impl Discovery {
     /// Returns the directory's path without links.
     pub(super) fn dir_path(&self, dir: DirId) -> &Path {
         &self.dirs[dir].path
+    }
+
+    /// Returns the directory's path for display.
+    pub(super) fn shown_dir(&self, dir: DirId) -> Arc<Path> {
+        Arc::clone(&self.dirs[dir].shown)
     }
 
     /// Returns the number of directories that are only rescanned.
@@ -500,7 +506,7 @@ impl Discovery {
             }
         }
         if is_new && rules != [Rule::Ancestor] {
-            shown.clone_into(&mut self.dirs[dir].shown);
+            self.dirs[dir].shown = Arc::from(shown);
         }
         if self.watch(dir) || is_new {
             touch_all(&mut self.dirs, &mut self.dirty, dir);
@@ -511,7 +517,7 @@ impl Discovery {
     fn new_dir(&mut self, real: &Path, shown: &Path) -> DirId {
         let new = Dir {
             path: real.to_owned(),
-            shown: shown.to_owned(),
+            shown: Arc::from(shown),
             rules: Vec::new(),
             wd: None,
             is_refused: false,

@@ -17,7 +17,7 @@ use super::engine::{Engine, LOOKS_MAX, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
 
 /// How often a file without a name is checked at first: the kernel may not report writes to it.
-/// The longer nothing is written, the rarer the checks: after half the time that it has been quiet.
+/// The longer nothing is written, the rarer the checks: after the time that it has been quiet.
 const NAMELESS_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a finished file without a name is looked for before it is forgotten.
@@ -58,7 +58,7 @@ impl Engine {
             if now >= due {
                 return self.finish(file);
             }
-            let check = now + NAMELESS_PAUSE.max(now.saturating_sub(since) / 2);
+            let check = now + NAMELESS_PAUSE.max(now.saturating_sub(since));
             let is_nameless = file.locations.is_empty();
             return or_records(if is_nameless { due.min(check) } else { due });
         }

@@ -520,10 +520,13 @@ impl Engine {
         }
         until = until.min(self.timers.peek().map_or(until, |Reverse((at, _))| *at));
         until = until.min(self.retry_open_at.unwrap_or(until));
-        if !self.discovery.has_touched() {
+        let is_draining = now < self.next_drain;
+        if self.discovery.has_touched() {
+            // A turn may have taken so long that the next one is due.
+            until = until.min(self.next_drain);
+        } else {
             until = until.min(self.parked.next_look().unwrap_or(until));
         }
-        let is_draining = now < self.next_drain;
         if is_draining {
             // Writes accumulate meanwhile: one look per interval, not one per write.
             until = until.min(self.next_drain);

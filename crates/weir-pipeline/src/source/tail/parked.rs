@@ -9,17 +9,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::hash::Hash;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_host::TreeFile;
 use weir_host::file_tree::{FileId, FileStat};
-use weir_model::{Resource, SourceBook, StreamId};
+use weir_model::{Resource, SourceBook};
 
 use super::discovery::{DirId, FileKey, FileLocation, Known};
 use super::engine::Engine;
 use super::file::{File, Phase};
+use super::identity::stream_of;
 use super::limit::TokenBucket;
 use super::rotation::Generation;
 use super::state;
@@ -45,26 +46,22 @@ pub(super) fn shrink_queue<T>(queue: &mut VecDeque<T>) {
     }
 }
 
-/// What is kept of a quiet file.
+/// What is kept of a quiet file. There may be hundreds of thousands, so whatever is the same for
+/// nearly all of them is not kept for each: see [`Uncommon`].
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub(super) struct Parked {
     pub id: FileId,
-    stream: StreamId,
     group: u64,
-    locations: Box<[FileLocation]>,
-    shown: Box<Path>,
-    /// `None`: it follows from `shown`.
-    resource: Option<Arc<[u8]>>,
+    /// The first name that leads to it.
+    location: FileLocation,
+    /// The directory of that name, for display.
+    shown_dir: Arc<Path>,
     key_of_name: u64,
-    restart: u64,
-    generation: Generation,
     handle: Option<Box<dyn TreeFile>>,
-    rotated_at: Option<Duration>,
-    grown_at: Duration,
+    /// When it was last seen to grow or was read, nanoseconds (monotonic).
+    grown_ns: u64,
     size: u64,
-    seen: u64,
-    examined_to: u64,
     phase: Phase,
     is_named: bool,
     is_renamed: bool,
@@ -72,21 +69,55 @@ pub(super) struct Parked {
     is_claimed: bool,
     is_drained: bool,
     is_old: bool,
+    /// `None`: its only name is that of a log that is written to, and it was never truncated.
+    uncommon: Option<Box<Uncommon>>,
+}
+
+/// What distinguishes a quiet file from most others.
+#[derive(Debug, PartialEq, Eq)]
+struct Uncommon {
+    /// Its names after the first one.
+    other_locations: Box<[FileLocation]>,
+    /// Its path for display; `None` if it is that of the first name.
+    shown: Option<PathBuf>,
+    /// `None` if it follows from the path.
+    resource: Option<Arc<[u8]>>,
+    restart: u64,
+    generation: Generation,
+    rotated_at: Option<Duration>,
+    /// Growth over all epochs; `None` if that is its size.
+    seen: Option<u64>,
+}
+
+impl Default for Uncommon {
+    fn default() -> Self {
+        Self {
+            other_locations: Box::default(),
+            shown: None,
+            resource: None,
+            restart: 0,
+            generation: Generation::Active,
+            rotated_at: None,
+            seen: None,
+        }
+    }
 }
 
 impl Parked {
     /// Returns the time since which it has not grown, if its descriptor may be closed.
     fn is_open_since(&self) -> Option<Duration> {
-        self.handle.as_ref().map(|_| self.grown_at)
+        self.handle.as_ref().map(|_| Duration::from_nanos(self.grown_ns))
     }
 
     /// Returns true if a sighting of this name says nothing new.
     fn is_unchanged(&self, (dir, name): (DirId, &OsStr), stat: &FileStat) -> bool {
-        let is_it = |location: &FileLocation| location.dir == dir && *location.name == *name;
+        let is_only = self.uncommon.as_ref().is_none_or(|u| u.other_locations.is_empty());
         self.is_named
             && self.id == stat.id
             && self.size == stat.size
-            && matches!(&*self.locations, [only] if is_it(only))
+            && is_only
+            && self.location.dir == dir
+            && *self.location.name == *name
     }
 }
 
@@ -202,26 +233,34 @@ impl Engine {
     }
 
     fn park(&mut self, file: File) {
-        for location in &file.locations {
+        debug_assert_eq!(stream_of(&file.id, self.source), file.stream, "it follows from the file");
+        let mut locations = file.locations.into_iter();
+        let Some(location) = locations.next() else { return };
+        let other_locations: Box<[FileLocation]> = locations.collect();
+        for location in other_locations.iter().chain([&location]) {
             self.discovery.settled(location);
         }
+        let shown_dir = self.discovery.shown_dir(location.dir);
+        let is_shown_there = shown_dir.join(&*location.name) == file.shown;
         let is_plain = self.resource_of(Resource::new(), &file.shown) == *file.resource;
-        let parked = Parked {
-            id: file.id,
-            stream: file.stream,
-            group: file.group,
-            locations: file.locations.into_boxed_slice(),
-            shown: file.shown.into_boxed_path(),
+        let uncommon = Uncommon {
+            other_locations,
+            shown: (!is_shown_there).then_some(file.shown),
             resource: (!is_plain).then_some(file.resource),
-            key_of_name: file.key_of_name,
             restart: file.restart,
             generation: file.generation,
-            handle: file.handle,
             rotated_at: file.rotated_at,
-            grown_at: file.grown_at.max(file.read_at),
+            seen: (file.seen != file.size).then_some(file.seen),
+        };
+        let parked = Parked {
+            id: file.id,
+            group: file.group,
+            location,
+            shown_dir,
+            key_of_name: file.key_of_name,
+            handle: file.handle,
+            grown_ns: file.grown_at.max(file.read_at).as_nanos() as u64,
             size: file.size,
-            seen: file.seen,
-            examined_to: file.examined_to,
             phase: file.phase,
             is_named: file.is_named,
             is_renamed: file.is_renamed,
@@ -229,6 +268,7 @@ impl Engine {
             is_claimed: file.is_claimed,
             is_drained: file.is_drained,
             is_old: file.is_old,
+            uncommon: (uncommon != Uncommon::default()).then(|| Box::new(uncommon)),
         };
         self.parked.files.insert(file.key, Box::new(parked));
     }
@@ -240,10 +280,13 @@ impl Engine {
         WOKEN.set(WOKEN.get() + 1);
         shrink(&mut self.parked.files);
         let now = self.now();
-        let mut file = Box::new(File::new(key, parked.id, parked.stream, now));
+        let stream = stream_of(&parked.id, self.source);
+        let uncommon = parked.uncommon.map_or_else(Uncommon::default, |uncommon| *uncommon);
+        let mut file = Box::new(File::new(key, parked.id, stream, now));
         file.group = parked.group;
-        file.shown = parked.shown.into_path_buf();
-        let appended = self.parts.journal.appended(parked.stream).filter(|_| parked.is_claimed);
+        let shown = || parked.shown_dir.join(&*parked.location.name);
+        file.shown = uncommon.shown.unwrap_or_else(shown);
+        let appended = self.parts.journal.appended(stream).filter(|_| parked.is_claimed);
         debug_assert_eq!(parked.is_claimed, appended.is_some(), "only this source ends the stream");
         if let Some(appended) = appended {
             // Without a descriptor, so that the content is verified at the next visit.
@@ -251,15 +294,19 @@ impl Engine {
             file.unverified = state::decode(&file.appended.state).map(|saved| saved.print);
         }
         let plain = || Arc::from(self.resource_of(Resource::new(), &file.shown));
-        file.resource = parked.resource.unwrap_or_else(plain);
-        file.locations = parked.locations.into_vec();
+        file.resource = uncommon.resource.unwrap_or_else(plain);
+        file.locations.reserve_exact(1 + uncommon.other_locations.len());
+        file.locations.push(parked.location);
+        file.locations.extend(uncommon.other_locations);
         file.key_of_name = parked.key_of_name;
-        file.restart = parked.restart;
-        file.generation = parked.generation;
+        file.restart = uncommon.restart;
+        file.generation = uncommon.generation;
         file.handle = parked.handle;
-        file.rotated_at = parked.rotated_at;
-        (file.grown_at, file.read_at) = (parked.grown_at, parked.grown_at);
-        (file.size, file.seen, file.examined_to) = (parked.size, parked.seen, parked.examined_to);
+        file.rotated_at = uncommon.rotated_at;
+        let grown_at = Duration::from_nanos(parked.grown_ns);
+        (file.grown_at, file.read_at) = (grown_at, grown_at);
+        // It was read to its end, so that `examined_to` says nothing.
+        (file.size, file.seen) = (parked.size, uncommon.seen.unwrap_or(parked.size));
         file.phase = parked.phase;
         file.is_named = parked.is_named;
         file.is_renamed = parked.is_renamed;
@@ -269,7 +316,7 @@ impl Engine {
         file.is_old = parked.is_old;
         file.published.is_followed = parked.phase != Phase::Finished;
         let limit = self.parts.settings.rate_limit;
-        file.bucket = limit.map(|limit| TokenBucket::new(limit, parked.grown_at));
+        file.bucket = limit.map(|limit| TokenBucket::new(limit, grown_at));
         self.files.insert(key, file);
         self.parked.watch(key, now);
     }

@@ -101,6 +101,9 @@ impl NameStates {
         };
         if self.0.get(name).is_some_and(is_found) {
             self.0.remove(name);
+            if self.0.is_empty() {
+                self.0 = HashMap::new();
+            }
             shrink(&mut self.0);
         }
     }

@@ -437,6 +437,27 @@ fn a_backlog_that_a_full_buffer_holds_up_or_that_is_gone_is_not_read() {
     run.stop();
 }
 
+#[test]
+fn after_a_turn_that_takes_long_an_incomplete_report_is_completed_without_delay() {
+    let world = World::new();
+    let mut run = world.start(None);
+    write(world.path("logs/app.log"), docker("a line\\n")).unwrap();
+    std::fs::remove_file(world.path("logs/app.log")).unwrap();
+    for _ in 0..TURNS {
+        // Until the end of the turn, much longer than the pause after it.
+        world.clock.advance(RETRY_PAUSE);
+        run.engine.turn();
+        world.clock.advance(RETRY_PAUSE);
+        let wait = run.engine.next_wait();
+        let is_waiting = wait.is_some_and(|wait| wait.timeout > NAMES_PAUSE);
+        assert!(!is_waiting || !run.engine.discovery.has_touched());
+    }
+    assert!(!run.engine.discovery.has_touched());
+    assert_eq!(run.engine.files_unseen, 1);
+    assert!(run.bodies().is_empty());
+    run.stop();
+}
+
 impl World {
     /// Lets time pass until quiet files are parked.
     fn rest(&self, run: &mut Run) {
