@@ -109,7 +109,7 @@ fn messages_over_every_transport_arrive_with_their_host_and_program() {
     }
     assert_eq!(of("stream", "service.name"), "cron");
     assert_eq!(of("datagram", "network.peer.address"), Value::Null);
-    assert_eq!(by_body["tcp count"]["severity_text"], "INFO");
+    assert_eq!(by_body["tcp count"]["severity_text"], "NOTICE");
     weir.stop();
     assert!(!stream.exists() && !datagram.exists(), "sockets are removed");
 }

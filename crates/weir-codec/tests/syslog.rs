@@ -220,6 +220,12 @@ const BSD: &[(&str, Parts<'_>)] = &[
         (T, "host", "", "", "", "last message repeated 3 times"),
     ),
     ("<13>Oct 11 22:14:15 fe80::1 app: text", (T, "fe80::1", "app", "", "", "text")),
+    // Not a year.
+    ("<13>Oct 11 22:14:15 2001:db8::1 app: text", (T, "2001:db8::1", "app", "", "", "text")),
+    (
+        "<13>Oct 11 2025 22:14:15 2001:db8::1 app[4]: text",
+        ("2025-10-11T22:14:15Z", "2001:db8::1", "app", "4", "", "text"),
+    ),
     // The text is not taken for a program.
     (
         "<13>Oct 11 22:14:15 h http://example.com/ fetched",
@@ -283,6 +289,15 @@ const DEVICES: &[(&str, Parts<'_>)] = &[
         "<166>Oct 11 2025 22:14:15 fw1 : %ASA-6-302013: Built",
         ("2025-10-11T22:14:15Z", "fw1", "%ASA-6-302013", "", "", "Built"),
     ),
+    (
+        "<166>Oct 11 2025 22:14:15 fw1: %ASA-6-302013: Built",
+        ("2025-10-11T22:14:15Z", "fw1", "%ASA-6-302013", "", "", "Built"),
+    ),
+    (
+        "<166>Oct 11 22:14:15 app[4]: %ASA-6-302013: Built",
+        (T, "", "app", "4", "", "%ASA-6-302013: Built"),
+    ),
+    ("<166>Oct 11 22:14:15 app: %d of 5: x", (T, "", "app", "", "", "%d of 5: x")),
     (
         "<166>:Oct 11 22:14:15 UTC: %ASA-session-5-1: text",
         (T, "", "%ASA-session-5-1", "", "", "text"),

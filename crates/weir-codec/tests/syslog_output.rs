@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_codec::{
-    SyslogDecoder, SyslogEncoder, SyslogFormat, SyslogFraming, SyslogFramingKind, SyslogOrigin,
-    SyslogOutputFraming, SyslogStep,
+    Encoding, SyslogDecoder, SyslogEncoder, SyslogFormat, SyslogFraming, SyslogFramingKind,
+    SyslogOrigin, SyslogOutputFraming, SyslogStep,
 };
 use weir_model::{
     BatchBuilder, NewRecord, Position, RecordFlags, Seal, Selection, Severity, SourceBook,
@@ -129,6 +129,52 @@ fn messages_in_a_loose_form_are_rewritten_strictly() {
     assert_eq!(encoded(SyslogFormat::Rfc5424, SyslogOutputFraming::Lines, &records), want);
     let old = encoded(SyslogFormat::Rfc3164, SyslogOutputFraming::Lines, &records);
     assert!(old.ends_with("<14>Nov 21 19:12:31 my_host app__1_: local\n"), "{old}");
+}
+
+fn file_lines(records: &Selection) -> String {
+    let mut out = Vec::new();
+    Encoding::Syslog.lines(records, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn lines_of_a_file_have_time_host_and_program() {
+    let records = received(&[
+        b"<34>Oct 11 22:14:15 h su[42]: failed",
+        b"<165>1 2003-10-11T22:14:15.003000001z h a 8710 ID47 [ex@1 a=\"1\"] two\nlines",
+        b"no header",
+    ]);
+    let want = "2026-10-11T22:14:15.000000Z my_host app:[1][42]: failed\n\
+                2003-10-11T22:14:15.003000Z my_host app:[1][8710]: two\\nlines\n\
+                2026-11-21T19:12:31.335106Z my_host app:[1]: no header\n";
+    assert_eq!(file_lines(&records), want);
+}
+
+#[test]
+fn lines_of_a_file_name_what_is_known() {
+    let line = |resource: &[u8]| {
+        file_lines(&plain(&Plain { resource, body: b"text", ..Plain::default() }))
+    };
+    let time = "2026-11-21T19:12:31.335106Z";
+    assert_eq!(line(b"{}"), format!("{time} - text\n"));
+    let peer = br#"{"network.peer.address":"10.0.0.7","service.name":"app"}"#;
+    assert_eq!(line(peer), format!("{time} 10.0.0.7 app: text\n"));
+    let escaped = br#"{"host.name":"a\"b","service.name":"c d"}"#;
+    assert_eq!(line(escaped), format!("{time} a\"b c_d: text\n"));
+    let nested = br#"{"a":{"host.name":"no"},"host.name":"yes"}"#;
+    assert_eq!(line(nested), format!("{time} yes text\n"));
+}
+
+#[test]
+fn lines_of_a_file_are_parsed_again() {
+    let resource = br#"{"host.name":"web1","service.name":"sshd"}"#;
+    let record = Plain { resource, body: b"a: b", process_id: b"42", ..Plain::default() };
+    let line = file_lines(&plain(&record));
+    let mut decoder = SyslogDecoder::new();
+    let message = decoder.parse(line.trim_end().as_bytes(), NOW_NS);
+    let parts = [message.hostname, message.app_name, message.process_id, message.body];
+    assert_eq!(parts, [b"web1".as_slice(), b"sshd", b"42", b"a: b"]);
+    assert_eq!(message.time_ns, Some(NOW_NS / 1000 * 1000));
 }
 
 #[test]

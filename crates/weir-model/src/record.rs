@@ -34,8 +34,15 @@ impl Severity {
     /// FATAL; syslog emergency.
     pub const FATAL: Self = Self(21);
 
-    /// Returns the short name of the range that contains the number, empty if unspecified.
+    /// Returns its name: that of a severity of syslog between two ranges, or else the short name of
+    /// the range; empty if unspecified.
     pub fn text(self) -> &'static str {
+        match self {
+            Self::NOTICE => return "NOTICE",
+            Self::CRITICAL => return "CRITICAL",
+            Self::ALERT => return "ALERT",
+            _ => {}
+        }
         match self.0 {
             1..=4 => "TRACE",
             5..=8 => "DEBUG",
@@ -253,6 +260,17 @@ fn hex4(bytes: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn severities_of_syslog_keep_their_names() {
+        let names = Severity::OF_SYSLOG.map(|(severity, _)| severity.text());
+        let want = ["FATAL", "ALERT", "CRITICAL", "ERROR", "WARN", "NOTICE", "INFO", "DEBUG"];
+        assert_eq!(names, want);
+        assert_eq!(
+            [0, 1, 12, 20, 24, 25].map(|n| Severity(n).text()),
+            ["", "TRACE", "INFO", "ERROR", "FATAL", ""]
+        );
+    }
 
     #[test]
     fn escapes_are_decoded_and_other_text_is_kept() {

@@ -113,6 +113,22 @@ fn records_go_to_the_files_that_they_name() {
 }
 
 #[test]
+fn records_go_to_the_file_of_the_hour_in_which_they_were_received() {
+    let (mut rig, tree_dir) = start("{arrival:%Y%m%d}/{service}-{arrival:%H}.log", |_| {});
+    // The first at 22:13:21.
+    for (hours, line) in [(0, "first"), (0, "second"), (1, "third"), (2, "fourth")] {
+        rig.observed_ns = 1_700_000_001_000_000_000 + hours * 3_600_000_000_000;
+        rig.append_with(1, &of_service("web"), &[Line::new(line)]);
+        rig.drain();
+    }
+    let (ledger, _dir) = rig.finish();
+    assert_eq!(ledger.book.delivered, 4);
+    assert_eq!(text(&tree_dir.join("20231114/web-22.log")), "first\nsecond\n");
+    assert_eq!(text(&tree_dir.join("20231114/web-23.log")), "third\n");
+    assert_eq!(text(&tree_dir.join("20231115/web-00.log")), "fourth\n");
+}
+
+#[test]
 fn messages_of_syslog_go_below_the_host_that_they_name() {
     let from = |host: &str, app: &str, peer: &str| {
         Resource::new()

@@ -126,7 +126,7 @@ fn an_event_carries_body_time_metadata_and_fields() {
     assert_eq!(syslog.host.as_deref(), Some("web-1"));
     let fields: serde_json::Value = serde_json::from_str(&syslog.fields).unwrap();
     let want = serde_json::json!({
-        "service.name": "sshd", "severity_text": "INFO",
+        "service.name": "sshd", "severity_text": "NOTICE",
         "syslog.facility": "auth", "syslog.procid": "4711", "syslog.msgid": "ID47",
     });
     assert_eq!(fields, want);

@@ -1,7 +1,7 @@
 //! Records as lines.
 //!
 //! Invariant: one record is exactly one line; a newline within a body is written as `\n` (two
-//! characters). `Raw` keeps bytes that are not UTF-8, `Json` replaces them.
+//! characters). `Raw` and `Syslog` keep bytes that are not UTF-8, `Json` replaces them.
 #![cfg_attr(
     not(test),
     expect(clippy::indexing_slicing, reason = "places that were found in the same text")
@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value};
 use weir_model::{HeaderField, RecordFlags, RecordView, Selection, unescape_json};
 
+use super::syslog_line::syslog_line;
 use crate::{escape_json_into, format_rfc3339_ns};
 
 /// How a record is written as a line.
@@ -21,6 +22,8 @@ pub enum Encoding {
     Raw,
     /// One JSON object per record in OpenTelemetry's terms.
     Json,
+    /// Time, host, program and body, as in the files of syslog servers.
+    Syslog,
 }
 
 impl Encoding {
@@ -28,7 +31,7 @@ impl Encoding {
     pub fn lines(self, records: &Selection, out: &mut Vec<u8>) {
         match self {
             Self::Raw => records.records().for_each(|(_, record)| raw_line(&record, out)),
-            Self::Json => {
+            Self::Json | Self::Syslog => {
                 records.records().for_each(|(_, record)| self.line(records, &record, out));
             }
         }
@@ -42,6 +45,7 @@ impl Encoding {
                 let observed_ns = records.batch().header().observed_ns;
                 json_line(record, observed_ns, records.resource_of(record).encoded, out);
             }
+            Self::Syslog => syslog_line(records, record, out),
         }
     }
 }

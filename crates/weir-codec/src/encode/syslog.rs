@@ -149,10 +149,7 @@ impl SyslogEncoder {
         push_number(u64::from(facility) * 8 + severity_code(record.severity), out);
         out.push(b'>');
         let identity = self.identity(records.resource_of(record).encoded);
-        let time_ns = match record.timestamp_ns {
-            1.. => record.timestamp_ns,
-            _ => records.batch().header().observed_ns,
-        };
+        let time_ns = time_of(records, record);
         match self.format {
             SyslogFormat::Rfc5424 => self.rfc5424(record, &identity, time_ns, out),
             SyslogFormat::Rfc3164 => self.rfc3164(record, &identity, time_ns, out),
@@ -168,10 +165,7 @@ impl SyslogEncoder {
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(b"1 ");
-        format_rfc3339_ns(time_ns, out);
-        // At most six digits are permitted.
-        out.truncate(out.len() - b"000Z".len());
-        out.extend_from_slice(b"Z ");
+        push_time(time_ns, out);
         push_field(&identity.hostname, out);
         push_field(&identity.app_name, out);
         push_field(&permitted(record.process_id(), PROCESS_ID_MAX), out);
@@ -235,6 +229,21 @@ impl SyslogEncoder {
         self.identities.insert(resource.to_vec(), Arc::clone(&identity));
         identity
     }
+}
+
+/// Returns the time of a record, or else when it was received.
+pub(super) fn time_of(records: &Selection, record: &RecordView<'_>) -> i64 {
+    match record.timestamp_ns {
+        1.. => record.timestamp_ns,
+        _ => records.batch().header().observed_ns,
+    }
+}
+
+/// Appends a time with six digits, as many as RFC 5424 permits, and a space.
+pub(super) fn push_time(time_ns: i64, out: &mut Vec<u8>) {
+    format_rfc3339_ns(time_ns, out);
+    out.truncate(out.len() - b"000Z".len());
+    out.extend_from_slice(b"Z ");
 }
 
 /// Returns the syslog severity for a number of OpenTelemetry's: the most severe one that is not

@@ -154,7 +154,7 @@ fn rfc3164<'l>(
     let mut rest = stamp.rest;
     if !stamp.has_colon
         && hostname.is_empty()
-        && let Some((host, after)) = host(stamp.rest)
+        && let Some((host, after)) = host(stamp.rest).or_else(|| cisco_host(stamp.rest))
     {
         message.hostname = host;
         // Cisco writes ` : ` after the host.
@@ -225,6 +225,19 @@ fn host(text: &[u8]) -> Option<(&[u8], &[u8])> {
         [.., b']'] if host.contains(&b'[') && !host.starts_with(b"[") => None,
         _ => Some((host, rest)),
     }
+}
+
+/// Parses `fw1: %ASA-6-302013: `, which has a host where others have the program; returns the host
+/// and what follows the blank.
+fn cisco_host(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (host, rest) = word(text)?;
+    let host = host.strip_suffix(b":")?;
+    let name = tag(rest).filter(|tag| tag.process_id.is_empty())?.app_name;
+    // A facility, a severity from 0 to 7 and a mnemonic.
+    let mut parts = name.strip_prefix(b"%")?.split(|byte| *byte == b'-');
+    let has_severity = parts.any(|part| matches!(part, [b'0'..=b'7']));
+    let is_plain = host.len() <= HOSTNAME_MAX && is_host(host) && !host.contains(&b'[');
+    (has_severity && is_plain).then_some((host, rest))
 }
 
 #[inline]

@@ -236,10 +236,12 @@ fn may_continue(rest: &[u8]) -> bool {
     }
 }
 
-/// Parses `2026 `, or `2026:`; returns what follows the blank or colon.
+/// Parses `2026 `, or `2026: `; returns what follows the blank or colon. `2001:db8::1` is a host.
 fn year_word(text: &[u8]) -> Option<(i64, &[u8])> {
     match text {
-        [b'1', b'9', _, _, b' ' | b':', ..] | [b'2', b'0', _, _, b' ' | b':', ..] => {
+        [b'1', b'9', _, _, after @ ..] | [b'2', b'0', _, _, after @ ..]
+            if matches!(after, [b' ', ..] | [b':'] | [b':', b' ', ..]) =>
+        {
             let (year, rest) = number(text, 4)?;
             Some((year, rest.get(1..)?))
         }

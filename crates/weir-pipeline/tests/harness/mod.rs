@@ -80,6 +80,8 @@ pub(crate) struct Rig {
     pub(crate) stats: Arc<OutputStats>,
     pub(crate) dir: tempfile::TempDir,
     pub(crate) disk: Arc<dyn Disk>,
+    /// When the following batches are received.
+    pub(crate) observed_ns: i64,
     handle: Option<OutputHandle>,
     ends: std::collections::HashMap<u64, u64>,
 }
@@ -115,6 +117,7 @@ impl Rig {
             stats: Arc::default(),
             dir,
             disk,
+            observed_ns: 1_700_000_001_000_000_000,
             handle: None,
             ends: std::collections::HashMap::new(),
         }
@@ -192,7 +195,7 @@ impl Rig {
 
     /// Appends one batch of messages as the source `syslog` receives them.
     pub(crate) fn append_syslog(&mut self, stream: u64, messages: &[&[u8]]) {
-        let observed_ns = 1_700_000_001_000_000_000;
+        let observed_ns = self.observed_ns;
         let resource = Resource::new().with("host.name", "vm").with("service.name", "su");
         self.append_filled(stream, |builder, end| {
             let (mut decoder, mut book) = (SyslogDecoder::new(), SourceBook::default());
@@ -233,7 +236,7 @@ impl Rig {
             group: 0,
             source,
             end: Position::new(0, *end),
-            observed_ns: 1_700_000_001_000_000_000,
+            observed_ns: self.observed_ns,
             rule_generation: 0,
             book: &book,
             state: &[],

@@ -174,6 +174,8 @@ choice! {
     Encoding {
         Raw = "raw": "the body as it is, with newlines inside it written as `\\n`",
         Json = "json": "one JSON object that follows OpenTelemetry's log data model",
+        Syslog = "syslog": "time in UTC, host, program and body, as in the files of syslog servers: \
+            `2026-01-31T12:00:00.123456Z web1 sshd[42]: text`",
     }
 }
 

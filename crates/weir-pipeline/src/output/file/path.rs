@@ -1,4 +1,5 @@
-//! Where lines are written: a path that may contain fields, `/log/{host}/{service}.log`.
+//! Where lines are written: a path that may contain fields, `/log/{host}/{service}.log`, and the
+//! time of receipt, `/log/{arrival:%Y-%m-%d}.log`.
 //!
 //! Invariants: the complete directories before the first field are the base; whatever a record
 //! contains, its file is below the base, exactly as many directories deep as the template: a value
@@ -8,6 +9,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use weir_codec::civil_from_days;
 use weir_expr::{Field, Fields};
 use weir_model::hash64;
 
@@ -20,10 +22,14 @@ const NAME_BYTES_MAX: usize = 255;
 const SUFFIX_BYTES: usize = 40;
 /// Maximum length of the text between two slashes, excluding fields: leaves them enough room.
 const TEXT_BYTES_MAX: usize = 100;
-/// Maximum number of fields between two slashes.
+/// Maximum number of fields between two slashes, and of parts of a time.
 const NAME_FIELDS_MAX: usize = 4;
+/// What a time begins with, as in `{arrival:%Y-%m-%d}`.
+const ARRIVAL: &str = "arrival:";
 /// Replaces missing values, and characters that are not allowed in a name.
 const SUBSTITUTE: char = '_';
+/// The shortest part of a time that a path can contain.
+pub(super) const HOUR_NS: i64 = 3600 * 1_000_000_000;
 
 /// The path of an output of type `file`.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +45,46 @@ pub struct FilePath {
 enum Piece {
     Text(String),
     Field(Field),
+    /// A part of the time of receipt, in UTC.
+    Time(TimePart),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimePart {
+    Year,
+    Month,
+    Day,
+    Hour,
+}
+
+impl TimePart {
+    fn of(letter: char) -> Option<Self> {
+        match letter {
+            'Y' => Some(Self::Year),
+            'm' => Some(Self::Month),
+            'd' => Some(Self::Day),
+            'H' => Some(Self::Hour),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of its digits.
+    fn digits(self) -> usize {
+        if self == Self::Year { 4 } else { 2 }
+    }
+
+    fn push(self, time_ns: i64, out: &mut String) {
+        let hours = time_ns.div_euclid(HOUR_NS);
+        let (year, month, day) = civil_from_days(hours.div_euclid(24));
+        let number = match self {
+            Self::Year => year,
+            Self::Month => month,
+            Self::Day => day,
+            Self::Hour => hours.rem_euclid(24),
+        };
+        // Writing to a string does not fail.
+        let _written = write!(out, "{number:0digits$}", digits = self.digits());
+    }
 }
 
 /// Why a path is invalid.
@@ -59,6 +105,9 @@ pub enum FilePathError {
     /// It ends in a slash.
     #[error("ends with a slash: the file name is missing")]
     Directory,
+    /// A part of a time that is not supported.
+    #[error("{{{ARRIVAL}{0}}} may contain %Y, %m, %d and %H, and no slash")]
+    Time(String),
     /// `{message}`.
     #[error("{{message}} cannot be used in a path, as it can be anything")]
     Message,
@@ -68,7 +117,7 @@ impl FilePath {
     /// Parses a path; a literal brace is written twice.
     pub fn parse(text: &str) -> Result<Self, FilePathError> {
         let names = split(text)?;
-        let has_field = |name: &Vec<Piece>| name.iter().any(|p| matches!(p, Piece::Field(_)));
+        let has_field = |name: &Vec<Piece>| name.iter().any(|p| !matches!(p, Piece::Text(_)));
         let Some(first) = names.iter().position(has_field) else {
             let names: Vec<String> = names.iter().map(|name| plain(name)).collect();
             return Ok(Self { text: text.to_owned(), base: names.join("/").into(), names: vec![] });
@@ -110,6 +159,7 @@ impl FilePath {
             let text = |piece: &Piece| match piece {
                 Piece::Text(text) => text.clone(),
                 Piece::Field(_) => "FIELD".to_owned(),
+                Piece::Time(part) => "0".repeat(part.digits()),
             };
             name.iter().map(text).collect()
         };
@@ -121,18 +171,23 @@ impl FilePath {
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.names.iter().flatten().filter_map(|piece| match piece {
             Piece::Field(field) => Some(field),
-            Piece::Text(_) => None,
+            Piece::Text(_) | Piece::Time(_) => None,
         })
     }
 
+    /// Returns whether the time of receipt is part of it.
+    pub(super) fn has_time(&self) -> bool {
+        self.names.iter().flatten().any(|piece| matches!(piece, Piece::Time(_)))
+    }
+
     /// Appends the path of a record's file, relative to the base; nothing without fields.
-    pub(super) fn fill(&self, record: &impl Fields, out: &mut String) {
+    pub(super) fn fill(&self, record: &impl Fields, arrival_ns: i64, out: &mut String) {
         for (at, name) in self.names.iter().enumerate() {
             if at > 0 {
                 out.push('/');
             }
             let start = out.len();
-            fill_name(name, record, out);
+            fill_name(name, record, arrival_ns, out);
             if matches!(&out[start..], "" | "." | "..") {
                 out.truncate(start);
                 out.push(SUBSTITUTE);
@@ -209,24 +264,44 @@ fn split(text: &str) -> Result<Vec<Vec<Piece>>, FilePathError> {
             return Err(TemplateError::Close(offset).into());
         } else {
             let end = rest.find('}').ok_or(TemplateError::Open(offset))?;
-            let field = rule::field(rest[..end].trim()).ok_or(TemplateError::Empty(offset))?;
-            if field == Field::Message {
-                return Err(FilePathError::Message);
-            }
-            if let Some(name) = names.last_mut() {
-                name.push(Piece::Field(field));
-            }
+            let inside = rest[..end].trim();
             rest = &rest[end + 1..];
+            let Some(name) = names.last_mut() else { continue };
+            if let Some(format) = inside.strip_prefix(ARRIVAL) {
+                push_time(format, name)?;
+                continue;
+            }
+            match rule::field(inside).ok_or(TemplateError::Empty(offset))? {
+                Field::Message => return Err(FilePathError::Message),
+                field => name.push(Piece::Field(field)),
+            }
         }
     }
     push(&mut names, rest);
     Ok(names)
 }
 
+/// Appends the pieces of the format of a time.
+fn push_time(format: &str, name: &mut Vec<Piece>) -> Result<(), FilePathError> {
+    let invalid = || FilePathError::Time(format.to_owned());
+    let mut rest = format;
+    while let Some((text, after)) = rest.split_once('%') {
+        let letter = after.chars().next().ok_or_else(invalid)?;
+        name.push(Piece::Text(text.to_owned()));
+        name.push(Piece::Time(TimePart::of(letter).ok_or_else(invalid)?));
+        rest = &after[letter.len_utf8()..];
+    }
+    if rest.len() == format.len() || format.contains('/') {
+        return Err(invalid());
+    }
+    name.push(Piece::Text(rest.to_owned()));
+    Ok(())
+}
+
 fn plain(name: &[Piece]) -> String {
     let text = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),
-        Piece::Field(_) => String::new(),
+        Piece::Field(_) | Piece::Time(_) => String::new(),
     };
     name.iter().map(text).collect()
 }
@@ -234,21 +309,23 @@ fn plain(name: &[Piece]) -> String {
 fn check(name: &[Piece]) -> Result<(), FilePathError> {
     let text = plain(name);
     let fields = name.iter().filter(|piece| matches!(piece, Piece::Field(_))).count();
-    if fields == 0 && (text == ".." || text == ".") {
+    let times = name.iter().filter(|piece| matches!(piece, Piece::Time(_))).count();
+    if fields + times == 0 && (text == ".." || text == ".") {
         return Err(FilePathError::Dots(text));
     }
-    if text.len() > TEXT_BYTES_MAX || fields > NAME_FIELDS_MAX {
+    if text.len() > TEXT_BYTES_MAX || fields > NAME_FIELDS_MAX || times > NAME_FIELDS_MAX {
         return Err(FilePathError::Long(text));
     }
     Ok(())
 }
 
-fn fill_name(name: &[Piece], record: &impl Fields, out: &mut String) {
+fn fill_name(name: &[Piece], record: &impl Fields, arrival_ns: i64, out: &mut String) {
     let room = room_for_fields(name);
     let mut buffer = Vec::new();
     for piece in name {
         match piece {
             Piece::Text(text) => out.push_str(text),
+            Piece::Time(part) => part.push(arrival_ns, out),
             Piece::Field(field) => {
                 let start = out.len();
                 let mut is_first = true;
@@ -272,6 +349,7 @@ fn room_for_fields(name: &[Piece]) -> usize {
     for piece in name {
         match piece {
             Piece::Text(text) => room -= text.len(),
+            Piece::Time(part) => room -= part.digits(),
             Piece::Field(_) => fields += 1,
         }
     }

@@ -25,9 +25,12 @@ impl Fields for Says<'_> {
     }
 }
 
+/// 2026-02-03T04:59:59.999999999Z.
+const ARRIVAL_NS: i64 = 1_770_094_799_999_999_999;
+
 fn filled(template: &str, value: &[u8]) -> String {
     let mut out = String::new();
-    FilePath::parse(template).unwrap().fill(&Says(value), &mut out);
+    FilePath::parse(template).unwrap().fill(&Says(value), ARRIVAL_NS, &mut out);
     out
 }
 
@@ -46,6 +49,24 @@ fn the_base_is_what_stands_before_the_first_field() {
 fn fields_are_filled_in_and_missing_ones_leave_a_mark() {
     assert_eq!(filled("/log/{host}/x-{service}.log", b"web"), "vm/x-web.log");
     assert_eq!(filled("/log/{nothing}/{@a}", b""), "_/_");
+}
+
+#[test]
+fn the_time_of_receipt_can_be_part_of_a_path() {
+    assert_eq!(filled("/log/{arrival:%Y}/{arrival:%m}/{host}-{arrival:%d}", b""), "2026/02/vm-03");
+    assert_eq!(filled("/log/all-{arrival:%Y-%m-%dT%H}.log", b""), "all-2026-02-03T04.log");
+    let path = FilePath::parse("/log/all-{arrival:%Y%m%d}.log").unwrap();
+    assert!(path.is_template() && path.has_time());
+    assert_eq!((path.base(), path.fields().count()), (Path::new("/log"), 0));
+    assert_eq!(path.example(), Path::new("/log/all-00000000.log"));
+    assert!(path.covers(Path::new("/log/all-20260203.log")));
+    assert!(!path.covers(Path::new("/log/other-20260203.log")));
+    for format in ["", "Y", "%", "%Y/%m", "%j", "%Y%ü"] {
+        let error = FilePath::parse(&format!("/log/{{arrival:{format}}}.log")).unwrap_err();
+        assert_eq!(error, FilePathError::Time(format.to_owned()));
+    }
+    let five = FilePath::parse("/log/{arrival:%Y%m%d%H%H}.log").unwrap_err();
+    assert!(matches!(five, FilePathError::Long(_)), "{five}");
 }
 
 #[test]
@@ -108,7 +129,7 @@ proptest! {
     fn no_value_escapes_the_base_directory(value in proptest::collection::vec(any::<u8>(), 0..600)) {
         let path = FilePath::parse("/log/{service}/{@a}{@b}.{@c}").unwrap();
         let mut out = String::new();
-        path.fill(&Says(&value), &mut out);
+        path.fill(&Says(&value), ARRIVAL_NS, &mut out);
         let names: Vec<&str> = out.split('/').collect();
         prop_assert_eq!(names.len(), 2);
         for name in names {

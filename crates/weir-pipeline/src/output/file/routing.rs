@@ -1,7 +1,8 @@
 //! Which file each record of a batch goes to, if the path has fields.
 //!
-//! Invariants: a path whose fields all come from the resource is built once per resource and cached
-//! across batches, within a limit; the records of a file keep their order.
+//! Invariants: a path whose fields all come from the resource is built once per resource, and per
+//! hour if it contains the time, and cached across batches, within a limit; the records of a file
+//! keep their order.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use weir_expr::{Constants, Field};
 use weir_model::{RecordView, Selection, SourceId};
 
-use super::path::FilePath;
+use super::path::{FilePath, HOUR_NS};
 use crate::groups::Groups;
 use crate::rule::{Draft, Origin, RecordFields};
 
@@ -26,6 +27,8 @@ type OfResource = Option<Arc<str>>;
 pub(super) struct Routing {
     known: HashMap<SourceId, HashMap<Box<[u8]>, OfResource>>,
     known_count: usize,
+    /// The hour in which the batch was received, if it is part of the path.
+    hour: i64,
     draft: RefCell<Draft>,
     path: String,
     /// The paths of the current batch, each once.
@@ -53,7 +56,9 @@ impl Routing {
         let mut by_resource = std::mem::take(&mut self.by_resource);
         by_resource.group(views.len(), |item| usize::from(views[item].1.resource()));
         let mut origin = Origin::new(source);
-        origin.set_arrival(records.batch().header().observed_ns);
+        let arrival_ns = records.batch().header().observed_ns;
+        origin.set_arrival(arrival_ns);
+        self.set_hour(template, arrival_ns);
         for group in 0..by_resource.len() {
             let mut items = by_resource.items(group);
             let Some(first) = items.next() else { continue };
@@ -76,6 +81,16 @@ impl Routing {
         self.by_resource = by_resource;
         let Self { by_path, of_record, .. } = self;
         by_path.group(views.len(), |item| of_record[item] as usize);
+    }
+
+    /// Forgets the paths of another hour.
+    fn set_hour(&mut self, template: &FilePath, arrival_ns: i64) {
+        let hour = arrival_ns.div_euclid(HOUR_NS);
+        if template.has_time() && hour != self.hour {
+            self.hour = hour;
+            self.known.clear();
+            self.known_count = 0;
+        }
     }
 
     /// Returns the number of paths of the batch.
@@ -135,7 +150,8 @@ impl Routing {
     fn fill(&mut self, template: &FilePath, origin: &Origin, view: RecordView<'_>) {
         self.draft.get_mut().begin(&view);
         self.path.clear();
-        template.fill(&RecordFields { origin, view, draft: &self.draft }, &mut self.path);
+        let fields = RecordFields { origin, view, draft: &self.draft };
+        template.fill(&fields, self.hour * HOUR_NS, &mut self.path);
     }
 
     fn number(&mut self, path: &Arc<str>) -> u32 {

@@ -38,7 +38,8 @@ const FILE: &[Field] = &[
          is written to the file that its values name. Fields are named as in \
          expressions; characters that are not allowed in a file name become `_`, \
          and files are never created outside the directory that precedes the \
-         first field. A literal brace is doubled.",
+         first field. `{arrival:%Y-%m-%d}` is the time of receipt in UTC, of `%Y`, \
+         `%m`, `%d` and `%H`. A literal brace is doubled.",
     ),
     ENCODING,
     field(
