@@ -177,6 +177,11 @@ const SCENARIOS: &[Scenario] = &[
         run: loggregator::handbook_scenario,
     },
     Scenario {
+        name: "router-hour",
+        what: "a row of these tables for an hour",
+        run: loggregator::hour_scenario,
+    },
+    Scenario {
         name: "router-latency",
         what: "10,000 envelopes/s, time from sending one to reading it",
         run: loggregator::latency_scenario,

@@ -13,4 +13,4 @@ mod router;
 mod syslog_sink;
 
 pub(crate) use drains::{drains_scenario, idle_scenario};
-pub(crate) use router::{handbook_scenario, latency_scenario, router_scenario};
+pub(crate) use router::{handbook_scenario, hour_scenario, latency_scenario, router_scenario};

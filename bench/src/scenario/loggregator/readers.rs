@@ -71,6 +71,13 @@ impl Readers {
         last
     }
 
+    /// Returns how many envelopes each nozzle and each follower has got.
+    pub(super) fn got(&self) -> [Vec<u64>; 2] {
+        [&self.nozzles, &self.followers].map(|readers| {
+            readers.iter().map(|got| got.envelopes.load(Ordering::Relaxed)).collect()
+        })
+    }
+
     /// Returns the ages of all logs that nozzles and followers have got, sorted.
     pub(super) fn ages_ns(&self) -> Result<[Vec<u64>; 2]> {
         let of = |readers: &[Arc<Got>]| -> Result<Vec<u64>> {

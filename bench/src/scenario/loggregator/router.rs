@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use super::super::Options;
-use super::load::{Load, send_metrics};
+use super::load::{APPLICATIONS, Load, send_metrics};
 use super::pki::Pki;
 use super::readers::{Care, Readers};
 use super::relay;
@@ -31,6 +31,9 @@ const HANDBOOK_RATES: [(u64, f64); 4] =
     [(16_162, 0.54), (16_650, 1.03), (18_602, 3.6), (30_000, f64::NAN)];
 /// Lengths of logs of the handbook in bytes, and the share lost at 1,000 logs/s, in percent.
 const HANDBOOK_SIZES: [(usize, f64); 3] = [(100, 23.5), (1000, 6.0), (3000, 1.2)];
+
+/// The row of the handbook that `router-hour` runs, and for how long, in seconds.
+const HOUR: (u64, u64) = (HANDBOOK_RATES[0].0, 3600);
 
 /// Weir as a router, with its readers.
 struct Router {
@@ -71,6 +74,31 @@ impl Router {
         let cpu = self.weir.process().cpu()?.since(&before);
         self.check(missing)?;
         Ok((cpu, seconds, missing))
+    }
+
+    /// Sends a row of the handbook: logs over gRPC, and as many metrics over UDP, `rate` of each per
+    /// second. Returns how many envelopes are missing at nozzles and at followers.
+    fn run_row(&self, rate: u64, log_bytes: usize, seconds: u64) -> Result<[u64; 2]> {
+        let count = seconds * rate;
+        let load = Load {
+            rate: Some(rate as f64),
+            with_counters: false,
+            batch: 10,
+            ..Load::new(count, log_bytes)
+        };
+        std::thread::scope(|scope| {
+            let metrics = scope.spawn(|| send_metrics(self.metrics, count, rate as f64));
+            load.send(&self.ingress)?;
+            metrics.join().map_err(|_| anyhow::anyhow!("the sender panicked"))?
+        })?;
+        Ok(self.readers.missing(2 * count, count))
+    }
+
+    /// Returns how many envelopes weir has received.
+    fn received(&self) -> Result<u64> {
+        let ledger = self.weir.ledger()?;
+        let sources = ledger["sources"].as_array().context("no sources in the ledger")?;
+        Ok(sources.iter().filter_map(|source| source["book"]["lines"].as_u64()).sum())
     }
 
     /// Checks that the ledger counts the missing envelopes as lost.
@@ -152,20 +180,9 @@ pub(crate) fn handbook_scenario(options: &Options) -> Result<Outcome> {
     for (rate, bytes, handbook, what) in rows {
         let dir = tempfile::tempdir_in(data::cache_dir()?)?;
         let router = Router::start(dir.path(), false, Care::Count)?;
-        let count = options.scaled(SECONDS) * rate;
-        let load = Load {
-            rate: Some(rate as f64),
-            with_counters: false,
-            batch: 10,
-            ..Load::new(count, bytes)
-        };
-        std::thread::scope(|scope| {
-            let metrics = scope.spawn(|| send_metrics(router.metrics, count, rate as f64));
-            load.send(&router.ingress)?;
-            metrics.join().map_err(|_| anyhow::anyhow!("the sender panicked"))?
-        })?;
-        let [nozzles, followers] = router.readers.missing(2 * count, count);
-        let all = 4 * count + count;
+        let seconds = options.scaled(SECONDS);
+        let [nozzles, followers] = router.run_row(rate, bytes, seconds)?;
+        let all = 5 * seconds * rate;
         let lost = (nozzles + followers) as f64 / all as f64 * 100.0;
         let known =
             if handbook.is_nan() { String::new() } else { format!(" (handbook: {handbook} %)") };
@@ -173,6 +190,46 @@ pub(crate) fn handbook_scenario(options: &Options) -> Result<Outcome> {
             Measurement::new(&format!("{what}: % lost{known}"), lost).target(Target::AtMost(0.0)),
         );
     }
+    Ok(outcome)
+}
+
+/// `router-hour`.
+pub(crate) fn hour_scenario(options: &Options) -> Result<Outcome> {
+    let (rate, seconds) = (HOUR.0, options.scaled(HOUR.1));
+    let mut outcome = Outcome::new(format!(
+        "A row of the handbook for {seconds} s: logs of {LOG_BYTES} bytes over gRPC, as many \
+         metrics over UDP, {rate} envelopes/s together; two nozzles, a reader for each of \
+         {APPLICATIONS} applications. In brackets: what the handbook lost."
+    ));
+    let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+    let router = Router::start(dir.path(), false, Care::Count)?;
+    let before = router.weir.process().cpu()?;
+    let missing = router.run_row(rate / 2, LOG_BYTES, seconds)?;
+    let cpu = router.weir.process().cpu()?.since(&before);
+    let sent = rate / 2 * 2 * seconds;
+    let lost: u64 = missing.iter().sum();
+    let measured = |what: &str, value: f64| Measurement::new(what, value);
+    outcome.measurements.extend([
+        measured("envelopes sent", sent as f64),
+        measured("envelopes received, according to the ledger", router.received()? as f64),
+    ]);
+    let [nozzles, followers] = router.readers.got();
+    let fewest = |counts: &[u64]| counts.iter().min().copied().unwrap_or_default() as f64;
+    outcome.measurements.extend([
+        measured("read by the nozzle that got the fewest", fewest(&nozzles)),
+        measured(
+            "logs read by the reader of an application that got the fewest",
+            fewest(&followers),
+        ),
+        measured(&format!("lost (handbook: {} %)", HANDBOOK_RATES[0].1), lost as f64)
+            .target(Target::AtMost(0.0)),
+        measured(
+            "maximum memory, MiB",
+            router.weir.process().memory()?.1 as f64 / f64::from(1 << 20),
+        ),
+        measured("% of a core", cpu.total.as_secs_f64() / seconds as f64 * 100.0),
+    ]);
+    outcome.set_cpu(&cpu);
     Ok(outcome)
 }
 
