@@ -354,6 +354,15 @@ fn requests_that_are_not_valid_are_answered_as_by_the_original() {
     assert_eq!(answer("BatchedReceiver", &none), "INVALID_ARGUMENT Selectors must have a Message");
     let unknown = answer("/loggregator.v2.Egress/Query", &all("log"));
     assert_eq!(unknown, "UNIMPLEMENTED unknown method Query for service loggregator.v2.Egress");
+    // An agent whose router has one port for senders and readers.
+    for method in ["loggregator.v2.Ingress/BatchSender", "plumbing.DopplerIngestor/Pusher"] {
+        let sent = answer(&format!("/{method}"), &all("log"));
+        let service = method.split('/').next().unwrap();
+        let text = "envelopes are received by a source of type \"loggregator\", on its own port";
+        assert_eq!(sent, format!("UNIMPLEMENTED unknown service {service}: {text}"));
+    }
+    let log = weir.wait_log("sends envelopes to a port for readers");
+    assert_eq!(log.matches("to a port for readers").count(), 1, "{log}");
     let first = Reader::open(&weir, "BatchedReceiver", &all("log"), 1);
     let text = "RESOURCE_EXHAUSTED unable to create stream, max egress streams reached: 1";
     assert_eq!(answer("BatchedReceiver", &all("log")), text);
@@ -361,7 +370,7 @@ fn requests_that_are_not_valid_are_answered_as_by_the_original() {
     weir.wait_books("its reader has left", PATIENCE, |books| {
         service(books, "egress")["readers"] == 0
     });
-    assert_eq!(service(&weir.books(), "egress")["refused"], 5);
+    assert_eq!(service(&weir.books(), "egress")["refused"], 7);
     drop(Reader::open(&weir, "BatchedReceiver", &all("log"), 1));
     weir.stop();
 }

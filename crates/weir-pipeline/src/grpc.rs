@@ -6,6 +6,13 @@ use hyper::http::request;
 use hyper::{Method, StatusCode};
 use weir_codec::{GrpcStatus, LoggregatorError};
 
+/// Services that receive envelopes.
+const RECEIVING: [&str; 3] =
+    ["loggregator.v2.Ingress", "plumbing.DopplerIngestor", "logcache.v1.Ingress"];
+
+/// Services that readers call.
+const READ: [&str; 2] = ["loggregator.v2.Egress", "plumbing.Doppler"];
+
 /// How a call ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -34,6 +41,19 @@ impl Status {
     pub fn unknown_method(service: &str, method: &str) -> Self {
         let text = format!("unknown method {method} for service {service}");
         Self::new(GrpcStatus::Unimplemented, text)
+    }
+
+    /// Returns the status for a service that a port does not have. Loggregator's router has one port
+    /// for senders and readers, so those that are sent to the wrong one are told where to connect.
+    pub fn unknown_service(service: &str) -> Self {
+        let advice = if RECEIVING.contains(&service) {
+            ": envelopes are received by a source of type \"loggregator\", on its own port"
+        } else if READ.contains(&service) {
+            ": readers connect to the port of loggregator.egress"
+        } else {
+            ""
+        };
+        Self::new(GrpcStatus::Unimplemented, format!("unknown service {service}{advice}"))
     }
 
     /// Returns the status for a message that cannot be decoded.
@@ -71,16 +91,23 @@ pub fn method<'h>(
     if !content_type.is_some_and(|kind| kind.starts_with("application/grpc")) {
         return Err(Refused::Http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    let path = head.uri.path();
-    let (called, method) =
-        path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or((path, ""));
-    let unknown =
-        || Status::new(GrpcStatus::Unimplemented, format!("unknown service {called}")).into();
+    let (called, method) = called(head);
     services
         .iter()
         .find(|service| **service == called)
         .map(|service| (*service, method))
-        .ok_or_else(unknown)
+        .ok_or_else(|| Status::unknown_service(called).into())
+}
+
+/// Returns whether a request sends envelopes, wherever it arrives.
+pub fn is_from_sender(head: &request::Parts) -> bool {
+    RECEIVING.contains(&called(head).0)
+}
+
+/// Returns the names of the service and of the method that a request calls.
+fn called(head: &request::Parts) -> (&str, &str) {
+    let path = head.uri.path();
+    path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or((path, ""))
 }
 
 /// Adds the headers of every response.

@@ -78,6 +78,9 @@ where
         Err(Refused::Http(code)) => *response.status_mut() = code,
         Err(Refused::Status(status)) => {
             state.refuse(&status.message);
+            if grpc::is_from_sender(&head) {
+                state.warn_of_sender(peer);
+            }
             let mut stopped = state.stopped.clone();
             tokio::select! {
                 () = sleep(REFUSAL_PAUSE) => {}

@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -95,6 +95,8 @@ struct ServiceState {
     stopped: watch::Receiver<bool>,
     /// Empty except for the traffic controller.
     containers: Mutex<Containers>,
+    /// Whether a sender has connected to this port.
+    sender_warning: Once,
     /// The log-cache, if this service also serves its paths.
     log_cache: OnceLock<Arc<ServiceState>>,
 }
@@ -110,6 +112,19 @@ impl ServiceState {
         if let Some(view) = self.view() {
             view.reader_service(self.settings.service).refused.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Reports the first sender that is connected to this port, which serves readers.
+    fn warn_of_sender(&self, peer: SocketAddr) {
+        let service = self.settings.service.name();
+        self.sender_warning.call_once(|| {
+            tracing::warn!(
+                service,
+                %peer,
+                "a program sends envelopes to a port for readers, where they are refused: it must \
+                 connect to the port of a source of type \"loggregator\""
+            );
+        });
     }
 }
 
@@ -194,6 +209,7 @@ impl ReaderServices {
                 clock: clock.clone(),
                 stopped: stopped.clone(),
                 containers: Mutex::default(),
+                sender_warning: Once::new(),
                 log_cache: OnceLock::new(),
             };
             let state = Arc::new(state);

@@ -15,7 +15,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, CipherSuite, ClientConfig, RootCertStore};
 
 use super::ConnectError;
-use super::tls::{AnyCertificate, Policy, PolicyVerifier, Presented, roots};
+use super::tls::{
+    AnyCertificate, Policy, PolicyVerifier, Presented, UNUSABLE_KEY, is_usable, roots,
+};
 
 /// The TLS 1.2 ciphers that components of Cloud Foundry use with each other.
 const STRICT_CIPHERS: [CipherSuite; 2] = [
@@ -86,6 +88,9 @@ impl TlsPem<'_> {
         let Some((cert, key)) = self.client else { return Ok(None) };
         let chain = certificates("client certificate", cert)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable("key", &error))?;
+        if !is_usable(&key) {
+            return Err(unusable("key", &UNUSABLE_KEY));
+        }
         Ok(Some((chain, key)))
     }
 

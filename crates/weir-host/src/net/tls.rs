@@ -164,8 +164,21 @@ pub(super) fn certificates(
 
 pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConnectError> {
     let what = "tls.key_file";
-    PrivateKeyDer::from_pem_slice(&pem_file(what, path)?)
-        .map_err(|error| pem_error(what, path, error))
+    let key = PrivateKeyDer::from_pem_slice(&pem_file(what, path)?)
+        .map_err(|error| pem_error(what, path, error))?;
+    if !is_usable(&key) {
+        return Err(file_error(what, path, &UNUSABLE_KEY));
+    }
+    Ok(key)
+}
+
+/// Why a key is rejected that [`is_usable`] does not accept.
+pub(super) const UNUSABLE_KEY: &str = "is not a key that can be used; create an RSA key of 2048 to \
+                                       4096 bits, or one for ECDSA (P-256, P-384) or Ed25519";
+
+/// Returns whether the TLS library can sign with a key: shorter RSA keys are not secure.
+pub(super) fn is_usable(key: &PrivateKeyDer<'_>) -> bool {
+    rustls::crypto::ring::sign::any_supported_type(key).is_ok()
 }
 
 fn pem_file(what: &'static str, path: &Path) -> Result<Vec<u8>, ConnectError> {

@@ -553,3 +553,49 @@ fn a_drain_that_has_accepted_a_part_of_a_batch_does_not_keep_a_small_disk_full()
     let book = &core.drains[&0].book;
     assert!(book.discarded[DiscardReason::BufferFull as usize] > 0, "{book:?}");
 }
+
+#[test]
+fn a_batch_that_was_finished_between_others_that_are_put_back_is_counted_once() {
+    let mut world = World::new(0);
+    (world.capacity, world.bytes_max, world.is_killed) = (None, 16 * MIB, false);
+    world.kill(false);
+    let drain = DRAINS - 1;
+    let core = world.life.as_ref().unwrap().pump.core.clone();
+    let batches = || {
+        let core = core.borrow();
+        let mut batches: Vec<_> = core.drains[&drain].queue.iter().map(|row| &row.taken).collect();
+        batches.dedup_by(|one, next| Rc::ptr_eq(one, next));
+        if core.drains[&drain].mode == Mode::Lagging { batches.len() } else { 0 }
+    };
+    // It sends nothing until it has taken three batches from its stream.
+    while batches() < 3 {
+        assert!(world.next < 10_000, "the drain takes nothing from its stream");
+        world.append();
+        world.write(20);
+        world.pump();
+        world.life.as_mut().unwrap().pump.tick(false);
+        for other in 0..drain {
+            world.send(other);
+            world.send(other);
+        }
+        world.clock.advance(Duration::from_millis(100));
+    }
+    // With several requests in flight, only the one with the second batch is accepted.
+    let now = world.clock.monotonic();
+    let rows = core.borrow_mut().chunk(drain, now);
+    let second = rows.iter().find(|row| !Rc::ptr_eq(&row.taken, &rows[0].taken)).unwrap();
+    let is_second = |row: &Row| Rc::ptr_eq(&row.taken, &second.taken);
+    let fates: Vec<_> = rows.iter().map(|row| is_second(row).then_some(Fate::Delivered)).collect();
+    assert_eq!((fates[0], fates[rows.len() - 1]), (None, None));
+    let receiver = world.receivers.get_mut(&drain).unwrap();
+    let numbers = rows.iter().filter(|row| is_second(row)).map(|row| number_of(row, app_of(drain)));
+    receiver.seen.extend(numbers);
+    core.borrow_mut().sent(drain, &fates, Some("refused".to_owned()), now);
+    // What can be put back is.
+    world.life.as_mut().unwrap().pump.tick(false);
+    assert!(batches() < 2);
+    world.finish();
+    let core = world.life.as_ref().unwrap().pump.core.borrow();
+    let book = core.drains[&drain].book;
+    assert_eq!(book.discarded[DiscardReason::BufferFull as usize], 0, "{book:?}");
+}

@@ -17,7 +17,12 @@ use super::section::Section;
 /// Server side of TLS.
 pub(crate) const SERVER_TLS: &[Field] = &[
     field("cert_file", ValueType::Path, Required, "PEM file of the certificate and its chain."),
-    field("key_file", ValueType::Path, Required, "PEM file of its private key."),
+    field(
+        "key_file",
+        ValueType::Path,
+        Required,
+        "PEM file of its private key: RSA of 2048 to 4096 bits, ECDSA (P-256, P-384) or Ed25519.",
+    ),
     field(
         "client_ca_file",
         ValueType::Path,

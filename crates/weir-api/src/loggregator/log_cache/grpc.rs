@@ -27,9 +27,6 @@ const EGRESS: &str = "logcache.v1.Egress";
 /// The service for queries over metrics.
 const QUERIER: &str = "logcache.v1.PromQLQuerier";
 
-/// The service that receives envelopes, which is provided by a source instead.
-const INGRESS: &str = "logcache.v1.Ingress";
-
 /// The metadata with the reason why a response may be incomplete.
 const PARTIAL: &str = "weir-partial";
 
@@ -83,11 +80,7 @@ async fn call<B: Body>(
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (service, method) = grpc::method(head, &[EGRESS, QUERIER, INGRESS])?;
-    if service == INGRESS {
-        let text = "envelopes are received by a source of type \"loggregator\", on its own port";
-        return Err(Status::new(GrpcStatus::Unimplemented, text).into());
-    }
+    let (service, method) = grpc::method(head, &[EGRESS, QUERIER])?;
     let message = read_message(body, STORED_REQUEST_BYTES_MAX).await?;
     let unreadable = |error| Status::unreadable(&error);
     match (service, method) {

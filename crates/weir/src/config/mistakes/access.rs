@@ -51,10 +51,14 @@ fn certificates_of_the_api_that_cannot_be_used_are_reported() {
     let empty = tls(&file("empty", "nothing"), &key);
     let broken = file("broken", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
     let broken = tls(&broken, &key);
+    // Valid PEM, but nothing that can sign, as an RSA key that is too short.
+    let pem = |what: &str| format!("-----BEGIN {what}-----\nMAA=\n-----END {what}-----\n");
+    let weak = tls(&file("cert", &pem("CERTIFICATE")), &file("weak", &pem("PRIVATE KEY")));
     check(&[
         (&absent, 2, "/nonexistent/tls.crt could not be read", ""),
         (&empty, 2, "does not contain a PEM certificate", ""),
         (&broken, 1, "api.tls cannot be used", ""),
+        (&weak, 1, "create an RSA key of 2048 to 4096 bits", ""),
         (&format!("[api.tls]\nkey_file = \"{key}\""), 1, "cert_file", ""),
     ]);
 }

@@ -117,6 +117,9 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(message("/a.B/C"), "unknown service a.B");
+        let reader = message("/loggregator.v2.Egress/BatchedReceiver");
+        let advice = "readers connect to the port of loggregator.egress";
+        assert_eq!(reader, format!("unknown service loggregator.v2.Egress: {advice}"));
         let text = "unknown method Get for service loggregator.v2.Ingress";
         assert_eq!(message("/loggregator.v2.Ingress/Get"), text);
         let unsupported = Err(Refused::Http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
