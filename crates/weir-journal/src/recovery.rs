@@ -682,15 +682,13 @@ fn load_partial_positions(state: &mut State) {
             }
             let inside = |p: &Position| *p > frame.base && *p < frame.checkpoint.end;
             if inside(&reached) || committed[stream].iter().chain(&begins).any(inside) {
-                match exact_positions(segments, frame) {
-                    Some(positions) => frame.positions = positions,
-                    // Its rows are not where the index says, so only the log knows their number.
-                    None => {
-                        frame.missing = Some(DiscardReason::Damaged);
-                        damaged.push(frame.location);
-                        continue;
-                    }
-                }
+                let Some(positions) = exact_positions(segments, frame) else {
+                    // Its rows are not where the index says: only the log knows their number.
+                    frame.missing = Some(DiscardReason::Damaged);
+                    damaged.push(frame.location);
+                    continue;
+                };
+                frame.positions = positions;
             }
             reached = reached.max(frame.checkpoint.end);
         }

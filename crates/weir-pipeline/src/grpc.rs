@@ -43,8 +43,9 @@ impl Status {
         Self::new(GrpcStatus::Unimplemented, text)
     }
 
-    /// Returns the status for a service that a port does not have. Loggregator's router has one port
-    /// for senders and readers, so those that are sent to the wrong one are told where to connect.
+    /// Returns the status for a service that a port does not have. Loggregator's router has one
+    /// port for senders and readers, so those that are sent to the wrong one are told where to
+    /// connect.
     pub fn unknown_service(service: &str) -> Self {
         let advice = if RECEIVING.contains(&service) {
             ": envelopes are received by a source of type \"loggregator\", on its own port"

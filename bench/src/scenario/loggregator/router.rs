@@ -76,8 +76,8 @@ impl Router {
         Ok((cpu, seconds, missing))
     }
 
-    /// Sends a row of the handbook: logs over gRPC, and as many metrics over UDP, `rate` of each per
-    /// second. Returns how many envelopes are missing at nozzles and at followers.
+    /// Sends a row of the handbook: logs over gRPC, and as many metrics over UDP, `rate` of each
+    /// per second. Returns how many envelopes are missing at nozzles and at followers.
     fn run_row(&self, rate: u64, log_bytes: usize, seconds: u64) -> Result<[u64; 2]> {
         let count = seconds * rate;
         let load = Load {

@@ -1,5 +1,5 @@
-//! Encodes records: the encoding of a record (`line`, `syslog_line`, `hec`, `syslog`), and how encoded records are
-//! delimited (`framing`). The transport of the bytes is up to the caller.
+//! Encodes records: the encoding of a record (`line`, `syslog_line`, `hec`, `syslog`), and how
+//! encoded records are delimited (`framing`). The transport of the bytes is up to the caller.
 
 mod framing;
 mod hec;

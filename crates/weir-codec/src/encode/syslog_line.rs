@@ -43,9 +43,9 @@ fn push_name(name: &[u8], out: &mut Vec<u8>) {
     out.extend(name.iter().map(|byte| if is_blank(byte) { b'_' } else { *byte }));
 }
 
-/// Returns an attribute of an encoded resource, if it is text; `member` is its key as it is encoded,
-/// with the quote that begins a text. Decodes the whole resource only if something in it is escaped
-/// or nested.
+/// Returns an attribute of an encoded resource, if it is text; `member` is its key as it is
+/// encoded, with the quote that begins a text. Decodes the whole resource only if something in it
+/// is escaped or nested.
 fn text_of<'r>(resource: &'r [u8], member: &str) -> Option<Cow<'r, str>> {
     if resource.iter().skip(1).any(|byte| matches!(byte, b'\\' | b'{')) {
         let key = member.trim_matches(['"', ':']);

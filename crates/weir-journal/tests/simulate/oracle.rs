@@ -18,9 +18,10 @@
 //!
 //! Damage adds more. What was confirmed, but not yet stated in the log, is in its frame alone
 //! ([`Oracle::damage_frames`]). Of a frame that a destination had received in part, all rows may
-//! count as damaged: only the frame itself knows which ones follow its position. And the log may lose the position of a stream while the counts of
-//! its destinations survive in a later record: rows are then delivered and counted again, but never
-//! counted more often than they arrived, and a loss is counted at least once ([`Sink::arrived`]).
+//! count as damaged: only the frame itself knows which ones follow its position. And the log may
+//! lose the position of a stream while the counts of its destinations survive in a later record:
+//! rows are then delivered and counted again, but never counted more often than they arrived, and a
+//! loss is counted at least once ([`Sink::arrived`]).
 
 use std::collections::BTreeMap;
 
@@ -288,6 +289,7 @@ impl Tally {
 
 /// Everything that was written, and who received it.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Oracle {
     pub(crate) begins: Vec<Begin>,
     pub(crate) streams: BTreeMap<u64, StreamBook>,
@@ -355,8 +357,8 @@ impl Oracle {
         self.sinks.iter_mut().for_each(Sink::forget);
     }
 
-    /// Bytes of segments are damaged. Of a row that was confirmed and is not stated in the log, only
-    /// its frame tells that it exists; what becomes of it is reported in bytes.
+    /// Bytes of segments are damaged. Of a row that was confirmed and is not stated in the log,
+    /// only its frame tells that it exists; what becomes of it is reported in bytes.
     pub(crate) fn damage_frames(&mut self, is_exact: bool) {
         self.may_lose_again = !is_exact;
         let sinks = &self.sinks;
