@@ -151,7 +151,12 @@ fn wrong_types_of_values() {
         ("[source.b]\ntype = \"containers\"\nrescan_interval = 10", 3, "a duration", "\"10s\""),
         ("[output.b]\ntype = \"file\"\npath = \" \"", 3, "is empty", ""),
         ("[output.b]\ntype = \"file\"\npath = 5", 3, "must be a path in quotes", ""),
-        ("[output.b]\ntype = \"stdout\"\nencoding = \"xml\"", 3, "\"raw\" or \"json\"", ""),
+        (
+            "[output.b]\ntype = \"stdout\"\nencoding = \"xml\"",
+            3,
+            "\"raw\", \"json\" or \"syslog\"",
+            "",
+        ),
         (
             "[output.b]\ntype = \"stdout\"\nwhen_full = \"drop\"",
             3,
