@@ -407,13 +407,19 @@ impl State {
         let (done, checkpoint) = (known.done().clone(), known.checkpoint.clone());
         let absent = self.absent.clone();
         self.introduce(stream, now, |index| (!absent.contains(&index)).then(|| checkpoint.clone()));
-        let Some(known) = self.streams.get_mut(&stream) else { return done };
+        self.keep_absent(stream, &done);
+        done
+    }
+
+    /// Keeps destinations that are not configured where they are, when others go further: `done` is
+    /// the position of those that are done.
+    pub(super) fn keep_absent(&mut self, stream: StreamId, done: &Arc<Checkpoint>) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
         for index in &self.absent {
             if known.cursor_streams.is_known_to(*index) {
-                known.cursor_streams.get_or_insert(*index, || CursorStream::begin(&done));
+                known.cursor_streams.get_or_insert(*index, || CursorStream::begin(done));
             }
         }
-        done
     }
 
     /// Adds the batch to the stream's counts. Also returns whether it has no records and begins an

@@ -290,6 +290,9 @@ impl State {
         }
         let keep_up_to = Some(resume.end).filter(|_| !is_gone);
         self.admit_recovered(spec.stream, frames, keep_up_to, &stated, now);
+        if resume.end > stated.end {
+            self.keep_absent(spec.stream, &stated);
+        }
         if let Some(stream) = self.streams.get_mut(&spec.stream) {
             stream.checkpoint = resume.clone();
         }

@@ -139,8 +139,9 @@ const ONCE_FAILED_MERGED: [u64; 1] = [20_029_166];
 
 /// The same, with damage: the position of a destination in a damaged merged frame; the start of a
 /// later epoch that the log had lost; a merged frame missing with those that it was made from; the
-/// names of destinations that the log had lost.
-const ONCE_FAILED_DAMAGED: [u64; 4] = [6554, 8427, 21_429, 30_084_640];
+/// names of destinations that the log had lost; and one that was not configured while its stream
+/// was recovered to a later position.
+const ONCE_FAILED_DAMAGED: [u64; 5] = [6554, 8427, 21_429, 30_084_640, 60_067_554];
 
 #[test]
 fn histories_that_once_failed_pass() {

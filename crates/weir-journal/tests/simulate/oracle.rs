@@ -302,7 +302,7 @@ pub(crate) struct Oracle {
     /// The cursor log was damaged: it may have lost anything.
     pub(crate) has_forgotten: bool,
     /// Of a frame that was damaged, a destination may have had a part.
-    may_lose_again: bool,
+    pub(crate) may_lose_again: bool,
     /// Rows have keys.
     pub(crate) has_keys: bool,
     /// Some batches were rewritten: which rows they have now is not known here.
