@@ -86,14 +86,15 @@ pub(crate) fn backlog(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Drops the pages of all segments from the cache; returns the number of segments.
+/// Drops the pages of all files from the cache; returns the number of segments.
 fn drop_cached(dir: &Path) -> Result<usize> {
     let mut segments = 0;
     for entry in fs::read_dir(dir)? {
-        let file = File::open(entry?.path())?;
+        let path = entry?.path();
+        let file = File::open(&path)?;
         file.sync_all()?;
         fadvise(&file, 0, None, Advice::DontNeed)?;
-        segments += 1;
+        segments += usize::from(path.extension().is_some_and(|extension| extension == "wseg"));
     }
     Ok(segments)
 }

@@ -32,8 +32,8 @@ const HANDBOOK_RATES: [(u64, f64); 4] =
 /// Lengths of logs of the handbook in bytes, and the share lost at 1,000 logs/s, in percent.
 const HANDBOOK_SIZES: [(usize, f64); 3] = [(100, 23.5), (1000, 6.0), (3000, 1.2)];
 
-/// The row of the handbook that `router-hour` runs, and for how long, in seconds.
-const HOUR: (u64, u64) = (HANDBOOK_RATES[0].0, 3600);
+/// How long `router-hour` runs the first row of the handbook.
+const HOUR_SECONDS: u64 = 3600;
 
 /// Weir as a router, with its readers.
 struct Router {
@@ -195,7 +195,7 @@ pub(crate) fn handbook_scenario(options: &Options) -> Result<Outcome> {
 
 /// `router-hour`.
 pub(crate) fn hour_scenario(options: &Options) -> Result<Outcome> {
-    let (rate, seconds) = (HOUR.0, options.scaled(HOUR.1));
+    let ((rate, handbook), seconds) = (HANDBOOK_RATES[0], options.scaled(HOUR_SECONDS));
     let mut outcome = Outcome::new(format!(
         "A row of the handbook for {seconds} s: logs of {LOG_BYTES} bytes over gRPC, as many \
          metrics over UDP, {rate} envelopes/s together; two nozzles, a reader for each of \
@@ -208,27 +208,24 @@ pub(crate) fn hour_scenario(options: &Options) -> Result<Outcome> {
     let cpu = router.weir.process().cpu()?.since(&before);
     let sent = rate / 2 * 2 * seconds;
     let lost: u64 = missing.iter().sum();
-    let measured = |what: &str, value: f64| Measurement::new(what, value);
-    outcome.measurements.extend([
-        measured("envelopes sent", sent as f64),
-        measured("envelopes received, according to the ledger", router.received()? as f64),
-    ]);
     let [nozzles, followers] = router.readers.got();
     let fewest = |counts: &[u64]| counts.iter().min().copied().unwrap_or_default() as f64;
-    outcome.measurements.extend([
-        measured("read by the nozzle that got the fewest", fewest(&nozzles)),
-        measured(
+    outcome.measurements = vec![
+        Measurement::new("envelopes sent", sent as f64),
+        Measurement::new("envelopes received, according to the ledger", router.received()? as f64),
+        Measurement::new("read by the nozzle that got the fewest", fewest(&nozzles)),
+        Measurement::new(
             "logs read by the reader of an application that got the fewest",
             fewest(&followers),
         ),
-        measured(&format!("lost (handbook: {} %)", HANDBOOK_RATES[0].1), lost as f64)
+        Measurement::new(&format!("lost (handbook: {handbook} %)"), lost as f64)
             .target(Target::AtMost(0.0)),
-        measured(
+        Measurement::new(
             "maximum memory, MiB",
             router.weir.process().memory()?.1 as f64 / f64::from(1 << 20),
         ),
-        measured("% of a core", cpu.total.as_secs_f64() / seconds as f64 * 100.0),
-    ]);
+        Measurement::new("% of a core", cpu.total.as_secs_f64() / seconds as f64 * 100.0),
+    ];
     outcome.set_cpu(&cpu);
     Ok(outcome)
 }

@@ -342,10 +342,15 @@ impl World {
 
     /// Lets time pass.
     fn turn(&mut self) {
+        self.turn_of(DRAINS);
+    }
+
+    /// Lets time pass, in which only the first `sending` drains send.
+    fn turn_of(&mut self, sending: u64) {
         self.write(20);
         self.pump();
         self.life.as_mut().unwrap().pump.tick(false);
-        for drain in 0..DRAINS {
+        for drain in 0..sending {
             self.send(drain);
             self.send(drain);
         }
@@ -571,14 +576,7 @@ fn a_batch_that_was_finished_between_others_that_are_put_back_is_counted_once() 
     while batches() < 3 {
         assert!(world.next < 10_000, "the drain takes nothing from its stream");
         world.append();
-        world.write(20);
-        world.pump();
-        world.life.as_mut().unwrap().pump.tick(false);
-        for other in 0..drain {
-            world.send(other);
-            world.send(other);
-        }
-        world.clock.advance(Duration::from_millis(100));
+        world.turn_of(drain);
     }
     // With several requests in flight, only the one with the second batch is accepted.
     let now = world.clock.monotonic();

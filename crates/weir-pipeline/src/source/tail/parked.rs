@@ -74,7 +74,7 @@ pub(super) struct Parked {
 }
 
 /// What distinguishes a quiet file from most others.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Uncommon {
     /// Its names after the first one.
     other_locations: Box<[FileLocation]>,
@@ -87,20 +87,6 @@ struct Uncommon {
     rotated_at: Option<Duration>,
     /// Growth over all epochs; `None` if that is its size.
     seen: Option<u64>,
-}
-
-impl Default for Uncommon {
-    fn default() -> Self {
-        Self {
-            other_locations: Box::default(),
-            shown: None,
-            resource: None,
-            restart: 0,
-            generation: Generation::Active,
-            rotated_at: None,
-            seen: None,
-        }
-    }
 }
 
 impl Parked {
@@ -281,7 +267,7 @@ impl Engine {
         shrink(&mut self.parked.files);
         let now = self.now();
         let stream = stream_of(&parked.id, self.source);
-        let uncommon = parked.uncommon.map_or_else(Uncommon::default, |uncommon| *uncommon);
+        let uncommon = *parked.uncommon.unwrap_or_default();
         let mut file = Box::new(File::new(key, parked.id, stream, now));
         file.group = parked.group;
         let shown = || parked.shown_dir.join(&*parked.location.name);

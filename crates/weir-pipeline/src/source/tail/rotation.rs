@@ -6,13 +6,14 @@
 use std::cmp::Reverse;
 
 /// Age of a generation within its group, oldest first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Generation {
     /// `app.log-20260131`, `0.log.20260131-101500`.
     Dated(String),
     /// `app.log.3` is older than `app.log.1`.
     Numbered(Reverse<u64>),
     /// The name that is written to.
+    #[default]
     Active,
 }
 
